@@ -48,7 +48,7 @@ type Decider struct {
 	inProcess bool   // store is InProcess
 	bounded   bool   // store is Bounded
 	direct    Store  // the store that operators ask: store, or the innermost one inside it
-	keeper    Keeper // store; nil if it is not a Keeper
+	keeper    Keeper // store; nil for a store that is not a Keeper
 	options   Options
 
 	compiled  atomic.Pointer[compiled]
@@ -63,14 +63,14 @@ type Options struct {
 	// If nil, any name is accepted.
 	Sources []Source
 
-	// OnShadow, if not nil, is called with the decision of each limiter in Shadow mode. It must not
-	// block, and must not keep its argument. It is called before Decide returns; if the store is
-	// not in this process, it may be called at any later time.
+	// OnShadow is optional. It is called with the decision of each limiter in Shadow mode. It must
+	// not block, and must not keep its argument. It is called before Decide returns; if the store
+	// is not in this process, it may be called at any later time.
 	OnShadow func(Shadowed)
 
-	// OnCandidate, if not nil, is called with each decision and the candidate policy's decision on
-	// the same request (see SetCandidate). It is called before Decide returns, must not block, and
-	// must not keep its argument.
+	// OnCandidate is optional. It is called with each decision and the candidate policy's decision
+	// on the same request (see SetCandidate). It is called before Decide returns, must not block,
+	// and must not keep its argument.
 	OnCandidate func(Compared)
 }
 

@@ -32,7 +32,7 @@ func ParseWho(s string) (Who, error) {
 	case len(words) == 1 && strings.Contains(s, "/"):
 		network, err := netip.ParsePrefix(words[0])
 		if err != nil {
-			return Who{}, fmt.Errorf("%q is no network; %s", withoutToken(words[0]), whoForm)
+			return Who{}, fmt.Errorf("%q is not a network; %s", withoutToken(words[0]), whoForm)
 		}
 		w := Who{Network: network}
 		if err := w.problem(); err != nil {
@@ -42,7 +42,7 @@ func ParseWho(s string) (Who, error) {
 	case len(words) == 1:
 		addr, err := netip.ParseAddr(words[0])
 		if err != nil || addr.Zone() != "" {
-			return Who{}, fmt.Errorf("%q is no address; %s", withoutToken(words[0]), whoForm)
+			return Who{}, fmt.Errorf("%q is not an address; %s", withoutToken(words[0]), whoForm)
 		}
 		addr = addr.Unmap()
 		return Who{Network: netip.PrefixFrom(addr, addr.BitLen())}, nil
@@ -168,7 +168,7 @@ type exception struct {
 	limits [MaxWindows]int64 // 0: no override
 }
 
-// newSpecial returns nil if the limiter treats all callers alike.
+// newSpecial returns nil for a limiter that treats all callers alike.
 func newSpecial(l *Limiter) *special {
 	if len(l.Exempt)+len(l.Overrides) == 0 {
 		return nil
@@ -187,7 +187,7 @@ func newSpecial(l *Limiter) *special {
 	return s
 }
 
-// of returns the exception of w, and creates it first if needed.
+// of returns the exception of w, and creates a missing one first.
 func (s *special) of(w Who) *exception {
 	if w.Token != "" {
 		if s.tokens[w.Token] == nil {
@@ -299,7 +299,7 @@ func (c *checker) checkOverride(l *Limiter, i int, o Override) {
 			return
 		}
 		if w.Per == o.Per {
-			shared = "; what is counted by everyone belongs to no caller, and is not changed"
+			shared = "; a window by everyone is shared by all callers, and is not changed"
 		}
 		lengths = append(lengths, w.String())
 	}

@@ -38,11 +38,6 @@ type Options struct {
 	// (draft-ietf-httpapi-ratelimit-headers-10), with one member for each window (D23).
 	IETF bool
 
-	// PassAnonymous admits requests whose credential is missing or invalid, and counts them by
-	// address. By default they are answered 401 if the limiter counts by a credential that Identity
-	// can verify (D16).
-	PassAnonymous bool
-
 	// Credentials are the last sentences of a 401's message, by key source. They explain how to get
 	// such a credential. A source that is missing here gets the text for the contract's sessions
 	// and tokens.

@@ -25,7 +25,7 @@ func (j *Judge) decide(ctx context.Context, l *weir.Limiter, a access, c *identi
 	if a == anonymous {
 		a = protected
 	}
-	if a == protected && !j.options.PassAnonymous && hasSharedWindow(l) {
+	if a == protected && hasSharedWindow(l) {
 		if source, _ := j.unverified(l, c); source != "" {
 			a, r.Keys = anonymous, anonymousKeys{c}
 		}
@@ -55,8 +55,8 @@ func hasSharedWindow(l *weir.Limiter) bool {
 	return false
 }
 
-// requireCredential answers 401 if the caller of an admitted request lacks a credential that the
-// limiter counts by, and 503 if its validity cannot be determined now.
+// requireCredential answers 401 if the caller of an admitted request lacks the credential that the
+// limiter requires, and 503 if its validity cannot be determined now.
 func (j *Judge) requireCredential(l *weir.Limiter, c *identity.Caller, a *Answer) {
 	source, err := j.unverified(l, c)
 	switch {
@@ -67,22 +67,22 @@ func (j *Judge) requireCredential(l *weir.Limiter, c *identity.Caller, a *Answer
 	}
 }
 
-// unverified returns the first credential that l requires and c does not have, and the reason. It
-// returns an empty source if c has every credential, or if those it lacks cannot be verified here
-// (D16, D17).
+// unverified returns the credential that l requires if c does not have it, and the reason. It
+// returns an empty source if c has it, if l requires none, or if such a credential cannot be
+// verified here (D16, D17, D27).
 func (j *Judge) unverified(l *weir.Limiter, c *identity.Caller) (source string, err error) {
-	for i := range l.Windows {
-		for _, part := range l.Windows[i].Key {
-			if source, err = j.unverifiedPart(part, c); source != "" {
-				return source, err
-			}
-		}
+	if l.Requires == "" || !j.options.Identity.Verifies(l.Requires) {
+		return "", nil
+	}
+	if err := c.Verified(l.Requires); err != nil {
+		return l.Requires, err
 	}
 	return "", nil
 }
 
-// unverifiedPart is unverified for one part of a key. One of the part's credentials is enough. A
-// credential that this deployment has no key to verify is accepted (D17).
+// unverifiedPart returns the first credential that one part of a key counts by if c has none of the
+// part's, and the reason. One is enough, and one that this deployment has no key to verify counts
+// as one that c has (D17).
 func (j *Judge) unverifiedPart(part weir.Part, c *identity.Caller) (missing string, why error) {
 	for _, source := range part {
 		if weir.SourceOf(source).Kind != weir.Credential {
@@ -103,13 +103,20 @@ func (j *Judge) unverifiedPart(part weir.Part, c *identity.Caller) (missing stri
 }
 
 // recordSpent records the address of a refused caller as spent if the caller has no valid
-// credential. identity then verifies no new signatures from that address until the window ends
-// (D16). Only a window that counts such a caller by nothing but the address qualifies: one agent's
-// spent budget must not block another agent behind the same address.
+// credential. identity then verifies only a few bad public-key signatures a second from that
+// address until the window ends (D16). Only a window that counts such a caller by nothing but the
+// address qualifies: one agent's spent budget must not affect another agent behind the same
+// address.
 func (j *Judge) recordSpent(l *weir.Limiter, access access, c *identity.Caller, d *weir.Decision) {
 	for _, s := range d.Standings() {
 		if !s.Refused || !fallsToAddress(s.Window.Key, access) {
 			continue
+		}
+		if access == anonymous && s.Window.Key.Uses(identity.Everyone) {
+			if source, err := j.unverified(l, c); source != "" && !errors.Is(err, identity.ErrUnreadable) {
+				j.options.Identity.Spent(c, l.Name, time.Duration(s.Reset-d.Now)*time.Second)
+				return
+			}
 		}
 		for _, part := range s.Window.Key {
 			if source, err := j.unverifiedPart(part, c); source != "" && !errors.Is(err, identity.ErrUnreadable) {
@@ -120,8 +127,31 @@ func (j *Judge) recordSpent(l *weir.Limiter, access access, c *identity.Caller, 
 	}
 }
 
-// fallsToAddress reports whether k counts callers by a credential, and a caller without it by
-// nothing but the address.
+// dependsOnCredential reports whether a caller with a valid credential may have another budget in
+// each window that refused: it counts by a credential, or by everyone, whose budget anonymous
+// callers do not spend.
+func dependsOnCredential(d *weir.Decision, access access) bool {
+	for _, s := range d.Standings() {
+		if s.Refused && !usesCredential(s.Window.Key) && !(access == anonymous && s.Window.Key.Uses(identity.Everyone)) {
+			return false
+		}
+	}
+	return true
+}
+
+func usesCredential(k weir.Key) bool {
+	for _, part := range k {
+		for _, source := range part {
+			if weir.SourceOf(source).Kind == weir.Credential {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fallsToAddress reports whether k counts a caller with a valid credential by that or by everyone,
+// and a caller without it by nothing but the address.
 func fallsToAddress(k weir.Key, access access) bool {
 	credential := false
 	for _, part := range k {
@@ -134,6 +164,7 @@ func fallsToAddress(k weir.Key, access access) bool {
 				if access != anonymous {
 					return false
 				}
+				credential = true
 			default:
 				return false
 			}

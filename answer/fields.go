@@ -33,20 +33,24 @@ func (j *Judge) setFields(a *Answer) {
 	var buffer [80]byte // four numbers of 63 bits have 76 digits
 	digits := headers.AppendInt(buffer[:0], b.Remaining)
 	remaining := len(digits)
+	wait, ends := d.RetryAfter(), b.Reset
+	if a.soon {
+		wait, ends = 1, d.Now+1
+	}
 	// the resets of a short window fit into the cache, all of them
 	isBrief := b.Window.Per < time.Duration(len(j.resets))*time.Second
 	if !isBrief {
-		digits = headers.AppendInt(digits, b.Reset)
+		digits = headers.AppendInt(digits, ends)
 	}
 	reset := len(digits)
 	if a.Outcome == Refused {
-		digits = headers.AppendInt(digits, max(d.RetryAfter(), 1))
+		digits = headers.AppendInt(digits, max(wait, 1))
 	}
 	all := string(digits) // the only allocation for the values
 	v := &a.values
 	v[fieldLimit], v[fieldRemaining], v[fieldReset] = j.limits.text(b.Limit), all[:remaining], all[remaining:reset]
 	if isBrief {
-		v[fieldReset] = j.resets.text(b.Reset)
+		v[fieldReset] = j.resets.text(ends)
 	}
 	a.retryAfter = all[reset:]
 	v[fieldDate] = j.dates.At(d.Now)
@@ -81,12 +85,16 @@ func (a *Answer) setIETF() {
 	standings := a.Decision.Standings()
 	for i := range standings {
 		s := &standings[i]
+		reset := s.Reset - a.Decision.Now
+		if a.soon && s.Refused {
+			reset = 1
+		}
 		members = append(members, headers.Member{
 			Name:      memberName(standings, s),
 			Quota:     s.Limit,
 			Window:    int64(s.Window.Per.Seconds()),
 			Remaining: s.Remaining,
-			Reset:     s.Reset - a.Decision.Now,
+			Reset:     reset,
 		})
 	}
 	var buffer [512]byte

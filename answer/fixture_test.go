@@ -30,23 +30,24 @@ const (
 
 // contract is a part of the contract's policy, with limits that a test can reach.
 var contract = map[string][]string{
-	"widget-leads POST /api/v1/widget/leads":               {"3 per minute by session or ip"},
-	"widget-typing POST /api/v1/widget/typing":             {"60 per minute by ip"},
-	"widget-satisfaction POST /api/v1/widget/satisfaction": {"2 per minute by ip"},
-	"wp-plugin /v1/wp/*":                                   {"4 per minute by token or ip"},
+	"widget-leads POST /api/v1/widget/leads requires session": {"3 per minute by session or ip"},
+	"widget-typing POST /api/v1/widget/typing":                {"60 per minute by ip"},
+	"widget-satisfaction POST /api/v1/widget/satisfaction":    {"2 per minute by ip"},
+	"wp-plugin /v1/wp/* requires token":                       {"4 per minute by token or ip"},
 }
 
-// limiters reads rows of "name route" and windows.
+// limiters reads rows of "name route requires credential" and windows.
 func limiters(t testing.TB, rows map[string][]string) weir.Policy {
 	t.Helper()
 	var p weir.Policy
 	for row, windows := range rows {
+		row, requires, _ := strings.Cut(row, " requires ")
 		name, spelled, _ := strings.Cut(row, " ")
 		route, err := weir.ParseRoute(spelled)
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := weir.Limiter{Name: name, Routes: []weir.Route{route}}
+		l := weir.Limiter{Name: name, Requires: requires, Routes: []weir.Route{route}}
 		for _, spelled := range windows {
 			w, err := weir.ParseWindow(spelled)
 			if err != nil {

@@ -60,6 +60,7 @@ type Answer struct {
 	retryAfter string             // empty: not sent
 	denial     string             // empty: not sent
 	denies     bool               // Options.Denial is set
+	soon       bool               // a 429 to a credential that will be verified in a second
 	ietf       [2]string          // RateLimit and RateLimit-Policy; empty: Options.IETF is not set
 	refusal    *refusal           // nil: the request goes on to its handler
 	scratch    weir.Scratch
@@ -76,7 +77,7 @@ func (a *Answer) Body() []byte {
 
 func (a *Answer) reset() {
 	a.Outcome, a.Status = Unlimited, 0
-	a.values[fieldLimit] = ""
+	a.values[fieldLimit], a.soon = "", false
 	a.retryAfter, a.denial, a.ietf[0], a.refusal = "", "", "", nil
 }
 
@@ -173,10 +174,11 @@ func (j *Judge) conclude(q *Question, access access, a *Answer) {
 		a.refuse(Refused, statusTooManyRequests, j.refusal(MessageOf(l), q))
 		if q.Caller != nil {
 			j.recordSpent(l, access, q.Caller, d)
+			a.soon = q.Caller.Unchecked() && dependsOnCredential(d, access)
 		}
 	default:
 		a.Outcome = Admitted
-		if access != public && !j.options.PassAnonymous {
+		if access != public {
 			j.requireCredential(l, q.Caller, a)
 		}
 	}

@@ -198,8 +198,8 @@ func TestAnAnswerCarriesItsDenial(t *testing.T) {
 	}
 }
 
-// A credential is required if the limiter counts by it, unless the request is public (D16).
-func TestACredentialIsRequiredIfTheLimiterCountsByIt(t *testing.T) {
+// A credential is required if the limiter says so, unless the request is public (D16, D27).
+func TestACredentialIsRequiredIfTheLimiterSaysSo(t *testing.T) {
 	d := open(t, limiters(t, contract), answer.Options{})
 	a, fields := d.ask(fromHome, post("leads"))
 	if a.Status != 401 || a.Outcome != answer.Unauthenticated || fields["WWW-Authenticate"] != `Bearer realm="session"` || fields["X-RateLimit-Remaining"] != "2" {

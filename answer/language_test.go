@@ -156,7 +156,7 @@ func FuzzAnyAcceptLanguageIsAnswered(f *testing.F) {
 
 // A message that does not exist, and a key source that no caller has, are errors before the first
 // request.
-func TestAPolicyThatCannotBeServedIsRejected(t *testing.T) {
+func TestAnUnservablePolicyIsRejected(t *testing.T) {
 	who, err := identity.New(identity.Options{})
 	if err != nil {
 		t.Fatal(err)

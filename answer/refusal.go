@@ -81,7 +81,7 @@ var unreadable = newRefusal("store_unavailable", "Credentials cannot be checked 
 
 // obtain are the sentences on how to get a credential, for sources that Options.Credentials lacks.
 var obtain = map[string]string{
-	identity.Session: `POST /api/v1/widget/init answers one as "token"; send it as Authorization: Bearer <token>.`,
+	identity.Session: `POST /api/v1/widget/init returns one as "token"; send it as Authorization: Bearer <token>.`,
 	identity.Token:   "The operator of this service creates one (weir token create --workspace NAME); send it as Authorization: Bearer <token>.",
 }
 

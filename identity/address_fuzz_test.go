@@ -49,5 +49,5 @@ func mustStandInField(t *testing.T, header string, lines ...string) {
 			}
 		}
 	}
-	t.Fatalf("%q: %v stands nowhere in it", lines, got)
+	t.Fatalf("%q: %v does not occur in it", lines, got)
 }

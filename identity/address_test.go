@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// The proxies of every table below: 10/8 and one IPv6 network are trusted.
+// The proxies of the tables below: 10/8 and one IPv6 network are trusted.
 var trusted = networks("10.0.0.0/8", "2001:db8:ffff::/48")
 
 func TestWithoutTrustedProxiesThePeerIsTheClient(t *testing.T) {
@@ -21,10 +21,10 @@ func TestWithoutTrustedProxiesThePeerIsTheClient(t *testing.T) {
 		{"10.0.0.1:1234", "10.0.0.1"},
 		{"[2001:db8::1]:1234", "2001:db8::1"},
 		{"[::ffff:203.0.113.7]:1234", "203.0.113.7"}, // IPv4-mapped counts as IPv4
-		{"[fe80::1%eth0]:1234", "fe80::1"},           // a zone is no part of the address
+		{"[fe80::1%eth0]:1234", "fe80::1"},           // a zone is not part of the address
 		{"203.0.113.7", "203.0.113.7"},
 		{"2001:db8::1", "2001:db8::1"},
-		{"@", "invalid IP"}, // a unix socket
+		{"@", "invalid IP"}, // a Unix socket
 		{"", "invalid IP"},
 		{"/run/weir.sock", "invalid IP"},
 		{"example.com:80", "invalid IP"},
@@ -97,7 +97,7 @@ func through(peer, header string, lines []string) *identity.HTTPRequest {
 	return req
 }
 
-func TestAForwardedFieldIsReadAsRFC7239SaysIt(t *testing.T) {
+func TestAForwardedFieldIsParsedByRFC7239(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		lines []string
@@ -138,7 +138,7 @@ func TestAForwardedFieldIsReadAsRFC7239SaysIt(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := resolver(t, identity.Options{TrustedProxies: trusted, ClientIPHeader: "forwarded"})
 			req := through("10.0.0.1:1", "Forwarded", c.lines)
-			// Not the one that is configured.
+			// Another field than the configured one.
 			req.Request.Header.Set("X-Forwarded-For", "198.51.100.9")
 			if got := caller(r, req).Addr().String(); got != c.want {
 				t.Errorf("the client is %s, want %s", got, c.want)
@@ -147,7 +147,7 @@ func TestAForwardedFieldIsReadAsRFC7239SaysIt(t *testing.T) {
 	}
 }
 
-// Exactly one header (D12).
+// Exactly one header is read (D12).
 func TestOnlyTheConfiguredFieldIsRead(t *testing.T) {
 	for header, want := range map[string]string{
 		"": "198.51.100.1", "x-forwarded-for": "198.51.100.1", "FORWARDED": "198.51.100.2", "X-Real-IP": "198.51.100.3", "X-Real-Ip": "198.51.100.3",
@@ -208,12 +208,12 @@ func TestAnUntrustedPeersFieldsNeverChangeTheAddress(t *testing.T) {
 			req.Request.Header[name] = rapid.SliceOfN(spoof(), 0, 4).Draw(rt, name)
 		}
 		if got := caller(r, req).Addr(); got != bare {
-			rt.Fatalf("%v makes %v of %v", req.Request.Header, got, bare)
+			rt.Fatalf("%v changes the address from %v to %v", req.Request.Header, got, bare)
 		}
 	})
 }
 
-// What a client can add stands left of what proxies add (D12).
+// A client's own entries are to the left of those that proxies add (D12).
 func TestEntriesAddedOnTheLeftNeverChangeTheClient(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		header := aHeader(rt)
@@ -238,7 +238,8 @@ func aHeader(rt *rapid.T) string {
 	return rapid.SampledFrom([]string{"X-Forwarded-For", "Forwarded"}).Draw(rt, "header")
 }
 
-// spoof is what an attacker may write: pieces of the grammar in any order, or anything.
+// spoof generates an attacker's text: pieces of the grammar in any order, or
+// anything.
 func spoof() *rapid.Generator[string] {
 	piece := rapid.SampledFrom([]string{"10.0.0.9", "198.51.100.1", "for=", ",", ";", `"`, `\`, "[", "]", ":", " ", "_x", "unknown", "host=", "::1", "="})
 	return rapid.OneOf(rapid.Map(rapid.SliceOf(piece), func(p []string) string { return strings.Join(p, "") }), rapid.String())

@@ -11,7 +11,8 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// asking returns a request with that target and body; fields are names and values by turns.
+// asking returns a request with that target and body. fields are alternating names
+// and values.
 func asking(target, body string, fields ...string) *identity.HTTPRequest {
 	r := httptest.NewRequest("POST", target, strings.NewReader(body))
 	r.Header.Set("User-Agent", "browser")
@@ -21,7 +22,7 @@ func asking(target, body string, fields ...string) *identity.HTTPRequest {
 	return &identity.HTTPRequest{Request: r}
 }
 
-// Field, query, body, User-Agent (D13).
+// The order is field, query, body, User-Agent (D13).
 func TestAnAgentIsFoundInItsOrder(t *testing.T) {
 	const j = "application/json"
 	for _, c := range []struct {
@@ -68,18 +69,19 @@ func TestWithoutAnythingTheAgentIsEmpty(t *testing.T) {
 	}
 }
 
-// The backend asks the same function (D13).
-func TestWhoHoldsTheWholeBodyFindsTheAgentThatWasCounted(t *testing.T) {
+// The backend calls the same function (D13).
+func TestTheWholeBodyHasTheAgentThatWasCounted(t *testing.T) {
 	for _, padding := range []int{0, 16 << 10, 64 << 10} {
 		body := []byte(`{"agent_id":"early","x":"` + strings.Repeat("x", padding) + `","agent_id":"late"}`)
 		seen := body[:min(len(body), 16<<10)]
 		if whole, counted := identity.AgentInJSON(body), identity.AgentInJSON(seen); whole != counted {
-			t.Errorf("%d bytes: %q of the whole body, %q of what is looked at", len(body), whole, counted)
+			t.Errorf("%d bytes: %q of the whole body, %q of the part that is read", len(body), whole, counted)
 		}
 	}
 }
 
-// Top-level, exact case, a string, the last duplicate (D13).
+// The name is at the top level with exact case, the value is a string, and the last
+// duplicate wins (D13).
 func TestTheAgentOfABody(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
 		{"plain", `{"agent_id":"a"}`, "a"},
@@ -115,14 +117,14 @@ func TestTheAgentOfABody(t *testing.T) {
 	}
 }
 
-func TestABodyReachesTheNextReaderUntouched(t *testing.T) {
+func TestABodyReachesTheNextReaderUnchanged(t *testing.T) {
 	for _, length := range []int{0, 1, 16<<10 - 1, 16 << 10, 16<<10 + 1, 100 << 10} {
 		body := strings.Repeat("[", length)
 		req := asking("/", body, "Content-Type", "application/json")
 		who := caller(resolver(t, identity.Options{}), req)
 		who.Agent()
 		if got := string(req.Body(1 << 10)); got != body[:min(length, 1<<10)] {
-			t.Errorf("%d bytes: the second look finds %d other ones", length, len(got))
+			t.Errorf("%d bytes: the second reading returns %d others", length, len(got))
 		}
 		got, err := io.ReadAll(req.Request.Body)
 		if string(got) != body || err != nil {
@@ -131,7 +133,7 @@ func TestABodyReachesTheNextReaderUntouched(t *testing.T) {
 	}
 }
 
-// Untouched, its errors too (D13).
+// The body's errors reach the next reader, too (D13).
 func TestAnErrorInABodyReachesTheNextReader(t *testing.T) {
 	body := &closes{Reader: &torn{text: `{"agent_id":"a",`}}
 	req := asking("/", "", "Content-Type", "application/json")
@@ -156,7 +158,7 @@ type closes struct {
 
 func (c *closes) Close() error { c.closed = true; return nil }
 
-func TestABodyIsLeftAloneWhereTheFieldOrTheQueryNamesTheAgent(t *testing.T) {
+func TestABodyIsNotReadIfTheFieldOrTheQueryNamesTheAgent(t *testing.T) {
 	for _, req := range []*identity.HTTPRequest{
 		asking("/?agent_id=q", "{}", "Content-Type", "application/json"),
 		asking("/", "{}", "Content-Type", "application/json", "X-Agent-Id", "h"),
@@ -170,20 +172,21 @@ func TestABodyIsLeftAloneWhereTheFieldOrTheQueryNamesTheAgent(t *testing.T) {
 	}
 }
 
-// On a whole valid document, encoding/json is the oracle: it also lets the last duplicate win.
+// For a whole valid document, encoding/json is the oracle: there the last duplicate
+// wins, too.
 func FuzzTheAgentOfAValidDocumentIsEncodingJSONs(f *testing.F) {
 	for _, s := range []string{`{"agent_id":"a"}`, `{"agent_id":"a","agent_id":null}`, `{"Agent_id":"a"}`, `[]`, `{"a":{"agent_id":"x"}}`, `{"agent\u005Fid":"\ud800"}`, "{\"agent_id\":\"\xff\"}"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got := identity.AgentInJSON(body) // never panics, whatever it is
+		got := identity.AgentInJSON(body) // never panics, for any input
 		var object map[string]any
 		if !json.Valid(body) || json.Unmarshal(body, &object) != nil {
 			return
 		}
 		want, _ := object["agent_id"].(string)
 		if got != want {
-			t.Fatalf("%q has the agent %q, encoding/json says %q", body, got, want)
+			t.Fatalf("%q has the agent %q, encoding/json has %q", body, got, want)
 		}
 	})
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// seen are callers whose key costs nothing: an address, and credentials that were verified before.
+// seen are callers with a cheap key: an address, or credentials that were verified
+// before.
 func seen(t testing.TB) map[string]func() (*identity.Resolver, string, *identity.HTTPRequest) {
 	return map[string]func() (*identity.Resolver, string, *identity.HTTPRequest){
 		"ip": func() (*identity.Resolver, string, *identity.HTTPRequest) {
@@ -40,7 +41,7 @@ func seen(t testing.TB) map[string]func() (*identity.Resolver, string, *identity
 	}
 }
 
-func TestAKeyOfSomebodySeenAllocatesNothing(t *testing.T) { // also under the race detector
+func TestAKnownCallersKeyAllocatesNothing(t *testing.T) { // also under the race detector
 	for name, start := range seen(t) {
 		r, source, req := start()
 		c, dst := new(identity.Caller), make([]byte, 0, 256)
@@ -72,7 +73,7 @@ func BenchmarkKey(b *testing.B) {
 	}
 }
 
-// What a credential costs that was not seen before.
+// The cost of a credential that was not seen before.
 func BenchmarkVerify(b *testing.B) {
 	for name, mint := range map[string]func(any) string{"HS256": hs256, "RS256": rs256, "ES256": es256, "EdDSA": eddsa} {
 		b.Run(name, func(b *testing.B) {

@@ -2,14 +2,17 @@ package identity
 
 import (
 	"fmt"
+	"hash/maphash"
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// entries returns how many a cache holds, and the bytes of their credentials.
+// entries returns the number of a cache's entries, and the bytes of their
+// credentials.
 func (c *verifiedCache[V]) entries() (n, bytes int) {
 	for i := range c.shards {
 		s := &c.shards[i]
@@ -38,8 +41,8 @@ func TestAFloodOfVerifiedCredentialsStaysBounded(t *testing.T) {
 	}
 }
 
-// 8 KiB of token can hold 100 KiB of small values.
-func TestWhatASessionSaysCountsAgainstTheBound(t *testing.T) {
+// A token of 8 KiB can hold 100 KiB of small values.
+func TestASessionsClaimsCountAgainstTheBound(t *testing.T) {
 	var few, many verifiedCache[SessionClaims]
 	list := make([]any, 2000)
 	for i := range list {
@@ -51,14 +54,14 @@ func TestWhatASessionSaysCountsAgainstTheBound(t *testing.T) {
 		many.keep(s, &SessionClaims{Claims: map[string]any{"list": list}})
 	}
 	if n, _ := few.entries(); n != 10_000 {
-		t.Fatalf("%d small sessions are kept, want all: the test is too large to tell", n)
+		t.Fatalf("%d small sessions are kept, want all: the test is too large", n)
 	}
 	if n, _ := many.entries(); n*len(list)*64 > 2*cacheShards*generationBytes*2 {
 		t.Errorf("%d sessions with %d values each are kept", n, len(list))
 	}
 }
 
-// It moves to the young generation as it is used.
+// An entry moves to the young generation if it is used.
 func TestACredentialInUseSurvivesAFlood(t *testing.T) {
 	var c verifiedCache[int]
 	hot, v := 1, 7
@@ -71,7 +74,7 @@ func TestACredentialInUseSurvivesAFlood(t *testing.T) {
 		}
 	}
 	if c.find("cold") != nil {
-		t.Error("one that nobody used is still there: the flood was too small to tell")
+		t.Error("an unused one is still there: the flood was too small")
 	}
 }
 
@@ -149,5 +152,45 @@ func TestAnAddressSpentAgainIsSpentUntilTheLaterReset(t *testing.T) {
 	s.add(k, now.Add(time.Minute))
 	if !s.holds(k, now.Add(time.Minute)) || s.holds(k, now.Add(time.Hour)) {
 		t.Error("the shorter span ended the longer")
+	}
+}
+
+// A flood of addresses frees no address from its bound (D16).
+func TestTenMillionAddressesForgetNoChecks(t *testing.T) {
+	checks := checkTable{seed: maphash.MakeSeed()}
+	now, guesser := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), netip.MustParseAddr("203.0.113.7")
+	for range checkBurst {
+		if !checks.take(guesser, now) {
+			t.Fatal("a check is missing")
+		}
+	}
+	for i := range 10_000_000 {
+		checks.take(netip.AddrFrom4([4]byte{byte(i >> 24), byte(i >> 16), byte(i >> 8), byte(i)}), now)
+	}
+	if checks.take(guesser, now) {
+		t.Error("the address that has spent its checks has another one")
+	}
+	if !checks.take(guesser, now.Add(time.Second)) {
+		t.Error("a second later it has none: the flood took them")
+	}
+}
+
+func TestParallelGuessesAreCountedExactly(t *testing.T) {
+	checks := checkTable{seed: maphash.MakeSeed()}
+	now, guesser := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), netip.MustParseAddr("203.0.113.7")
+	var all sync.WaitGroup
+	var checked atomic.Int64
+	for range 8 {
+		all.Go(func() {
+			for range 1000 {
+				if checks.take(guesser, now) {
+					checked.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if checked.Load() != checkBurst {
+		t.Errorf("%d of 8000 guesses were checked, want %d", checked.Load(), checkBurst)
 	}
 }

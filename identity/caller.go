@@ -35,9 +35,10 @@ var (
 	ErrNone = errors.New("no credential")
 	// ErrUnverifiable means that this deployment has no key for credentials of that kind.
 	ErrUnverifiable = errors.New("credentials of this kind are not verified here")
-	// ErrNotChecked means that the credential was not verified, because its address has spent the
-	// budget for requests without a verified credential (D16).
-	ErrNotChecked = errors.New("too many unverified requests from this address: the credential was not checked")
+	// ErrNotChecked means that a session signed with a public key was not verified. Its address has
+	// spent the budget for requests without a verified credential, and a few bad signatures have
+	// come from it within the last second (D16). It will be verified in a second.
+	ErrNotChecked = errors.New("too many unverified requests from this address: the credential was not checked; send it again in a second")
 )
 
 // Start makes c the caller of req. It computes nothing yet.
@@ -50,7 +51,7 @@ func (r *Resolver) Start(c *Caller, req Request) {
 func (c *Caller) Request() Request { return c.request }
 
 // Limiter names the limiter that is about to ask, which decides which addresses are spent (see
-// Resolver.Spent). A credential that was not verified for another limiter may be verified now.
+// Resolver.Spent). A session that was not verified for another limiter may be verified now.
 func (c *Caller) Limiter(name string) {
 	if name == c.limiter {
 		return
@@ -59,13 +60,10 @@ func (c *Caller) Limiter(name string) {
 	c.lookAgain()
 }
 
-// lookAgain clears the results that are ErrNotChecked.
+// lookAgain clears a result that is ErrNotChecked.
 func (c *Caller) lookAgain() {
-	if c.known&knowsSession != 0 && c.errs[0] == ErrNotChecked {
+	if c.Unchecked() {
 		c.known &^= knowsSession
-	}
-	if c.known&knowsToken != 0 && c.errs[1] == ErrNotChecked {
-		c.known &^= knowsToken
 	}
 }
 
@@ -183,10 +181,18 @@ func (c *Caller) verifySession() (*SessionClaims, error) {
 		if !r.options.Sessions.isStale(seen, now) {
 			return seen, nil
 		}
-	} else if c.isSpent(now) { // a session in the cache keeps working (D16)
-		return nil, ErrNotChecked
 	}
-	s, err := r.options.Sessions.verify(credential, now)
+	took := false
+	s, err := r.options.Sessions.verify(credential, now, func() bool {
+		if seen != nil || !c.isSpent(now) { // a session in the cache keeps working (D16)
+			return true
+		}
+		took = r.checks.take(c.network(), now)
+		return took
+	})
+	if took && err == nil {
+		r.checks.giveBack(c.network())
+	}
 	if err != nil {
 		if seen != nil {
 			r.sessions.drop(credential) // its key was withdrawn
@@ -247,9 +253,6 @@ func (c *Caller) verifyToken() (*TokenClaims, error) {
 		}
 		return t.claims.Load(), nil
 	}
-	if c.isSpent(now) {
-		return nil, ErrNotChecked
-	}
 	t, err := checkToken(r.options.Tokens, credential, now)
 	if err != nil {
 		return nil, err
@@ -291,26 +294,23 @@ func bearer(req Request) (string, error) {
 }
 
 // Spent records that the caller's address has spent the fallback budget of limiter for that long.
-// Until then, credentials from that address are not verified for that limiter, unless they are in
-// the cache (D16).
+// Until then, only a few bad public-key signatures from that address are verified a second for that
+// limiter. Sessions in the cache, sessions under HS256 and API tokens are always verified (D16).
 func (r *Resolver) Spent(c *Caller, limiter string, span time.Duration) {
 	if a := c.network(); a.IsValid() {
 		r.spent.add(spentKey{limiter, a}, r.options.Now().Add(span))
 	}
 }
 
-// Unspent undoes Spent: the address has budget of limiter again. Credentials of c that were not
+// Unspent undoes Spent: the address has budget of limiter again. A session of c that was not
 // verified because of it may be verified now.
 func (r *Resolver) Unspent(c *Caller, limiter string) {
 	r.spent.drop(spentKey{limiter, c.network()})
 	c.lookAgain()
 }
 
-// Unchecked reports whether a credential of c was asked for but not verified, because its address
-// is spent (ErrNotChecked).
-func (c *Caller) Unchecked() bool {
-	return c.known&knowsSession != 0 && c.errs[0] == ErrNotChecked || c.known&knowsToken != 0 && c.errs[1] == ErrNotChecked
-}
+// Unchecked reports whether the session of c was asked for but not verified (ErrNotChecked).
+func (c *Caller) Unchecked() bool { return c.known&knowsSession != 0 && c.errs[0] == ErrNotChecked }
 
 func (c *Caller) isSpent(now time.Time) bool {
 	if c.limiter == "" || c.resolver.spent.empty() {

@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// Behind a proxy the client's address is in a header field. It is believed only if the peer is a
-// trusted proxy, and only up to the first address that is none.
+// Behind a proxy the client's address is in a header field. The field is trusted
+// only if the peer is a trusted proxy, and only up to the first untrusted address.
 func Example() {
 	who, err := identity.New(identity.Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	check(err)
@@ -31,8 +31,8 @@ func Example() {
 	// 198.51.100.9:4000 is 198.51.100.9
 }
 
-// A service can add key sources of its own, here the certificate of a client. A request without it
-// has no value for the source.
+// A service can add its own key sources, here a client's certificate. A request
+// without one has no value for the source.
 func ExampleOptions_extra() {
 	client := weir.Source{Name: "client", Kind: weir.Credential, Optional: true, About: "one client certificate"}
 	who, err := identity.New(identity.Options{Extra: []identity.Source{{Source: client,

@@ -13,10 +13,10 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// noon is when every timeline begins.
+// noon is the start of every timeline.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// A clock stands still until it is set.
+// A clock is stopped until the test sets it.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -36,8 +36,8 @@ func (c *clock) set(sinceNoon time.Duration) {
 	c.now = noon.Add(sinceNoon)
 }
 
-// request returns one from peer; fields are names and values by turns, a repeated name is another
-// line.
+// request returns a request from peer. fields are alternating names and values; a
+// repeated name makes another line.
 func request(peer string, fields ...string) *identity.HTTPRequest {
 	r := httptest.NewRequest(http.MethodGet, "/v1/wp/settings", nil)
 	r.RemoteAddr = peer
@@ -74,7 +74,7 @@ func networks(texts ...string) []netip.Prefix {
 	return all
 }
 
-// key returns the value of one source; missing where the caller has none.
+// key returns the value of one source, and whether the caller has it.
 func key(c *identity.Caller, source string) (value string, ok bool) {
 	b, ok := c.AppendKey(nil, source)
 	return string(b), ok
@@ -82,7 +82,7 @@ func key(c *identity.Caller, source string) (value string, ok bool) {
 
 var errTorn = errors.New("the connection was torn")
 
-// torn gives text and then fails with errTorn, once; afterwards it ends, as no honest body would.
+// torn returns text, then fails with errTorn once, then ends, as no real body does.
 type torn struct {
 	text     string
 	reported bool

@@ -13,6 +13,7 @@ package identity
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"net/netip"
 	"slices"
 	"strings"
@@ -79,11 +80,13 @@ type Resolver struct {
 	sessions verifiedCache[SessionClaims]
 	tokens   verifiedCache[checkedToken]
 	spent    spentTable
+	checks   checkTable
 }
 
 // New checks the options and returns a Resolver.
 func New(o Options) (*Resolver, error) {
 	r := &Resolver{options: o, header: "X-Forwarded-For"}
+	r.checks.seed = maphash.MakeSeed()
 	if o.ClientIPHeader != "" {
 		i := slices.IndexFunc(clientIPHeaders, func(h string) bool { return strings.EqualFold(h, o.ClientIPHeader) })
 		if i < 0 {
@@ -99,7 +102,7 @@ func New(o Options) (*Resolver, error) {
 	}
 	for _, p := range o.TrustedProxies {
 		if !p.IsValid() {
-			return nil, errors.New("new resolver: a trusted proxy is no network, such as 192.0.2.0/24")
+			return nil, errors.New("new resolver: a trusted proxy is not a network, such as 192.0.2.0/24")
 		}
 	}
 	var err error

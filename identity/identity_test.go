@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// Before a request meets it.
-func TestAKeySourceOfOnesOwnNeedsAFunctionAndANameOfItsOwn(t *testing.T) {
+// The errors come from New, before any request.
+func TestAnExtraKeySourceNeedsAFunctionAndANewName(t *testing.T) {
 	find := func(identity.Request, string) (string, bool) { return "v", true }
 	for _, c := range []struct {
 		name, why string
@@ -17,7 +17,7 @@ func TestAKeySourceOfOnesOwnNeedsAFunctionAndANameOfItsOwn(t *testing.T) {
 	}{
 		{"tenant", "", find},
 		{"tenant", "has no function", nil},
-		{identity.Session, "is there already", find},
+		{identity.Session, "already exists", find},
 	} {
 		_, err := identity.New(identity.Options{Extra: []identity.Source{{Source: weir.Source{Name: c.name}, Find: c.find}}})
 		if c.why == "" && err != nil || c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why)) {
@@ -26,7 +26,7 @@ func TestAKeySourceOfOnesOwnNeedsAFunctionAndANameOfItsOwn(t *testing.T) {
 	}
 }
 
-// One value for all callers, with or without an address or a credential.
+// All callers have the same value, with or without an address or a credential.
 func TestEveryoneIsTheSameForAllCallers(t *testing.T) {
 	r := resolver(t, identity.Options{})
 	for _, req := range []*identity.HTTPRequest{request("192.0.2.1:1"), request("[2001:db8::1]:1", "X-Agent-Id", "a"), bearing("bad"), request("@")} {

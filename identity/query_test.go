@@ -8,8 +8,9 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// Where readers differ about the agent of a query, nobody is counted by one of them (D10).
-func TestAnAgentThatReadersDifferAboutIsAmbiguous(t *testing.T) {
+// If parsers of a query could find different agents, the agent is ambiguous and not
+// counted by (D10).
+func TestAnAgentThatParsersDisagreeOnIsAmbiguous(t *testing.T) {
 	many := strings.Repeat("x&", 1000)
 	for query, ambiguous := range map[string]bool{
 		"":                                   false,
@@ -58,9 +59,10 @@ func TestAnAgentThatReadersDifferAboutIsAmbiguous(t *testing.T) {
 	}
 }
 
-// A query that is not ambiguous has one agent for whoever splits it at "&" alone or at ";" too,
-// takes the first or the last value, and drops or keeps what does not parse.
-func FuzzOneAgentForEveryReader(f *testing.F) {
+// If a query is not ambiguous, it has one agent for every parser: one that splits
+// only at "&" or also at ";", takes the first or the last value, and drops or keeps
+// invalid pairs.
+func FuzzOneAgentForEveryParser(f *testing.F) {
 	for _, q := range []string{"agent_id=a", "agent_id=a;agent_id=b", "agent%5fid=a&agent_id=%zz", "x=1;y&agent_id=a", "agent.id=a", "a&agent_id"} {
 		f.Add(q)
 	}
@@ -89,7 +91,7 @@ func FuzzOneAgentForEveryReader(f *testing.F) {
 	})
 }
 
-func TestAPlainQueryIsLookedAtWithoutAllocating(t *testing.T) {
+func TestAPlainQueryIsParsedWithoutAllocating(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		identity.AgentIsAmbiguous("x=1&y=2&agent_id=demo&q=100")
 	}); n != 0 {

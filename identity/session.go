@@ -104,8 +104,9 @@ func (s *Sessions) holds(c *SessionClaims, now time.Time) error {
 	return nil
 }
 
-// verify checks everything about a token and returns its claims.
-func (s *Sessions) verify(token string, now time.Time) (*SessionClaims, error) {
+// verify checks everything about a token and returns its claims. It calls mayCheck before it
+// verifies a public-key signature, which is expensive, and returns ErrNotChecked if that is false.
+func (s *Sessions) verify(token string, now time.Time, mayCheck func() bool) (*SessionClaims, error) {
 	if err := checkSpelling(token); err != nil {
 		return nil, err
 	}
@@ -127,8 +128,14 @@ func (s *Sessions) verify(token string, now time.Time) (*SessionClaims, error) {
 	parsed, err := jwt.NewParser(options...).Parse(token, func(t *jwt.Token) (any, error) {
 		var err error
 		keys, ids, err = s.keysFor(t)
+		if err == nil && t.Method.Alg() != "HS256" && !mayCheck() {
+			err = ErrNotChecked
+		}
 		return keys, err
 	})
+	if errors.Is(err, ErrNotChecked) {
+		return nil, ErrNotChecked
+	}
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -152,11 +159,11 @@ func checkSpelling(token string) error {
 			dots++
 		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_':
 		default:
-			return errors.New("the token is no JWT: it holds a character outside base64url")
+			return errors.New("the token is not a JWT: it holds a character outside base64url")
 		}
 	}
 	if dots != 2 {
-		return errors.New("the token is no JWT, which has three parts joined by dots")
+		return errors.New("the token is not a JWT, which has three parts joined by dots")
 	}
 	return nil
 }
@@ -193,7 +200,7 @@ func checkTimes(claims jwt.MapClaims) error {
 	const last = 253402300799
 	for _, name := range []string{"exp", "nbf"} {
 		if at, ok := claims[name].(float64); ok && !(0 <= at && at <= last) {
-			return fmt.Errorf("the token's %s is no time: %g", name, at)
+			return fmt.Errorf("the token's %s is not a time: %g", name, at)
 		}
 	}
 	return nil
@@ -213,7 +220,7 @@ func verifying(t *jwt.Token, token string, keys jwt.VerificationKeySet) int {
 // keysFor returns the keys that may have signed t, which are those of its algorithm, and their ids.
 func (s *Sessions) keysFor(t *jwt.Token) (set jwt.VerificationKeySet, ids []string, err error) {
 	if _, critical := t.Header["crit"]; critical {
-		return set, nil, errors.New("the token has critical extensions, and none is understood here")
+		return set, nil, errors.New("the token has critical extensions, and none is supported")
 	}
 	alg := t.Method.Alg()
 	kid, _ := t.Header["kid"].(string)
@@ -303,7 +310,7 @@ func (s *Sessions) KeysOf(issuer, id string) ([]string, error) {
 	case id == "":
 		return nil, errors.New("the session's id is empty: it is the token's sid, or its jti if it has no sid")
 	case s.options.BudgetPerToken:
-		return nil, errors.New("each token is a budget of its own here, so a session's id names none")
+		return nil, errors.New("each token has its own budget here, so a session's id does not name one")
 	case issuer != "" && s.options.Issuer != "" && issuer != s.options.Issuer:
 		return nil, fmt.Errorf("sessions of issuer %.80q are not accepted here; only those of %q are", issuer, s.options.Issuer)
 	case issuer == "":
@@ -349,7 +356,7 @@ func explain(err error) error {
 	case errors.Is(err, jwt.ErrTokenInvalidAudience):
 		return errors.New("the token is meant for another audience")
 	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):
-		return errors.New("the token lacks a required claim: exp is always one")
+		return errors.New("the token lacks a required claim, such as exp")
 	case errors.Is(err, jwt.ErrTokenSignatureInvalid):
 		return errors.New("the token's signature does not verify under any key here")
 	case errors.Is(err, jwt.ErrTokenUnverifiable):

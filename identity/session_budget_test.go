@@ -12,8 +12,9 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// Issuer or key with sid, else jti, else what was signed (D14).
-func TestWhatTwoTokensShareIsTheirSession(t *testing.T) {
+// A session is the issuer or key with sid, otherwise with jti, otherwise the signed
+// part (D14).
+func TestWhenTwoTokensAreOneSession(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		a, b string
@@ -46,7 +47,7 @@ func TestWhatTwoTokensShareIsTheirSession(t *testing.T) {
 }
 
 // One of several keys must not spend another's budgets (D14).
-func TestABudgetIsNamedByTheKeyThatVerified(t *testing.T) {
+func TestABudgetBelongsToTheVerifyingKey(t *testing.T) {
 	one, two, three := strings.Repeat("1", 32), strings.Repeat("2", 32), strings.Repeat("3", 32)
 	resolverFor := func(secrets ...string) *identity.Resolver {
 		var keys []identity.SessionKey
@@ -70,8 +71,8 @@ func TestABudgetIsNamedByTheKeyThatVerified(t *testing.T) {
 	}
 }
 
-// The literal reading of "per JWT" (D14).
-func TestABudgetPerTokenTellsRefreshedTokensApart(t *testing.T) {
+// The literal meaning of "per JWT" (D14).
+func TestABudgetPerTokenSeparatesRefreshedTokens(t *testing.T) {
 	r, _ := verifier(t, identity.SessionsOptions{BudgetPerToken: true})
 	a, b := hs256(claims("sid", "s", "jti", "1")), hs256(claims("sid", "s", "jti", "2"))
 	if budget(t, r, a) == budget(t, r, b) {
@@ -82,7 +83,7 @@ func TestABudgetPerTokenTellsRefreshedTokensApart(t *testing.T) {
 	}
 }
 
-// Length-prefixed, never joined (D18).
+// Parts are length-prefixed, never joined (D18).
 func TestDifferentSessionsNeverShareAKey(t *testing.T) {
 	r, _ := verifier(t, identity.SessionsOptions{})
 	word := rapid.StringOfN(rapid.SampledFrom([]rune("ab_\x00isjk\x01")), 1, 6, -1)
@@ -95,8 +96,8 @@ func TestDifferentSessionsNeverShareAKey(t *testing.T) {
 	})
 }
 
-// Only what verified is served from it (D14).
-func TestTheCacheKnowsTheWholeToken(t *testing.T) {
+// The cache returns only verified tokens (D14).
+func TestTheCacheComparesTheWholeToken(t *testing.T) {
 	r, _ := verifier(t, identity.SessionsOptions{})
 	good := hs256(claims("sid", "s"))
 	budget(t, r, good)
@@ -126,7 +127,7 @@ func swapped(s string) string {
 	return "A" + s[1:]
 }
 
-// A keySet answers look-ups and counts them.
+// A keySet answers lookups and counts them.
 type keySet struct {
 	asked int
 	keys  map[string]crypto.PublicKey
@@ -146,8 +147,8 @@ func withKid(kid string, payload any) string {
 	return signed(h, payload, ecdsaSign)
 }
 
-// A cached signature is not believed for ever (D14).
-func TestASessionWhoseKeyIsWithdrawnEndsWithinFiveMinutes(t *testing.T) {
+// A cached signature expires (D14).
+func TestAWithdrawnKeysSessionEndsWithinFiveMinutes(t *testing.T) {
 	set := &keySet{keys: map[string]crypto.PublicKey{"k": &ecdsaKey().PublicKey}}
 	r, clock := verifier(t, identity.SessionsOptions{Lookup: set.lookup})
 	token := withKid("k", claims("sid", "s"))
@@ -176,7 +177,7 @@ func TestASessionWhoseKeyIsWithdrawnEndsWithinFiveMinutes(t *testing.T) {
 	budget(t, r, token)
 }
 
-// Without an issuer, by the verifying key's id (D14).
+// Without an issuer, the verifying key's id is part of the budget (D14).
 func TestAKeySetsKeyNamesTheBudget(t *testing.T) {
 	set := &keySet{keys: map[string]crypto.PublicKey{"k1": &ecdsaKey().PublicKey, "k2": &ecdsaKey().PublicKey}}
 	r, _ := verifier(t, identity.SessionsOptions{Lookup: set.lookup})
@@ -188,7 +189,7 @@ func TestAKeySetsKeyNamesTheBudget(t *testing.T) {
 	}
 }
 
-func TestACallersAnswersAreWorkedOutOnce(t *testing.T) {
+func TestACallersKeysAreComputedOnce(t *testing.T) {
 	set := &keySet{}
 	r, _ := verifier(t, identity.SessionsOptions{Lookup: set.lookup})
 	c := caller(r, bearing(withKid("k", claims())))
@@ -207,7 +208,7 @@ func TestACallersAnswersAreWorkedOutOnce(t *testing.T) {
 	}
 }
 
-// Whatever a bearer sends, nothing panics and nobody has a session: the keys sign nothing here.
+// For any bearer there is no panic and no session: the keys sign nothing here.
 func FuzzAnArbitraryBearerHasNoSession(f *testing.F) {
 	for _, s := range []string{hs256(claims()), es256(claims()), "a.b.c", "..", "wpt_", strings.Repeat("A", 9000), "eyJhbGciOiJIUzI1NiJ9.e30.", "eyJhbGciOjd9.e30.AA"} {
 		f.Add(s)

@@ -15,13 +15,13 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// These mint tokens without the library that verifies them, so that a mistake there is not made on
-// both sides.
+// These mint tokens without the library that verifies them, so that its mistakes
+// are not on both sides.
 
 var raw = base64.RawURLEncoding.EncodeToString
 
-// claims returns a payload that expires an hour after noon; pairs are names and values by turns,
-// nil takes a name out.
+// claims returns a payload that expires an hour after noon. pairs are alternating
+// names and values; nil removes a name.
 func claims(pairs ...any) map[string]any {
 	c := map[string]any{"exp": noon.Add(time.Hour).Unix()}
 	for i := 0; i < len(pairs); i += 2 {
@@ -77,7 +77,7 @@ func ecdsaParts(sum []byte) (r, s *big.Int, err error) {
 	return r, s, nil
 }
 
-// derInts reads a SEQUENCE of two INTEGERs, all shorter than 128 bytes.
+// derInts parses a SEQUENCE of two INTEGERs, all shorter than 128 bytes.
 func derInts(der []byte) (a, b *big.Int) {
 	der = der[2:]
 	a = new(big.Int).SetBytes(der[2 : 2+der[1]])
@@ -97,7 +97,8 @@ func allKeys() []identity.SessionKey {
 	}
 }
 
-// verifier returns a resolver with those options on a clock that stands at noon.
+// verifier returns a resolver with those options and a clock that is stopped at
+// noon.
 func verifier(t testing.TB, o identity.SessionsOptions) (*identity.Resolver, *clock) {
 	t.Helper()
 	if o.Keys == nil && o.Lookup == nil {
@@ -111,7 +112,7 @@ func verifier(t testing.TB, o identity.SessionsOptions) (*identity.Resolver, *cl
 	return resolver(t, identity.Options{Sessions: s, Now: c.Now}), c
 }
 
-// budget returns what a session is counted by, which must be one.
+// budget returns the budget of a token, which must be a session.
 func budget(t testing.TB, r *identity.Resolver, token string) string {
 	t.Helper()
 	k, ok := key(caller(r, bearing(token)), identity.Session)

@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-func TestTheKeysOfASessionsIDHoldTheKeyOfItsToken(t *testing.T) {
+func TestKeysOfASessionIDIncludeItsTokensKey(t *testing.T) {
 	for name, c := range map[string]struct {
 		options identity.SessionsOptions
 		token   string
@@ -39,7 +39,7 @@ func TestTheKeysOfASessionsIDHoldTheKeyOfItsToken(t *testing.T) {
 	}
 }
 
-func TestAnIDThatTellsNoBudgetIsRefused(t *testing.T) {
+func TestAnIDWithoutABudgetIsRejected(t *testing.T) {
 	for name, c := range map[string]struct {
 		options    identity.SessionsOptions
 		issuer, id string

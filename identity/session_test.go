@@ -20,7 +20,7 @@ import (
 )
 
 // One key for each algorithm (D14).
-func TestASessionSaysWhatItsTokenSays(t *testing.T) {
+func TestASessionHasTheClaimsOfItsToken(t *testing.T) {
 	r, _ := verifier(t, identity.SessionsOptions{})
 	for name, mint := range map[string]func(any) string{"HS256": hs256, "RS256": rs256, "ES256": es256, "EdDSA": eddsa} {
 		t.Run(name, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestASessionSaysWhatItsTokenSays(t *testing.T) {
 	}
 }
 
-func TestATokenThatIsNotVerifiedIsNoSession(t *testing.T) {
+func TestAnUnverifiedTokenIsNotASession(t *testing.T) {
 	good := es256(claims("sid", "s"))
 	parts := strings.Split(good, ".")
 	spki, _ := x509.MarshalPKIXPublicKey(&rsaKey().PublicKey)
@@ -59,10 +59,10 @@ func TestATokenThatIsNotVerifiedIsNoSession(t *testing.T) {
 		{"another payload", parts[0] + "." + raw([]byte(`{"exp":9999999999}`)) + "." + parts[2], "signature"},
 		{"zeros for a signature", parts[0] + "." + parts[1] + "." + raw(make([]byte, 64)), "signature"},
 		{"a key of its own", signed(with("jwk", map[string]any{"kty": "oct", "k": "AA"}), claims(), mac([]byte{0})), "signature"},
-		{"no exp", hs256(claims("exp", nil)), "exp is always one"},
-		{"exp beyond time", hs256(claims("exp", 9.2e18)), "exp is no time"},
-		{"nbf beyond time", hs256(claims("nbf", 1e300)), "nbf is no time"},
-		{"nbf before time", hs256(claims("nbf", -1)), "nbf is no time"},
+		{"no exp", hs256(claims("exp", nil)), "such as exp"},
+		{"exp beyond time", hs256(claims("exp", 9.2e18)), "exp is not a time"},
+		{"nbf beyond time", hs256(claims("nbf", 1e300)), "nbf is not a time"},
+		{"nbf before time", hs256(claims("nbf", -1)), "nbf is not a time"},
 		{"exp of nothing", hs256(claims("exp", json.RawMessage("null"))), ""},
 		{"exp as a text", hs256(claims("exp", "9999999999")), ""},
 		{"exp of 0", hs256(claims("exp", 0)), ""},
@@ -97,7 +97,7 @@ func TestATokenThatIsNotVerifiedIsNoSession(t *testing.T) {
 	}
 }
 
-// The bits behind the last whole byte are zero (D14).
+// The bits after the last whole byte are zero (D14).
 func TestASignatureHasOneSpelling(t *testing.T) {
 	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	for _, good := range []string{hs256(claims()), es256(claims()), rs256(claims())} {
@@ -113,7 +113,7 @@ func TestASignatureHasOneSpelling(t *testing.T) {
 }
 
 // (r, n−s) verifies as well as (r, s) (D14).
-func TestATwinSignatureCountsAsTheSameSession(t *testing.T) {
+func TestBothFormsOfASignatureAreTheSameSession(t *testing.T) {
 	for name, payload := range map[string]any{"sid": claims("sid", "a"), "jti": claims("jti", "a"), "neither": claims()} {
 		r, _ := verifier(t, identity.SessionsOptions{BudgetPerToken: name == "jti"})
 		token := es256(payload)
@@ -121,11 +121,11 @@ func TestATwinSignatureCountsAsTheSameSession(t *testing.T) {
 		sig := must(base64.RawURLEncoding.DecodeString(token[cut:]))
 		s := new(big.Int).SetBytes(sig[32:])
 		s.Sub(elliptic.P256().Params().N, s).FillBytes(sig[32:])
-		twin := token[:cut] + raw(sig)
-		if twin == token {
-			t.Fatal("the twin is the token itself")
+		other := token[:cut] + raw(sig)
+		if other == token {
+			t.Fatal("the other form is the token itself")
 		}
-		if budget(t, r, twin) != budget(t, r, token) {
+		if budget(t, r, other) != budget(t, r, token) {
 			t.Errorf("%s: two budgets for one token", name)
 		}
 	}
@@ -196,7 +196,7 @@ func TestOneCredentialAndTheSchemeInAnyCase(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		lines []string
-		want  string // "" is a session, else a part of the error
+		want  string // "" means a session, otherwise a part of the error
 	}{
 		{"Bearer", []string{"Bearer " + good}, ""},
 		{"bearer", []string{"bearer " + good}, ""},
@@ -236,22 +236,22 @@ func TestSessionsNeedAKeyAndASaneLeeway(t *testing.T) {
 	}
 }
 
-// Alg confusion through Lookup (D14).
+// Lookup allows no algorithm confusion (D14).
 func TestASecretNeverComesFromAKeySet(t *testing.T) {
-	const other = "a secret that only the set knows of"
+	const other = "a secret that only the set has"
 	asked := ""
 	lookup := func(kid, alg string) (crypto.PublicKey, error) { asked = alg; return []byte(other), nil }
 	forged := signed(header("HS256"), claims(), mac([]byte(other)))
 	for _, keys := range [][]identity.SessionKey{nil, allKeys()[:1]} {
 		r, _ := verifier(t, identity.SessionsOptions{Lookup: lookup, Keys: keys})
 		if _, err := caller(r, bearing(forged)).Session(); err == nil || asked != "" {
-			t.Errorf("%d keys beside it: error %v, asked for %q", len(keys), err, asked)
+			t.Errorf("%d other keys: error %v, asked for %q", len(keys), err, asked)
 		}
 	}
 }
 
-// Whoever wrote Lookup (D14).
-func TestAKeySetsKeyIsAsStrongAsAFiles(t *testing.T) {
+// For any Lookup (D14).
+func TestAKeySetsKeysAreCheckedLikeAFiles(t *testing.T) {
 	weak := must(rsa.GenerateKey(rand.Reader, 1024))
 	token := signed(header("RS256"), claims(), func(b []byte) []byte {
 		sum := sha256.Sum256(b)
@@ -265,7 +265,7 @@ func TestAKeySetsKeyIsAsStrongAsAFiles(t *testing.T) {
 	}
 }
 
-func TestWithoutKeysNobodyHasASession(t *testing.T) {
+func TestWithoutKeysThereAreNoSessions(t *testing.T) {
 	r := resolver(t, identity.Options{})
 	if _, err := caller(r, bearing(hs256(claims()))).Session(); !errors.Is(err, identity.ErrUnverifiable) {
 		t.Error(err)

@@ -116,13 +116,13 @@ func parseKey(b []byte) (SessionKey, error) {
 	case begins > 1:
 		return SessionKey{}, errors.New("it holds several PEM blocks: give one key a file")
 	case begins == 0 && isOtherKey(b):
-		return SessionKey{}, errors.New("it is a key, and not in PEM: give a public key as printed by: openssl pkey -pubout")
+		return SessionKey{}, errors.New("it is a key, but not in PEM: give a public key as printed by: openssl pkey -pubout")
 	case begins == 0:
 		return NewSecretKey("", bytes.TrimSuffix(b, []byte("\n")))
 	}
 	block, _ := pem.Decode(b)
 	if block == nil {
-		return SessionKey{}, errors.New("it begins like PEM and is none: give a public key as printed by: openssl pkey -pubout")
+		return SessionKey{}, errors.New("it begins like PEM, but is not PEM: give a public key as printed by: openssl pkey -pubout")
 	}
 	key, err := parsePublic(block)
 	if err != nil {
@@ -168,5 +168,5 @@ func parsePublic(block *pem.Block) (crypto.PublicKey, error) {
 		}
 		return cert.PublicKey, nil
 	}
-	return nil, fmt.Errorf("a PEM block %q: a public key is needed, and a private one has no business here (openssl pkey -pubout prints the public part)", block.Type)
+	return nil, fmt.Errorf("a PEM block %q: a public key is needed, not a private one (openssl pkey -pubout prints the public part)", block.Type)
 }

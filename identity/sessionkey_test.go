@@ -25,7 +25,7 @@ import (
 
 const secret = "an HS256 secret of thirty-two by" // 32 bytes
 
-// The keys of all tests; RSA takes long to generate.
+// The keys of all tests. RSA keys take long to generate.
 var (
 	rsaKey   = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
 	ecdsaKey = sync.OnceValue(func() *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
@@ -56,7 +56,7 @@ func TestAKeyFileIsAPublicKeyOrASecret(t *testing.T) {
 	p256 := public(&ecdsaKey().PublicKey)
 	der := must(x509.MarshalPKIXPublicKey(&ecdsaKey().PublicKey))
 	weak := must(rsa.GenerateKey(rand.Reader, 1024))
-	// Want is the algorithm or a part of the error.
+	// Want is the algorithm, or a part of the error.
 	for _, c := range []struct{ name, content, want string }{
 		{"a secret", secret, "HS256"},
 		{"a secret with a newline", secret + "\n", "HS256"},
@@ -72,17 +72,17 @@ func TestAKeyFileIsAPublicKeyOrASecret(t *testing.T) {
 		{"text before the key", "subject=x\n" + p256, "ES256"},
 		{"RSA of 1024 bits", public(&weak.PublicKey), "RSA of 1024 bits"},
 		{"P-384", public(&must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader)).PublicKey), "P-384"},
-		{"a private key", encode("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(ecdsaKey()))), "private one has no business here"},
-		{"an RSA private key", encode("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey())), "private one has no business here"},
-		{"a broken PEM", "-----BEGIN PUBLIC KEY-----\n" + secret + "\n", "is none"},
-		{"a PEM cut short", p256[:len(p256)-30], "is none"},
+		{"a private key", encode("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(ecdsaKey()))), "not a private one"},
+		{"an RSA private key", encode("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey())), "not a private one"},
+		{"a broken PEM", "-----BEGIN PUBLIC KEY-----\n" + secret + "\n", "is not PEM"},
+		{"a PEM cut short", p256[:len(p256)-30], "is not PEM"},
 		{"a PEM around nonsense", encode("PUBLIC KEY", []byte(secret)), "read the public key"},
 		{"a certificate around nonsense", encode("CERTIFICATE", []byte(secret)), "read the certificate"},
 		{"PKCS 1 around nonsense", encode("RSA PUBLIC KEY", []byte(secret)), "read the RSA public key"},
 		{"two blocks", p256 + p256, "several PEM blocks"},
 		{"a broken block behind", p256 + "-----BEGIN PUBLIC KEY-----\n", "several PEM blocks"},
 		{"a broken block before", "-----BEGIN PUBLIC KEY-----\n!\n" + p256, "several PEM blocks"},
-		{"OpenSSH's other form", "---- BEGIN SSH2 PUBLIC KEY ----\n" + secret, "is none"},
+		{"OpenSSH's other form", "---- BEGIN SSH2 PUBLIC KEY ----\n" + secret, "is not PEM"},
 		{"OpenSSH", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ me@example", "not in PEM"},
 		{"DER", string(der), "not in PEM"},
 		{"a certificate in DER", string(certificate(ecdsaKey())), "not in PEM"},
@@ -109,7 +109,7 @@ func TestAKeyFileIsAPublicKeyOrASecret(t *testing.T) {
 	}
 }
 
-// Budgets of tokens without an issuer are counted under it, on every node (D14).
+// Tokens without an issuer are counted under the key's name, on every node (D14).
 func TestAKeysNameFollowsFromTheKey(t *testing.T) {
 	a := must(identity.NewSecretKey("", []byte(secret)))
 	b := must(identity.NewSecretKey("", []byte(secret)))
@@ -122,7 +122,7 @@ func TestAKeysNameFollowsFromTheKey(t *testing.T) {
 	}
 }
 
-// And never panics later (D14).
+// New rejects it, so that it never panics later (D14).
 func TestAKeyThatCannotVerifyIsRefused(t *testing.T) {
 	for name, k := range map[string]crypto.PublicKey{
 		"nil": nil, "no RSA": (*rsa.PublicKey)(nil), "empty RSA": &rsa.PublicKey{}, "no ECDSA": (*ecdsa.PublicKey)(nil), "empty ECDSA": &ecdsa.PublicKey{},

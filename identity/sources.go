@@ -57,7 +57,7 @@ func knownSources(extra []Source) ([]knownSource, error) {
 		}
 		for _, known := range all {
 			if known.Name == s.Name {
-				return nil, fmt.Errorf("key source %q is there already: choose another name", s.Name)
+				return nil, fmt.Errorf("key source %q already exists: choose another name", s.Name)
 			}
 		}
 		all = append(all, knownSource{s.Source, func(c *Caller, dst []byte, field string) ([]byte, bool) {

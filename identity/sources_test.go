@@ -24,7 +24,8 @@ func TestEverySourceOfTheTableHasAValue(t *testing.T) {
 	}
 }
 
-// What a backend could read in two ways has no value, and is counted by the address.
+// A field that backends could parse in two ways has no value, and is counted by
+// address.
 func TestAFieldIsCountedByItsOneValue(t *testing.T) {
 	r := resolver(t, identity.Options{})
 	for _, c := range []struct {
@@ -50,8 +51,8 @@ func TestAFieldIsCountedByItsOneValue(t *testing.T) {
 	}
 }
 
-// An Extra cannot answer for one field of a built-in source, whose policy would say something else
-// than what is counted.
+// An Extra cannot replace one field of a built-in source, because the policy would
+// then differ from the counting.
 func TestASourceOfAnEmbeddingServiceHasAWellFormedName(t *testing.T) {
 	find := func(identity.Request, string) (string, bool) { return "v", true }
 	for _, name := range []string{"header:X-Api-Key", "account:X-Api-Key", "", "Account", "a b", "a+b", "a or b", " a"} {

@@ -54,7 +54,7 @@ func tokenSum(body string) string {
 // compare the hash with a stored one.
 func ParseToken(token string) (id string, hash TokenHash, err error) {
 	if !strings.HasPrefix(token, tokenPrefix) {
-		return "", TokenHash{}, errors.New("the token is no workspace API token: those begin with wpt_")
+		return "", TokenHash{}, errors.New("the token is not a workspace API token, which begins with wpt_")
 	}
 	if len(token) != tokenLen || token[len(tokenPrefix)+tokenIDLen] != '_' {
 		return "", TokenHash{}, fmt.Errorf("the token is incomplete: it has %d characters, a workspace API token %d", len(token), tokenLen)

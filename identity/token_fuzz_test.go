@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// No panic, and no second spelling to file under another budget (D15).
+// There is no panic, and no second spelling with another budget (D15).
 func FuzzAStringIsATokenInOneSpellingOnly(f *testing.F) {
 	for i := range 3 {
 		token, _, _, err := identity.NewToken(bytes.NewReader(bytes.Repeat([]byte{byte(i * 85)}, 27)))

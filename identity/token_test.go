@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// A tokenStore is Tokens in memory, which counts and may be told to fail.
+// A tokenStore is Tokens in memory that counts lookups, and fails on demand.
 type tokenStore struct {
 	mu     sync.Mutex
 	tokens map[string]identity.StoredToken
@@ -36,7 +36,7 @@ func (s *tokenStore) Lookup(id string) (identity.StoredToken, error) {
 	return t, nil
 }
 
-// mint makes a token and keeps it.
+// mint creates and stores a token.
 func (s *tokenStore) mint(workspace string) (token, id string) {
 	token, id, hash, err := identity.NewToken(rand.Reader)
 	if err != nil {
@@ -94,7 +94,7 @@ func TestATokenIsCountedByItsPublicID(t *testing.T) {
 }
 
 // The form, the id, the hash (D15).
-func TestATokenReadsBackAsItWasMade(t *testing.T) {
+func TestAMintedTokenCanBeParsed(t *testing.T) {
 	for i := range 256 {
 		token, id, hash, err := identity.NewToken(bytes.NewReader(bytes.Repeat([]byte{byte(i)}, 27)))
 		if err != nil {
@@ -110,7 +110,7 @@ func TestATokenReadsBackAsItWasMade(t *testing.T) {
 	}
 }
 
-// What the checksum is for (D15).
+// The checksum detects typing errors (D15).
 func TestEveryMistypedCharacterIsRefusedWithoutALookUp(t *testing.T) {
 	r, s, _ := withTokens(t)
 	token, _ := s.mint("")
@@ -141,25 +141,25 @@ func TestEveryMistypedCharacterIsRefusedWithoutALookUp(t *testing.T) {
 	}
 }
 
-// Knowing an id is not enough (D15).
-func TestOnlyAKnownIDWithItsSecretIsATokens(t *testing.T) {
+// A token's id alone is not sufficient (D15).
+func TestATokenNeedsAKnownIDAndItsSecret(t *testing.T) {
 	r, s, _ := withTokens(t)
 	token, id := s.mint("acme")
-	stranger, _, _, _ := identity.NewToken(rand.Reader)
-	if err := tokenError(r, stranger); err == nil {
-		t.Error("an unknown id is believed")
+	unknown, _, _, _ := identity.NewToken(rand.Reader)
+	if err := tokenError(r, unknown); err == nil {
+		t.Error("an unknown id is accepted")
 	}
-	s.change(id, func(t *identity.StoredToken) { t.Hash[31] ^= 1 }) // now it is another's secret
+	s.change(id, func(t *identity.StoredToken) { t.Hash[31] ^= 1 }) // now it has another secret
 	if err := tokenError(r, token); err == nil {
-		t.Error("a wrong secret is believed")
+		t.Error("a wrong secret is accepted")
 	}
 	s.change(id, func(t *identity.StoredToken) { t.Hash[31] ^= 1; t.ID = "other" })
 	if err := tokenError(r, token); err == nil {
-		t.Error("a store that answers something else is believed")
+		t.Error("another token's record is accepted")
 	}
 	s.change(id, func(t *identity.StoredToken) { t.ID = id; t.Revoked = true })
 	if err := tokenError(r, token); err == nil {
-		t.Error("a revoked token is believed")
+		t.Error("a revoked token is accepted")
 	}
 }
 
@@ -175,15 +175,15 @@ func TestARevokedTokenStopsWithinASecond(t *testing.T) {
 			}
 		}
 		s.change(id, revoke)
-		// The last request that was let through.
+		// The last accepted request.
 		last := at - every
 		// A TokenFile's answer may be that old itself.
 		clock.set(last + time.Second - 250*time.Millisecond - 1)
 		if err := tokenError(r, token); err == nil {
-			t.Errorf("asked every %v: believed almost a second later", every)
+			t.Errorf("asked every %v: accepted almost a second later", every)
 		}
 		if err := tokenError(r, token); err == nil {
-			t.Errorf("asked every %v: believed again", every)
+			t.Errorf("asked every %v: accepted again", every)
 		}
 	}
 }
@@ -202,14 +202,14 @@ func TestATokenInUseIsLookedUpAboutTwiceASecond(t *testing.T) {
 	}
 }
 
-// Requests share a look-up even if some read the clock slightly earlier than the one that looked
-// the token up (D15).
-func TestRequestsAtOnceShareOneLookUp(t *testing.T) {
+// Requests share a lookup, even if some read the clock slightly earlier than the
+// one that did it (D15).
+func TestConcurrentRequestsShareOneLookup(t *testing.T) {
 	for _, after := range []time.Duration{500 * time.Millisecond, 5 * time.Second} {
 		s := new(tokenStore)
 		token, _ := s.mint("")
 		var ticks atomic.Int64
-		// Each a microsecond before the last.
+		// Each is a microsecond before the last.
 		now := func() time.Time { return noon.Add(time.Duration(ticks.Add(-1000))) }
 		r := resolver(t, identity.Options{Tokens: s, Now: now})
 		if err := tokenError(r, token); err != nil {
@@ -231,7 +231,7 @@ func TestRequestsAtOnceShareOneLookUp(t *testing.T) {
 	}
 }
 
-// A hookedStore calls its hook in the middle of a look-up.
+// A hookedStore calls its hook during a lookup.
 type hookedStore struct {
 	*tokenStore
 	hook func()
@@ -245,8 +245,8 @@ func (s *hookedStore) Lookup(id string) (identity.StoredToken, error) {
 	return s.tokenStore.Lookup(id)
 }
 
-// A slow store neither delays nor extends a token (D15).
-func TestWhileOneLooksTheOthersGoOnButNotForLong(t *testing.T) {
+// A slow store neither delays requests nor extends a revoked token (D15).
+func TestDuringALookupOthersUseTheOldAnswerBriefly(t *testing.T) {
 	s, clock := &hookedStore{tokenStore: new(tokenStore)}, newClock()
 	r := resolver(t, identity.Options{Tokens: s, Now: clock.Now})
 	token, id := s.mint("")
@@ -262,20 +262,20 @@ func TestWhileOneLooksTheOthersGoOnButNotForLong(t *testing.T) {
 		clock.set(700 * time.Millisecond)
 		go func() { late <- tokenError(r, token) }()
 		for range 10_000 {
-			runtime.Gosched() // time to go on, if it would
+			runtime.Gosched() // time to continue, if it would
 		}
 		s.change(id, revoke)
 	}
 	clock.set(400 * time.Millisecond)
 	if err := tokenError(r, token); err == nil {
-		t.Error("who looked goes on though the token is revoked")
+		t.Error("the request that looked the token up is accepted though it is revoked")
 	}
 	if err := <-late; err == nil {
-		t.Error("who came late went on without a look")
+		t.Error("a late request was accepted without a lookup")
 	}
 }
 
-func TestAClockThatIsSetBackLooksAgain(t *testing.T) {
+func TestAClockSetBackCausesALookup(t *testing.T) {
 	r, s, clock := withTokens(t)
 	token, id := s.mint("")
 	clock.set(time.Hour)
@@ -285,12 +285,12 @@ func TestAClockThatIsSetBackLooksAgain(t *testing.T) {
 	s.change(id, revoke)
 	clock.set(0)
 	if err := tokenError(r, token); err == nil {
-		t.Error("a revoked token is believed for as long as the clock was set back")
+		t.Error("a revoked token is accepted for as long as the clock was set back")
 	}
 }
 
-// Doubt refuses (D15).
-func TestWhoCannotBeLookedUpIsNotBelieved(t *testing.T) {
+// If a lookup fails, the token is not accepted (D15).
+func TestATokenThatCannotBeLookedUpIsNotAccepted(t *testing.T) {
 	r, s, clock := withTokens(t)
 	token, _ := s.mint("")
 	if err := tokenError(r, token); err != nil {
@@ -306,10 +306,10 @@ func TestWhoCannotBeLookedUpIsNotBelieved(t *testing.T) {
 		}
 	}
 	if n := s.asked.Load() - before; n != 1 {
-		t.Errorf("a store in trouble is asked %d times at once", n)
+		t.Errorf("a failing store gets %d concurrent lookups", n)
 	}
-	stranger, _ := s.mint("")
-	if err := tokenError(r, stranger); !errors.Is(err, down) {
+	unknown, _ := s.mint("")
+	if err := tokenError(r, unknown); !errors.Is(err, down) {
 		t.Errorf("the store is down: %v", err)
 	}
 	s.fail(nil)
@@ -319,7 +319,7 @@ func TestWhoCannotBeLookedUpIsNotBelieved(t *testing.T) {
 	}
 }
 
-func TestATokenThatMovesIsFollowed(t *testing.T) {
+func TestATokensWorkspaceMayChange(t *testing.T) {
 	r, s, clock := withTokens(t)
 	token, id := s.mint("acme")
 	if err := tokenError(r, token); err != nil {

@@ -128,7 +128,7 @@ func readTokens(path string) ([]byte, os.FileInfo, error) {
 		return nil, nil, fmt.Errorf("read tokens: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("read tokens: %s is no regular file, and only such a one can be read again when it changes", path)
+		return nil, nil, fmt.Errorf("read tokens: %s is not a regular file, so it cannot be read again when it changes", path)
 	}
 	if info.Size() > maxTokenFile {
 		return nil, nil, fmt.Errorf("read tokens: %s has %d bytes: at most %d are read", path, info.Size(), maxTokenFile)
@@ -177,7 +177,7 @@ func parseStored(fields []string) (StoredToken, error) {
 			t.ID, len(t.ID), tokenIDLen) // no more of it: it may be a whole token
 	}
 	if n, err := hex.Decode(t.Hash[:], []byte(fields[1][:min(len(fields[1]), 64)])); err != nil || n != len(t.Hash) || len(fields[1]) != 64 {
-		return StoredToken{}, fmt.Errorf("the hash of %s has %d characters or is no hex: 64 hex digits are needed", t.ID, len(fields[1]))
+		return StoredToken{}, fmt.Errorf("the hash of %s has %d characters or is not hex: 64 hex digits are needed", t.ID, len(fields[1]))
 	}
 	if len(fields) == 3 {
 		t.Workspace = fields[2]

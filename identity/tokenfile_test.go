@@ -17,8 +17,7 @@ const (
 	lineB    = idB + " 2222222222222222222222222222222222222222222222222222222222222222\n"
 )
 
-// A watchedFile is a TokenFile on a clock of its own, whose file has the times that a test gives
-// it.
+// A watchedFile is a TokenFile with its own clock. The test sets the file's times.
 type watchedFile struct {
 	*TokenFile
 	t        *testing.T
@@ -45,7 +44,7 @@ func watch(t *testing.T, content string) *watchedFile {
 	return w
 }
 
-// write replaces the content in place; modified is how long before the clock.
+// write replaces the content in place; modified is the age of the file's time.
 func (w *watchedFile) write(content string, modified time.Duration) {
 	w.t.Helper()
 	if err := os.WriteFile(w.path, []byte(content), 0o600); err != nil {
@@ -56,13 +55,13 @@ func (w *watchedFile) write(content string, modified time.Duration) {
 	}
 }
 
-// holds checks which tokens stand.
+// holds checks which tokens are valid.
 func (w *watchedFile) holds(when string, a, b bool) {
 	w.t.Helper()
 	for id, want := range map[string]bool{idA: a, idB: b} {
 		_, err := w.Lookup(id)
 		if err != nil && !errors.Is(err, ErrUnknownToken) || (err == nil) != want {
-			w.t.Errorf("%s: the token %s stands: %v (%v), want %v", when, id, err == nil, err, want)
+			w.t.Errorf("%s: the token %s is valid: %v (%v), want %v", when, id, err == nil, err, want)
 		}
 	}
 }
@@ -92,8 +91,8 @@ func TestATokenFromNewTokenWorksThroughAFile(t *testing.T) {
 	}
 }
 
-// Stores see only ids of our form (D15).
-func TestATokenOfOtherCharactersIsRefusedThoughItsChecksumFits(t *testing.T) {
+// Stores get only ids in our format (D15).
+func TestATokenOfOtherCharactersIsRejected(t *testing.T) {
 	for _, id := range []string{"aaaaaaaaaA", "../../etc/", "aaaa\x00aaaaa", "aaaaaaaaa'"} {
 		body := tokenPrefix + id + "_" + strings.Repeat("a", tokenSecret)
 		if _, _, err := ParseToken(body + tokenSum(body)); err == nil {
@@ -106,7 +105,7 @@ func TestATokenOfOtherCharactersIsRefusedThoughItsChecksumFits(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongInAFileIsSaidWithItsLine(t *testing.T) {
+func TestErrorsInATokenFileHaveTheirLine(t *testing.T) {
 	for _, c := range []struct{ name, content, want string }{
 		{"one word", lineA + "\nxyz\n", ":3: 1 words"},
 		{"four words", "a b c d", ":1: 4 words"},
@@ -128,7 +127,7 @@ func TestWhatIsWrongInAFileIsSaidWithItsLine(t *testing.T) {
 	}
 	large := filepath.Join(t.TempDir(), "tokens")
 	os.WriteFile(large, nil, 0o600)
-	os.Truncate(large, maxTokenFile+1) // takes no room
+	os.Truncate(large, maxTokenFile+1) // sparse
 	if _, err := OpenTokenFile(large, nil); err == nil || !strings.Contains(err.Error(), "has 67108865 bytes: at most 67108864 are read") {
 		t.Errorf("a huge file: %v", err)
 	}
@@ -137,8 +136,8 @@ func TestWhatIsWrongInAFileIsSaidWithItsLine(t *testing.T) {
 	}
 }
 
-// Somebody may paste the token where its hash belongs.
-func TestAnErrorInAFileRepeatsNoSecret(t *testing.T) {
+// Someone may paste the token in place of its hash.
+func TestErrorsInATokenFileContainNoSecret(t *testing.T) {
 	token, id, _, _ := NewToken(rand.Reader)
 	path := filepath.Join(t.TempDir(), "tokens")
 	for _, content := range []string{id + " " + token, token, token + " " + id} {
@@ -149,7 +148,7 @@ func TestAnErrorInAFileRepeatsNoSecret(t *testing.T) {
 	}
 }
 
-// A removed line revokes, within a second (D15).
+// If a line is removed, its token is revoked within a second (D15).
 func TestAFileIsReadAgainWhenItChanges(t *testing.T) {
 	w := watch(t, lineA)
 	w.write(lineA+lineB, 10*time.Second)
@@ -179,7 +178,7 @@ func TestTwoChangesWithinOneTickAreBothSeen(t *testing.T) {
 	w.holds("the second", false, false)
 }
 
-func TestAReplacedFileIsSeenWhateverItsTime(t *testing.T) { // cp -p and rename
+func TestAReplacedFileIsReadWithAnyModificationTime(t *testing.T) { // cp -p and rename
 	w := watch(t, lineA)
 	info, _ := os.Stat(w.path)
 	other := w.path + ".new"
@@ -192,7 +191,7 @@ func TestAReplacedFileIsSeenWhateverItsTime(t *testing.T) { // cp -p and rename
 	w.holds("replaced", false, false)
 }
 
-func TestABrokenRewriteKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) {
+func TestABrokenFileIsReportedOnceAndTheLastGoodOneStays(t *testing.T) {
 	w := watch(t, lineA)
 	w.write(lineB+"broken\n", time.Minute)
 	for range 5 {
@@ -213,7 +212,7 @@ func TestABrokenRewriteKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) {
 	}
 }
 
-func TestAVanishedFileKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) {
+func TestAMissingFileIsReportedOnceAndTheLastGoodOneStays(t *testing.T) {
 	w := watch(t, lineA)
 	os.Remove(w.path)
 	for range 5 {
@@ -228,12 +227,12 @@ func TestAVanishedFileKeepsTheLastGoodVersionAndIsReportedOnce(t *testing.T) {
 	w.holds("back", false, true)
 }
 
-func TestAFileIsReadOnceItCanBe(t *testing.T) { // also with the time of the version before
+func TestATokenFileIsReadOnceItIsReadable(t *testing.T) { // even with the previous version's time
 	w := watch(t, lineA)
 	info, _ := os.Stat(w.path)
 	content, _ := os.ReadFile(w.path)
 	os.Remove(w.path)
-	os.Mkdir(w.path, 0o700) // opens and cannot be read, whoever tests
+	os.Mkdir(w.path, 0o700) // opens but cannot be read, even by root
 	w.clock = w.clock.Add(fileLook)
 	w.holds("unreadable", true, false)
 	os.Remove(w.path)
@@ -246,7 +245,7 @@ func TestAFileIsReadOnceItCanBe(t *testing.T) { // also with the time of the ver
 	}
 }
 
-func TestAClockSetBackDoesNotStopTheLooking(t *testing.T) {
+func TestAClockSetBackDoesNotStopTheWatch(t *testing.T) {
 	w := watch(t, lineA)
 	w.clock = w.clock.Add(-24 * time.Hour)
 	w.write(lineB, time.Minute)

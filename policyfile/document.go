@@ -28,6 +28,7 @@ type limiter struct {
 	Routes         []route     `json:"routes,omitempty" like:"[POST /api/v1/widget/leads, /v1/wp/*]" jsonschema:"The requests that the limiter covers. The most specific route of all limiters wins."`
 	Windows        []window    `json:"windows" like:"[60 per minute by ip]" jsonschema:"The windows that each request is charged to: all of them, or none if one is full."`
 	Cost           units       `json:"cost,omitempty" like:"1" jsonschema:"Units that one request spends. The default is 1."`
+	Requires       requires    `json:"requires,omitempty" like:"session" jsonschema:"The credential that a caller must have: session or token. A request without a verified one is counted by IP address and answered 401. By default every caller is let in."`
 	Message        message     `json:"message,omitempty" like:"bulk-sync" jsonschema:"The name of the catalogue's text in a 429 response. The default is the text of the widget surface."`
 	Mode           mode        `json:"mode,omitempty" like:"shadow" jsonschema:"enforce (the default) or shadow. In shadow mode the limiter counts and reports what it would have refused, has no effect that a caller can see, and the next limiter that matches decides."`
 	Exempt         []who       `json:"exempt,omitempty" like:"[10.0.0.0/8, token 3fk2mq7a4c]" jsonschema:"Callers that are counted but never refused: networks, addresses, or the public ids of API tokens."`
@@ -42,6 +43,7 @@ type (
 	message     string
 	failureMode string
 	mode        string
+	requires    string
 	who         string
 	override    string
 	units       int64
@@ -54,6 +56,8 @@ var otherNames = map[string]string{
 	"path": "routes", "paths": "routes", "match": "routes", "method": "routes", "methods": "routes", "endpoints": "routes",
 	"whitelist": "exempt", "allowlist": "exempt", "allow": "exempt", "skip": "exempt", "except": "exempt", "bypass": "exempt",
 	"override": "overrides", "exceptions": "overrides", "dry_run": "mode", "dryrun": "mode", "shadow": "mode", "shadow_mode": "mode",
+	"auth": "requires", "authenticate": "requires", "authentication": "requires", "credential": "requires", "credentials": "requires",
+	"require": "requires", "required": "requires",
 	"id": "name", "weight": "cost", "hits": "cost", "units": "cost",
 	"rules": "limiters", "zones": "limiters", "buckets": "limiters", "policies": "limiters", "rate_limits": "limiters",
 }

@@ -126,6 +126,19 @@ func failureHint(s string) string {
 	return didYouMean(s, []string{"local", "allow", "deny"})
 }
 
+// requiresHint returns which credential was probably meant.
+func requiresHint(s string) string {
+	switch strings.ToLower(s) {
+	case "", "none", "no", "false", "off", "anyone", "optional", identity.IP, identity.Everyone:
+		return "leave it out to let every caller in"
+	case "jwt", "bearer", "user", "visitor":
+		return "session is a verified JWT"
+	case "api-token", "api_token", "apikey", "api-key", "api_key", "key":
+		return "token is a verified API token"
+	}
+	return didYouMean(s, weir.Credentials())
+}
+
 // modeHint returns which mode was probably meant.
 func modeHint(s string) string {
 	switch strings.ToLower(s) {

@@ -25,6 +25,9 @@ func Marshal(p weir.Policy) []byte {
 		if l.Cost != 0 {
 			fmt.Fprintf(&b, "    cost: %d\n", l.Cost)
 		}
+		if l.Requires != "" {
+			fmt.Fprintf(&b, "    requires: %s\n", scalar(l.Requires))
+		}
 		if l.Message != "" {
 			fmt.Fprintf(&b, "    message: %s\n", scalar(l.Message))
 		}

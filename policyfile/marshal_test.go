@@ -43,6 +43,7 @@ func anyPolicy(t *rapid.T) weir.Policy {
 			l.Windows = append(l.Windows, anyWindow(t))
 		}
 		l.Cost = rapid.Int64Range(0, l.Windows[0].Limit).Draw(t, "cost")
+		l.Requires = rapid.SampledFrom(append(weir.Credentials(), "")).Draw(t, "requires")
 		l.Mode = weir.Mode(rapid.IntRange(0, 1).Draw(t, "limiter mode"))
 		l.Exempt = append([]weir.Who(nil), rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "exempt")...)
 		for _, who := range rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "overrides") {
@@ -133,6 +134,7 @@ func TestAWrittenPolicyReadsLikeTheContract(t *testing.T) {
     routes: [/v1/wp/*]
     windows: [60 per minute by token or ip]
     cost: 2
+    requires: token
     message: bulk-sync
     on_store_failure: deny
 `

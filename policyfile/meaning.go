@@ -101,6 +101,13 @@ func (d *reading) options(l *limiter, out *weir.Limiter, path string) {
 	case !wellFormed.MatchString(m):
 		d.fail(at, m, "give the name of a text in the catalogue, not the text itself", "message %q: lower-case letters, digits and dashes are allowed, a letter first, at most 64 characters", excerpt(m))
 	}
+	if at := path + ".requires"; d.written(at) {
+		if requires := string(l.Requires); slices.Contains(weir.Credentials(), requires) {
+			out.Requires = requires
+		} else {
+			d.fail(at, requires, requiresHint(requires), "requires %q: %s are allowed", excerpt(requires), strings.Join(weir.Credentials(), " and "))
+		}
+	}
 	if at := path + ".mode"; d.written(at) {
 		mode, err := weir.ParseMode(string(l.Mode))
 		if err != nil {

@@ -59,6 +59,7 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[units]():       {Type: "integer", Minimum: &minUnits, Maximum: &maxUnits},
 		reflect.TypeFor[who]():         text(callers),
 		reflect.TypeFor[override]():    text(rate + ` +for` + callers),
+		reflect.TypeFor[requires]():    {Type: "string", Enum: enum(weir.Credentials()...)},
 		reflect.TypeFor[mode]():        {Type: "string", Enum: enum("enforce", "shadow")},
 		reflect.TypeFor[failureMode](): {Type: "string", Enum: enum("local", "allow", "deny")},
 	}

@@ -58,6 +58,10 @@ func (w *warner) limiter(i int) {
 			w.warn(at, source, "count by ip+"+source+", or add a window by ip",
 				"%q is divided by %s, and no other window bounds the caller: it chooses the value, so it can take a new budget, or spend another's", window, source)
 		}
+		if source := credentialAlone(window.Key); source != "" && l.Requires == "" {
+			w.warn(at, source, "add \"requires: "+source+"\" to answer them 401, or write \"by "+source+" or ip\" if they are meant to be served",
+				"%q lets in callers without a %s, and counts them by address", window, source)
+		}
 		for _, other := range l.Windows[:j] {
 			w.pair(at, other, window)
 		}
@@ -76,6 +80,19 @@ func (w *warner) narrowNetwork(at, value string, who weir.Who) {
 	wide := netip.PrefixFrom(who.Network.Addr(), hostBits).Masked()
 	w.warn(at, value, "use "+wide.String()+", unless you control every host in it",
 		"%v is narrower than a /%d: any host in %v can take this address, or switch to another", who, hostBits, wide)
+}
+
+// credentialAlone returns the first source of a key if all its sources are verified credentials;
+// else it returns "".
+func credentialAlone(k weir.Key) string {
+	for _, part := range k {
+		for _, source := range part {
+			if weir.SourceOf(source).Kind != weir.Credential {
+				return ""
+			}
+		}
+	}
+	return k[0][0]
 }
 
 // chosenAlone returns the first source of a key that the caller chooses, if every part of the key

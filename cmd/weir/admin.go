@@ -17,11 +17,11 @@ import (
 	"github.com/weirlimit/weir/internal/sample"
 )
 
-const adminLong = `Manage the tokens that operators show to the admin listener (weir serve --admin).
+const adminLong = `Manage the tokens with which operators use the admin listener (weir serve --admin).
 
-They live in the data directory, as hashes; a running server knows of a new or revoked one within a second. The first
-start makes one named operator, and keeps it in --data/admin.token for commands on the same machine; when it is revoked
-the next start makes another.`
+The data directory holds their hashes. A running server accepts a new token, and rejects a revoked one, within a second.
+The first start creates a token named operator, and stores it in --data/admin.token for commands on the same machine.
+If that token is revoked, the next start creates another.`
 
 func newAdmin() *cobra.Command {
 	cmd := &cobra.Command{
@@ -43,20 +43,20 @@ func newAdmin() *cobra.Command {
 func openAdminTokens(cmd *cobra.Command, dir string) (*admin.Tokens, error) {
 	audit, err := admin.OpenAudit(cmd.Context(), dir, nil)
 	if err != nil {
-		return nil, cli.Fail(err, "name with --data DIR the directory of 'weir serve', in which you need permission to write")
+		return nil, cli.Fail(err, "give the directory of 'weir serve' with --data DIR; you need permission to write there")
 	}
 	return admin.OpenTokens(dir, admin.TokensOptions{Audit: audit}), nil
 }
 
 // noDataDir returns an error if dir is missing or no directory.
 func noDataDir(dir string) error {
-	const hint = "name with --data DIR the directory of 'weir serve'"
+	const hint = "give the directory of 'weir serve' with --data DIR"
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return cli.Fail(fmt.Errorf("there is no data directory %q", dir), hint)
 	}
 	if err == nil && !info.IsDir() {
-		return cli.Fail(fmt.Errorf("%q is no directory", dir), hint)
+		return cli.Fail(fmt.Errorf("%q is not a directory", dir), hint)
 	}
 	return nil
 }
@@ -66,8 +66,8 @@ func newAdminCreate() *cobra.Command {
 	var machine cli.OnOff
 	cmd := &cobra.Command{
 		Use:     "create NAME",
-		Short:   "Make a token for an operator and print it, once",
-		Long:    "Make a token for an operator. The token alone is printed on standard output, once: only its hash is kept.",
+		Short:   "Create a token for an operator and print it once",
+		Long:    "Create a token for an operator.\n\nStandard output is the token alone. It cannot be printed again, because only its hash is kept.",
 		Example: "  weir admin create ada@example.com\n  WEIR_ADMIN_TOKEN=$(weir admin create deploy)",
 		Args:    cli.Arguments("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -112,7 +112,7 @@ func newAdminList() *cobra.Command {
 	var machine cli.OnOff
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List who has a token",
+		Short:   "List the tokens, without their secrets",
 		Example: "  weir admin list\n  weir admin list --json",
 		Args:    cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -131,7 +131,7 @@ func newAdminList() *cobra.Command {
 				return cli.WriteJSON(cmd.OutOrStdout(), rows)
 			}
 			if len(rows) == 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), "no admin tokens yet; the first 'weir serve' makes one")
+				fmt.Fprintln(cmd.ErrOrStderr(), "no admin tokens yet; the first 'weir serve' creates one")
 				return nil
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
@@ -151,7 +151,7 @@ func newAdminRevoke() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:     "revoke NAME",
-		Short:   "End a token; servers refuse it within a second",
+		Short:   "Revoke a token; servers reject it within a second",
 		Example: "  weir admin list\n  weir admin revoke ada@example.com",
 		Args:    cli.Arguments("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -163,7 +163,7 @@ func newAdminRevoke() *cobra.Command {
 				return err
 			}
 			if err := tokens.Revoke(cmd.Context(), args[0]); errors.Is(err, admin.ErrNoToken) {
-				return cli.Fail(fmt.Errorf("no admin token has the name %q", plaintext.Line(redactAdmin(args[0]), 80)), "'weir admin list' shows who has")
+				return cli.Fail(fmt.Errorf("no admin token has the name %q", plaintext.Line(redactAdmin(args[0]), 80)), "'weir admin list' shows the names")
 			} else if err != nil {
 				return cli.Fail(err, "")
 			}

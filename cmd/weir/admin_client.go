@@ -82,7 +82,7 @@ func (f *operatorFlags) ask(ctx context.Context, path string, change any) ([]byt
 func printAnswer(cmd *cobra.Command, b []byte) error {
 	var out bytes.Buffer
 	if err := json.Indent(&out, bytes.TrimSpace(b), "", "  "); err != nil {
-		return cli.Fail(fmt.Errorf("the server's answer is no JSON: %w", err), "")
+		return cli.Fail(fmt.Errorf("the server's answer is not JSON: %w", err), "")
 	}
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), out.String())
 	return err

@@ -15,9 +15,10 @@ import (
 
 const maxCommentColumns = 100
 
-// TestCommentsAreReadable checks the comments of every Go file, those of bench/ included. A line
-// with a comment ends by column 100, and a decision of the contract (D1 to D26) follows the rule
-// that it means, in parentheses.
+// TestCommentsAreReadable checks the comments of every Go file, including bench/. A
+// line with a comment has at most 100 columns. If a comment names a decision of the
+// contract (D1 to D26), it first states the rule, and puts the number after it in
+// parentheses.
 func TestCommentsAreReadable(t *testing.T) {
 	read := 0
 	err := filepath.WalkDir(filepath.Join("..", ".."), func(path string, e fs.DirEntry, err error) error {
@@ -46,7 +47,7 @@ func TestCommentsAreReadable(t *testing.T) {
 	}
 }
 
-// The check finds what it forbids, and lets its exceptions pass.
+// The check finds violations, and accepts the exceptions.
 func TestUnreadableCommentsAreFound(t *testing.T) {
 	long := strings.Repeat("word ", 20)
 	for _, c := range []struct {
@@ -85,8 +86,8 @@ var (
 	notProse = regexp.MustCompile(`^//(go:|\t|  )|://`)
 )
 
-// commentProblems returns what is wrong with the comments of a Go file. A paragraph of // lines is
-// one comment.
+// commentProblems returns the problems in the comments of a Go file. A paragraph of
+// // lines is one comment.
 func commentProblems(path string, source []byte) ([]string, error) {
 	files := token.NewFileSet()
 	f, err := parser.ParseFile(files, path, source, parser.ParseComments|parser.SkipObjectResolution)
@@ -101,7 +102,7 @@ func commentProblems(path string, source []byte) ([]string, error) {
 			at := files.Position(c.Pos())
 			line := lines[at.Line-1]
 			columns := utf8.RuneCountInString(line) + 3*strings.Count(line, "\t")
-			// What an example prints is as wide as it is.
+			// An example's expected output may be wide.
 			output = output || strings.HasPrefix(c.Text, "// Output:")
 			if columns > maxCommentColumns && !output && !notProse.MatchString(c.Text) {
 				problems = append(problems, fmt.Sprintf("%v: the line has %d columns, and a line with a comment at most %d: "+

@@ -23,8 +23,8 @@ import (
 	"github.com/weirlimit/weir/internal/edge"
 )
 
-// The documents are held to what they say: links lead somewhere, named tests exist, examples are
-// what really happens.
+// The documents are checked: links resolve, the tests they name exist, and examples
+// are real.
 
 const repository = "../.."
 
@@ -74,7 +74,7 @@ func TestNoPlaceholderIsLeft(t *testing.T) {
 	}
 }
 
-func TestEveryLinkOfTheDocumentsLeadsSomewhere(t *testing.T) {
+func TestEveryLinkOfTheDocumentsResolves(t *testing.T) {
 	pages := documents(t)
 	for page, text := range pages {
 		for _, m := range linkForm.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
@@ -134,7 +134,7 @@ func functions(t *testing.T, path string) map[string]bool {
 
 var goName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-func TestEveryTestThatTheDocumentsNameExists(t *testing.T) {
+func TestEveryTestInTheDocumentsExists(t *testing.T) {
 	declared := map[string]map[string]bool{}
 	named := 0
 	for page, text := range documents(t) {
@@ -157,7 +157,8 @@ func TestEveryTestThatTheDocumentsNameExists(t *testing.T) {
 	}
 }
 
-// Every row of a table with the column "Proof" names a test, or says plainly why there is none.
+// Every row of a table with the column "Proof" names a test, or gives the reason if
+// there is none.
 func TestEveryClauseHasItsProof(t *testing.T) {
 	for page, text := range documents(t) {
 		proof := false
@@ -194,9 +195,9 @@ func TestEveryDecisionIsInTheContractPage(t *testing.T) {
 	}
 }
 
-// The page on exactness is one page, and all that it claims is in tables with the column "Proof",
-// which the tests above hold.
-func TestTheClaimsOfExactnessAreOnOnePageWithTheirProofs(t *testing.T) {
+// The page on exactness is at most one page. All its claims are in tables with the
+// column "Proof", which the tests above check.
+func TestTheExactnessPageProvesItsClaims(t *testing.T) {
 	text := documents(t)["docs/exactness.md"]
 	if n := strings.Count(text, "\n"); n > 120 {
 		t.Errorf("docs/exactness.md has %d lines, more than a page", n)
@@ -212,8 +213,9 @@ func TestTheClaimsOfExactnessAreOnOnePageWithTheirProofs(t *testing.T) {
 	}
 }
 
-// A YAML block with a whole policy parses, unless its fence says invalid. A console block is run
-// where the last such block above it is policy.yaml, and prints what the page shows.
+// A YAML block with a whole policy parses, unless its fence is marked invalid. A
+// console block runs with the last policy block above it as policy.yaml, and prints
+// what the page shows.
 func TestPoliciesAndCommandsOfTheDocumentsAreReal(t *testing.T) {
 	pages := documents(t)
 	reader := policyReader()
@@ -229,7 +231,7 @@ func TestPoliciesAndCommandsOfTheDocumentsAreReal(t *testing.T) {
 			case strings.HasPrefix(kind, "yaml") && strings.Contains(body, "limiters:"):
 				_, err := reader.Parse("policy.yaml", []byte(body))
 				if invalid := strings.Contains(kind, "invalid"); (err != nil) != invalid {
-					t.Errorf("%s: invalid is said to be %v, and reading it gives %v:\n%s", page, invalid, err, body)
+					t.Errorf("%s: the fence's invalid is %v, and parsing returns %v:\n%s", page, invalid, err, body)
 				}
 				if err := os.WriteFile("policy.yaml", []byte(body), 0o600); err != nil {
 					t.Fatal(err)
@@ -241,10 +243,10 @@ func TestPoliciesAndCommandsOfTheDocumentsAreReal(t *testing.T) {
 	}
 }
 
-// A shellWord is one of a command's: in single quotes, or without space.
+// A shellWord is one word of a command: in single quotes, or without a space.
 var shellWord = regexp.MustCompile(`'[^']*'|\S+`)
 
-// checkConsole runs a block of "$ weir …" and what that prints.
+// checkConsole runs a block of "$ weir …" and compares the output.
 func checkConsole(t *testing.T, page, block string) {
 	t.Helper()
 	for _, one := range strings.Split("\n"+block, "\n$ ")[1:] {
@@ -257,17 +259,17 @@ func checkConsole(t *testing.T, page, block string) {
 			t.Errorf("%s: %q does not begin with weir", page, command)
 			continue
 		}
-		var said bytes.Buffer
-		run(words[1:], nil, strings.NewReader(""), &said, &said)
-		if got := strings.TrimSpace(said.String()); got != strings.TrimSpace(want) {
-			t.Errorf("%s: %s prints\n%s\nand the page says\n%s", page, command, got, strings.TrimSpace(want))
+		var printed bytes.Buffer
+		run(words[1:], nil, strings.NewReader(""), &printed, &printed)
+		if got := strings.TrimSpace(printed.String()); got != strings.TrimSpace(want) {
+			t.Errorf("%s: %s prints\n%s\nand the page shows\n%s", page, command, got, strings.TrimSpace(want))
 		}
 	}
 }
 
-// An http block holds a request, and the next one its answer, by an edge that has just been started
-// and a clock that stands still. "http 31" sends the request 31 times. SESSION and TOKEN stand for
-// credentials, … for what differs.
+// An http block holds a request, and the next block its answer, from a new edge
+// with a stopped clock. "http 31" sends the request 31 times. SESSION and TOKEN are
+// placeholders for credentials, and … for values that vary.
 func TestTheExchangesOfTheDocumentsAreReal(t *testing.T) {
 	found := 0
 	for page, text := range documents(t) {
@@ -285,7 +287,7 @@ func TestTheExchangesOfTheDocumentsAreReal(t *testing.T) {
 				continue
 			}
 			if request == "" {
-				t.Errorf("%s: an answer stands without its request:\n%s", page, body)
+				t.Errorf("%s: an answer has no request:\n%s", page, body)
 				continue
 			}
 			checkExchange(t, page, request, times, body)
@@ -315,11 +317,11 @@ func checkExchange(t *testing.T, page, request string, times int, want string) {
 	}
 	pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(want)), "…", `[^"]*`)
 	if !regexp.MustCompile("^" + pattern + "$").MatchString(strings.TrimSpace(answer)) {
-		t.Errorf("%s: the answer to\n%s\nis\n%s\nand the page says\n%s", page, request, answer, want)
+		t.Errorf("%s: the answer to\n%s\nis\n%s\nand the page shows\n%s", page, request, answer, want)
 	}
 }
 
-// stillEdge assembles an edge at 2027-01-15 08:00:00 UTC, and makes a token.
+// stillEdge assembles an edge at 2027-01-15 08:00:00 UTC, and creates a token.
 func stillEdge(t *testing.T) (handler http.Handler, token string) {
 	t.Helper()
 	f := defaultServeFlags()
@@ -347,8 +349,8 @@ func stillEdge(t *testing.T) (handler http.Handler, token string) {
 	return e.Handler(), strings.TrimSpace(out.String())
 }
 
-// serveText sends a request that is written down, and writes the answer down: fields in the order
-// of the alphabet, without those that are about the body's transfer.
+// serveText sends a request given as text and returns the answer as text. Fields
+// are in alphabetical order; those about the body's transfer are left out.
 func serveText(t *testing.T, handler http.Handler, text string) string {
 	t.Helper()
 	head, body, _ := strings.Cut(text, "\n\n")
@@ -361,7 +363,7 @@ func serveText(t *testing.T, handler http.Handler, text string) string {
 	}
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, r)
-	header := w.Result().Header // as it was when it went out
+	header := w.Result().Header // as it was sent
 	header.Del("Content-Length")
 	var fields bytes.Buffer
 	if err := header.Write(&fields); err != nil {

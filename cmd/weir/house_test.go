@@ -19,11 +19,11 @@ import (
 
 const module = "github.com/weirlimit/weir"
 
-// floors is the building: a package may import packages of lower floors only, so never one of its
-// own floor.
+// floors is the floor of each package. A package may import packages of lower
+// floors only, so none of its own floor.
 var floors = map[string]int{
 	"cmd/weir": 8,
-	"e2e/weir": 8, "e2e/engines": 8, "e2e/redis": 8, "e2e/apps": 8, "e2e/verify": 8, "e2e/promtool": 8,
+	"e2e/weir": 8, "e2e/engines": 8, "e2e/redis": 8, "e2e/apps": 8, "e2e/verify": 8, "e2e/promtool": 8, "e2e/wordpress": 8, "e2e/clients": 8,
 	"e2e/redistest": 2, "e2e/nginxtest": 2, "e2e/apptest": 2, "e2e/child": 1,
 	"internal/edge":         7,
 	"internal/gateway":      6,
@@ -39,10 +39,10 @@ var floors = map[string]int{
 	"identity": 1, "memstore": 1, "redisstore": 1, "storetest": 1, "failover": 1, "pacer": 1, "internal/denial": 1, "internal/gateway/pace": 1,
 	"internal/upstream": 1, "internal/poller": 1, "internal/accesslog": 1, "internal/folder": 1, "internal/admin/page": 1, "internal/sample/terms": 1,
 
-	"": 0, "headers": 0, "internal/wire": 0, "internal/unsent": 0, "internal/plaintext": 0, "internal/uplot": 0,
+	"": 0, "headers": 0, "internal/wire": 0, "internal/unsent": 0, "internal/plaintext": 0, "internal/uplot": 0, "clients/js": 0,
 }
 
-// floorOf returns a package's floor; examples stand on top, as users do.
+// floorOf returns a package's floor. Examples are on the top floor, as users are.
 func floorOf(name string) (floor int, ok bool) {
 	if strings.HasPrefix(name, "examples/") {
 		return 8, true
@@ -51,7 +51,7 @@ func floorOf(name string) (floor int, ok bool) {
 	return floor, ok
 }
 
-// A listed package is what go list says of one.
+// A listed package is one entry of go list.
 type listed struct {
 	ImportPath, Dir, Name, Doc string
 	GoFiles                    []string
@@ -71,7 +71,7 @@ func packages(t *testing.T) []listed {
 	return all
 }
 
-// list asks the go command once.
+// list runs go list once.
 var list = sync.OnceValues(func() (all []listed, err error) {
 	cmd := exec.Command("go", "list", "-json", "./...")
 	cmd.Dir = filepath.Join("..", "..")
@@ -116,7 +116,7 @@ func TestImportsPointDownwards(t *testing.T) {
 	}
 }
 
-// The plan of the building shows what stands, all of it and nothing else.
+// The picture of the floors shows exactly the packages that exist.
 func TestTheFloorsAndTheirPictureShowEveryPackage(t *testing.T) {
 	picture, _, _ := strings.Cut(documents(t)["docs/architecture.md"], "## One request")
 	there := map[string]bool{}
@@ -135,7 +135,8 @@ func TestTheFloorsAndTheirPictureShowEveryPackage(t *testing.T) {
 }
 
 func TestThePackagesThatServicesEmbedStayLean(t *testing.T) {
-	// What a floor-0 package may import beside the standard library.
+	// The imports that a floor-0 package may have in addition to the standard
+	// library.
 	allowed := map[string][]string{"": nil, "headers": nil, "identity": {module, "github.com/golang-jwt/jwt/v5"}}
 	for _, p := range packages(t) {
 		extra, ok := allowed[p.name()]
@@ -148,25 +149,25 @@ func TestThePackagesThatServicesEmbedStayLean(t *testing.T) {
 			}
 		}
 		if p.name() == "" && slices.Contains(p.Deps, "net/http") {
-			t.Errorf("%s depends on net/http: the waist does not know who asks it", p.ImportPath)
+			t.Errorf("%s depends on net/http: the core is independent of its transports", p.ImportPath)
 		}
 	}
 }
 
-func TestAnAnswerKnowsNoDoor(t *testing.T) {
+func TestPackageAnswerDoesNotImportNetHTTP(t *testing.T) {
 	for _, p := range packages(t) {
 		if p.name() != "answer" {
 			continue
 		}
 		for _, imported := range p.Imports {
 			if imported == "net/http" || strings.HasPrefix(imported, "net/http/") || strings.HasPrefix(imported, "google.golang.org/") {
-				t.Errorf("%s imports %s: doors that do not use it share the answers; package httplimit is net/http's door", p.ImportPath, imported)
+				t.Errorf("%s imports %s: transports other than net/http share the answers; package httplimit is for net/http", p.ImportPath, imported)
 			}
 		}
 	}
 }
 
-func TestACallerCarriesNoServerCode(t *testing.T) {
+func TestClientPackagesImportNoServerCode(t *testing.T) {
 	for _, p := range packages(t) {
 		if p.name() != "pacer" {
 			continue
@@ -179,7 +180,7 @@ func TestACallerCarriesNoServerCode(t *testing.T) {
 	}
 }
 
-func TestServersForTestsStayInTests(t *testing.T) {
+func TestTestServersAreImportedOnlyByTests(t *testing.T) {
 	for _, p := range packages(t) {
 		if strings.HasPrefix(p.name(), "e2e/") {
 			continue
@@ -192,8 +193,8 @@ func TestServersForTestsStayInTests(t *testing.T) {
 	}
 }
 
-func TestProtobufLivesAtTheDoorsThatSpeakIt(t *testing.T) {
-	doors := []string{"internal/telemetry"} // a collector's of traces
+func TestOnlyPackagesThatUseProtobufImportIt(t *testing.T) {
+	doors := []string{"internal/telemetry"} // the collector of traces
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
 			if strings.HasPrefix(imported, "google.golang.org/protobuf") && !slices.Contains(doors, p.name()) {
@@ -203,7 +204,7 @@ func TestProtobufLivesAtTheDoorsThatSpeakIt(t *testing.T) {
 	}
 }
 
-func TestEveryPackageSaysWhatItIs(t *testing.T) {
+func TestEveryPackageHasAComment(t *testing.T) {
 	for _, p := range packages(t) {
 		want := "Package " + p.Name + " "
 		if p.Name == "main" {
@@ -245,11 +246,11 @@ func checkHouseRules(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bubble := false // in which a sleep takes no time
+	bubble := false // true in a synctest bubble, where a sleep takes no time
 	for _, i := range f.Imports {
 		bubble = bubble || i.Path.Value == `"testing/synctest"`
 	}
-	short := map[ast.Node]bool{} // what is skipped only with -short
+	short := map[ast.Node]bool{} // skipped only with -short
 	complain := func(n ast.Node, pkg, name string) {
 		if bubble && name == "Sleep" || short[n] {
 			return
@@ -312,8 +313,8 @@ var startsProcesses = map[string]string{
 	"storetest/plain_test.go": "it runs its own test binary with faulty stores; not with -short",
 }
 
-// The tests of make check need Go alone: no Redis, nginx or browser.
-func TestWhatStartsAProcessIsInE2E(t *testing.T) {
+// The tests of make check need only Go: no Redis, nginx or browser.
+func TestTestsThatStartProcessesAreInE2E(t *testing.T) {
 	forbidden := []string{`"os/exec"`, `"github.com/chromedp/chromedp"`, `"` + module + `/e2e/redistest"`, `"` + module + `/e2e/nginxtest"`, `"` + module + `/e2e/apptest"`}
 	used := 0
 	for _, p := range packages(t) {
@@ -342,8 +343,8 @@ func TestWhatStartsAProcessIsInE2E(t *testing.T) {
 	}
 }
 
-func TestNoFileOutgrowsAScreenful(t *testing.T) {
-	// Lines of a file; the aim is 400, tables of cases may run on.
+func TestFilesAreShort(t *testing.T) {
+	// Lines of a file. The aim is 400; tables of cases may be longer.
 	const maxLines, maxTestLines = 500, 600
 	for _, p := range packages(t) {
 		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {

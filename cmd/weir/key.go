@@ -23,7 +23,7 @@ Name the caller with --ip, --agent, --session, --token and --header, whichever t
 and the id in the X-Weir-Denial field of a 429. The id of a session is the sid of its token, or the jti if it has no sid. The
 id of a token is its part between the two underscores.
 
-A change reaches all nodes that share a store within two seconds. --data/audit.log records it, with who made it and why.`
+A change reaches all nodes that share a store within two seconds. --data/audit.log records it, with its author and the reason.`
 
 func newKey() *cobra.Command {
 	cmd := &cobra.Command{
@@ -57,13 +57,13 @@ func (f *keyFlags) named() map[string]*string {
 func (f *keyFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.ip, "ip", "", "the caller's `ADDRESS`; IPv6 is counted by its network")
+	flags.StringVar(&f.ip, "ip", "", "the caller's `ADDRESS`; an IPv6 address is counted by its network")
 	flags.StringVar(&f.agent, "agent", "", "the `AGENT` of its widget")
 	flags.StringVar(&f.session, "session", "", "the `ID` of its session")
-	flags.StringVar(&f.issuer, "issuer", "", "the `ISS` of its session, if the server requires none in particular")
+	flags.StringVar(&f.issuer, "issuer", "", "the `ISS` of its session, if the server accepts any issuer")
 	flags.StringVar(&f.id, "token", "", "the public `ID` of its API token")
 	flags.Var(&f.header, "header", "the value of an HTTP field that it sends; repeatable")
-	flags.StringVar(&f.denial, "denial", "", "the `ID` in one of its 429s")
+	flags.StringVar(&f.denial, "denial", "", "the `ID` in the X-Weir-Denial field of one of its 429s")
 	flags.StringVar(&f.limiter, "limiter", "", "only this `LIMITER` of the policy")
 	cli.NoVariables(cmd, "ip", "agent", "session", "issuer", "token", "header", "denial", "limiter")
 	f.operatorFlags.register(cmd)

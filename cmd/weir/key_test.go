@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 )
 
-func TestUntilIsATimeOfTodayATimeOrADuration(t *testing.T) {
+func TestUntilIsATimeOrADuration(t *testing.T) {
 	now := time.Date(2026, 3, 4, 15, 0, 0, 0, time.FixedZone("here", 3600))
 	for s, want := range map[string]string{
 		"18:00":                fmt.Sprint("until ", now.Add(3*time.Hour).Unix()),

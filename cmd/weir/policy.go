@@ -19,7 +19,7 @@ import (
 const policyLong = `Check, show and explain policies.
 
 A policy is a YAML file of limiters. Each limiter has routes, and windows such as "1000 per minute by ip+agent".
-'weir policy show' prints the built-in policy, which is the contract. You can start your own from it:
+'weir policy show' prints the built-in policy, which is the contract. You can use it as a start for your own:
 
   weir policy show > my-policy.yaml`
 
@@ -38,6 +38,10 @@ func newPolicy() *cobra.Command {
 	return cmd
 }
 
+// builtInPolicy is the name of the built-in policy where a file can be given. A file of that name
+// is ./contract.
+const builtInPolicy = "contract"
+
 // contractName stands for the built-in policy in messages that name a policy by its file.
 const contractName = "the contract (built in)"
 
@@ -55,11 +59,11 @@ func readPolicy(stdin io.Reader, name string) (*policyfile.File, error) {
 	return d.File, nil
 }
 
-// readDocument reads the policy in the named file. "-" means standard input; an empty name, the
-// contract.
+// readDocument reads the policy in the named file. "-" means standard input; an empty name or
+// builtInPolicy, the contract.
 func readDocument(stdin io.Reader, name string) (*live.Document, error) {
 	switch name {
-	case "":
+	case "", builtInPolicy:
 		return live.Parse(policyReader(), live.Contract, contractName, policyfile.ContractSource())
 	case "-":
 		text, err := io.ReadAll(io.LimitReader(stdin, policyfile.MaxSize+1))

@@ -26,8 +26,8 @@ func newPolicyExplain() *cobra.Command {
 		Long: `Show which limiter applies to a request, which of its routes matches and why that one, and what each of its
 windows counts the request by.
 
-The path is first brought to its canonical form, as the server does, so that no spelling of an endpoint gets
-a budget of its own. Name the caller with --ip, --agent, --session, --token and --header. An address or agent that
+Weir first brings the path to its canonical form, as the server does, because all spellings of an endpoint share
+one budget. Name the caller with --ip, --agent, --session, --token and --header. An address or agent that
 you leave out is shown in angle brackets. So is the value of a field, since it may be a secret.
 
 ` + sourcesHelp(),
@@ -135,6 +135,9 @@ func printExplanation(out io.Writer, e *explain.Explanation) error {
 				}
 				fmt.Fprintf(w, "\t  %s %s%s\n", kv.Source, kv.Value, note)
 			}
+		}
+		if e.Requires != "" {
+			fmt.Fprintf(w, "requires\t%s\n", e.Requires)
 		}
 		fmt.Fprintf(w, "message\t%s: %s\n", e.Message.Name, e.Message.Text)
 	}

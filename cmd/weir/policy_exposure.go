@@ -12,14 +12,14 @@ import (
 )
 
 const exposureLong = `With --exposure it prints how many requests can pass: for each limiter the maximum in any 60 seconds and in any
-3600 seconds, from one address, with one session, with one token, and from everybody together. The routes
+3600 seconds, from one address, with one session, with one token, and from all callers together. The routes
 of a limiter share its budgets, so the figures are for all of them together.
 
 The figures are the worst case over all ways to time the requests. A window of 300 a minute admits 300 requests
 in each minute that it counts, and up to 600 in 60 seconds around a reset: all of one window at its end, and all
-of the next one at its beginning. In the long run it is 300 a minute. A cost divides: 600 units at a cost of 10
-are 60 requests. A caller is assumed to choose its agent and its HTTP fields freely, and to have any number of
-addresses, sessions and tokens beside the one thing that is given. An IPv6 /64 is one address. The figures hold if sessions
+of the next one at its beginning. On average it is 300 a minute. A cost reduces the figures: 600 units at a
+cost of 10 are 60 requests. A caller is assumed to choose its agent and its HTTP fields freely, and to have any number of
+addresses, sessions and tokens besides the one that is given. An IPv6 /64 is one address. The figures hold if sessions
 and tokens are verified and one process counts. Under on_store_failure: allow they hold only while the store
 answers.`
 
@@ -138,6 +138,9 @@ func writeParts(b *strings.Builder, l *weir.Limiter) {
 			fmt.Fprintf(b, ", %d a request", l.Cost)
 		}
 		b.WriteByte('\n')
+	}
+	if l.Requires != "" {
+		fmt.Fprintf(b, "  requires: %s\n", l.Requires)
 	}
 	for _, o := range l.Overrides {
 		fmt.Fprintf(b, "  %s\n", o)

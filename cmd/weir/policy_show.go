@@ -19,7 +19,7 @@ func newPolicyShow() *cobra.Command {
 		Short: "Print a policy: the contract, or FILE as Weir reads it",
 		Long: `Print a policy.
 
-Without FILE it prints the contract, exactly as it is built in: you can start your own policy from it.
+Without FILE it prints the contract, exactly as it is built in. You can use it as a start for your own policy.
 With FILE it prints what Weir reads there, in a uniform spelling. --json also prints every default.
 
 ` + exposureLong,
@@ -71,6 +71,7 @@ type limiterJSON struct {
 	Routes         []string                `json:"routes"`
 	Windows        []explain.SpelledWindow `json:"windows"`
 	Cost           int64                   `json:"cost"`
+	Requires       string                  `json:"requires"` // empty: every caller is let in
 	Message        string                  `json:"message"`
 	OnStoreFailure string                  `json:"on_store_failure"`
 	Mode           string                  `json:"mode"`
@@ -82,7 +83,7 @@ func limitersJSON(p weir.Policy) []limiterJSON {
 	all := make([]limiterJSON, len(p.Limiters))
 	for i, l := range p.Limiters {
 		all[i] = limiterJSON{
-			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Message: answer.MessageOf(&l), OnStoreFailure: l.OnStoreFailure.String(),
+			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Requires: l.Requires, Message: answer.MessageOf(&l), OnStoreFailure: l.OnStoreFailure.String(),
 			Mode: l.Mode.String(), Exempt: texts(l.Exempt), Overrides: texts(l.Overrides),
 		}
 		for _, w := range l.Windows {

@@ -25,25 +25,25 @@ func run(args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 const rootLong = `Weir is a rate-limiting edge for HTTP APIs.
 
-'weir serve' without flags is the Widget and Bulk-Sync API: both surfaces, a sample backend that stores
-real rows, and the limits of the contract, on :8080. With --upstream it protects your own backend instead.
+Without flags, 'weir serve' runs the Widget and Bulk-Sync API on :8080: both surfaces, the limits of the
+contract, and a sample backend that stores real rows. With --upstream it protects your own backend instead.
 With --policy it enforces your own limits.
 
-Every flag has a variable: WEIR_ and the name of the flag in capitals, with underscores for dashes. Only the
-flags that name a caller or a change of 'weir key', and those that permit something to 'weir verify' or bound
-one run of 'weir simulate', have none. A flag overrides its variable. An empty variable counts as unset. In a
-variable, the elements of a list are separated by commas.
+A flag's variable is WEIR_ and the name of the flag in capitals, with underscores for dashes. The help of each
+command lists its variables. A flag overrides its variable. An empty variable counts as unset. In a variable, the
+elements of a list are separated by commas. These flags have no variable: those that name a caller or a change for
+'weir key', those that permit something to 'weir verify', and those that bound one run of 'weir simulate'.
 
 Exit status: 0 success; 1 failure, such as an invalid policy or a port in use; 2 incorrect use.`
 
 const rootExample = `  weir serve                                       the contract, on :8080
-  weir serve --upstream http://127.0.0.1:3000      the contract's limits in front of your own backend
+  weir serve --policy FILE --upstream URL          your own limits in front of your own backend
   weir policy show                                 the limits of the contract
-  weir policy show --exposure                      how many requests can pass at worst
-  weir policy explain POST /api/v1/widget/leads    which of them applies to a request, and why
-  weir simulate access.log                         which past requests they would have limited
+  weir policy show --exposure                      how many requests can pass in the worst case
+  weir policy explain POST /api/v1/widget/leads    which limiter applies to a request, and why
+  weir simulate access.log                         which requests of a log would have been limited
   weir token create --workspace demo               a credential for the bulk-sync surface
-  weir sync docs --to http://127.0.0.1:8080        push a folder of documents there
+  weir sync docs --to http://127.0.0.1:8080        push a folder of documents to a server
   weir verify http://127.0.0.1:8080                test from outside whether a server keeps the contract`
 
 func newRoot(env cli.Environment) *cobra.Command {

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/policy.schema.json anew")
+var update = flag.Bool("update", false, "rewrite docs/policy.schema.json")
 
-// Editors are given a file; it is the one that this version's types and messages make.
-func TestTheSchemaInTheDocsIsThisVersions(t *testing.T) {
+// Editors use the file in docs; it matches this version's types and messages.
+func TestTheSchemaInTheDocsIsCurrent(t *testing.T) {
 	const path = "../../docs/policy.schema.json"
 	want := policyReader().Schema()
 	if *update {

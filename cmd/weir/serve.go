@@ -18,36 +18,36 @@ const serveLong = `Run the edge.
 
 Without flags, Weir enforces the contract's limits before the built-in sample backend. Counts and the backend's
 rows are kept in ./weir-data: on Linux a restart, even after kill -9, continues the counts of the last process.
-Start-up prints two blocks to paste into a shell; each ends in a 429.
+Start-up prints two blocks of commands to paste into a shell. Each ends with a 429.
 
-With --upstream URL, Weir protects your own backend instead. It verifies sessions (--jwt-key, --jwks) and API tokens
-(--token-file, or those of 'weir token create'). A request whose credentials it cannot verify is counted by IP address
-and passed on, and start-up reports that. With several addresses (--upstream http://a:80,http://b:80) each request
-goes to the least busy one, and an address that does not answer is avoided for a while. HTTP/1.1 is then read
-strictly, by Weir's own engine; --engine std uses Go's net/http instead. Start-up reports the engine.
+With --upstream URL and --policy FILE, Weir protects your own backend instead. Flags decide what is verified: sessions
+(--jwt-key, --jwks), and API tokens (--tokens for those of 'weir token create', --token-file for others). Start-up
+reports it. A limiter that requires a credential answers 401 without one; if no flag verifies it, the request is counted
+by IP address and forwarded. With several addresses (--upstream http://a:80,http://b:80) each
+request goes to the least busy one, and an address that does not answer is avoided for a while. Weir's own engine
+then parses HTTP/1.1 strictly; --engine std uses Go's net/http instead. Start-up reports the engine.
 
-With --store, several nodes share one budget in Redis or Valkey: one server, a cluster (which is detected), or
-Sentinels. A URL in the variable WEIR_STORE keeps its password out of the process list.
+With --store, several nodes share their counts in Redis or Valkey: one server, a cluster (which is detected), or
+servers behind Sentinels. A URL in the variable WEIR_STORE keeps its password out of the process list.
 
   redis://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]...][/DB][?prefix=NAME]
   redis-sentinel://[[USER]:PASSWORD@]HOST[:PORT][,...]/MASTER[/DB][?sentinel_user=...&sentinel_password=...]
-  rediss:// and rediss-sentinel:// use TLS, with ?ca=FILE and ?cert=FILE&key=FILE if these are private
+  rediss:// and rediss-sentinel:// use TLS; ?ca=FILE trusts a private authority, ?cert=FILE&key=FILE is a client certificate
 
 While the store does not answer, each limiter follows its on_store_failure, and /readyz reports "degraded".
 
 A changed --policy file takes effect within seconds, or at once on SIGHUP; counts continue. An invalid policy is
 rejected and logged, and the policy in force stays.
 
-If systemd passes sockets (LISTEN_FDS), Weir serves those and does not open --listen, and a restart refuses no
-connection.
+If systemd passes sockets (LISTEN_FDS), Weir serves those instead of --listen. A restart then refuses no connection.
 
-SIGTERM or SIGINT lets running requests finish and exits with 0; a second one ends at once.`
+On SIGTERM or SIGINT, Weir lets requests in flight finish and exits with status 0. A second signal ends it at once.`
 
 const serveExample = `  weir serve
   weir serve --listen 127.0.0.1:9000 --data /var/lib/weir
   weir serve --upstream http://127.0.0.1:3000 --jwt-key secret.key --policy my-policy.yaml
   weir serve --tls-cert cert.pem --tls-key key.pem --trusted-proxies 10.0.0.0/8
-  WEIR_STORE=redis://:$PASSWORD@10.0.0.5:6379 weir serve --upstream http://127.0.0.1:3000
+  WEIR_STORE=redis://:$PASSWORD@10.0.0.5:6379 weir serve --upstream http://127.0.0.1:3000 --policy my-policy.yaml
   WEIR_LOG_FORMAT=json weir serve`
 
 func newServe(env cli.Environment) *cobra.Command {

@@ -16,7 +16,7 @@ import (
 
 // onlyWithUpstream are the flags of credentials that another service issues: the sample backend
 // issues its own.
-var onlyWithUpstream = []string{"jwt-key", "jwks", "jwt-issuer", "jwt-audience", "jwt-leeway", "token-file"}
+var onlyWithUpstream = []string{"jwt-key", "jwks", "jwt-issuer", "jwt-audience", "jwt-leeway", "token-file", "tokens"}
 
 // check returns an error if the flags do not fit together.
 func (f *serveFlags) check(cmd *cobra.Command) error {
@@ -40,7 +40,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 		return err
 	}
 	if f.keySecret != "" && !f.store.Shared() {
-		return cli.UsageError("give --store redis://HOST:PORT too, or leave it out", "%s means nothing without a shared store", cli.GivenAs(cmd, "key-secret"))
+		return cli.UsageError("give --store redis://HOST:PORT too, or leave it out", "%s has no effect without a shared store", cli.GivenAs(cmd, "key-secret"))
 	}
 	if len(f.upstream) > 0 && given("max-data") {
 		return cli.UsageError("leave it out: Weir does not bound what your own backend stores",
@@ -60,19 +60,27 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	if len(f.trustedProxies) == 0 {
 		for _, name := range []string{"client-ip-header", "proxy-protocol"} {
 			if given(name) && (name != "proxy-protocol" || bool(f.proxyProtocol)) {
-				return cli.UsageError("give --trusted-proxies too: by default no peer is trusted", "%s means nothing without --trusted-proxies", cli.GivenAs(cmd, name))
+				return cli.UsageError("give --trusted-proxies too: by default no peer is trusted", "%s has no effect without --trusted-proxies", cli.GivenAs(cmd, name))
 			}
 		}
 	}
 	if f.jwks.URL == nil && len(f.jwtKeys) == 0 {
 		for _, name := range []string{"jwt-issuer", "jwt-audience", "jwt-leeway"} {
 			if given(name) {
-				return cli.UsageError("give --jwt-key FILE or --jwks URL too", "%s means nothing without a key to verify sessions with", cli.GivenAs(cmd, name))
+				return cli.UsageError("give --jwt-key FILE or --jwks URL too", "%s has no effect without a key to verify sessions with", cli.GivenAs(cmd, name))
 			}
 		}
 	}
+	if f.tokenFile != "" && bool(f.tokens) {
+		return cli.UsageError("--token-file is for tokens that another service issues, --tokens for those of 'weir token create'",
+			"give either %s or %s", cli.GivenAs(cmd, "token-file"), cli.GivenAs(cmd, "tokens"))
+	}
 	if f.data == "" {
 		return cli.UsageError(hint, "--data must name a directory")
+	}
+	if len(f.upstream) > 0 && f.policy == "" {
+		return cli.UsageError("write one for your API, see 'weir policy --help'; --policy contract is the built-in one, for the Widget and Bulk-Sync API",
+			"%s needs --policy", cli.GivenAs(cmd, "upstream"))
 	}
 	return nil
 }

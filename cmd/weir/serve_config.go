@@ -58,6 +58,7 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 			Leeway:   f.jwtLeeway.Duration,
 		},
 		TokenFile: f.tokenFile,
+		Tokens:    bool(f.tokens),
 
 		MinRate:       int64(f.minRate),
 		MinRateGrace:  f.minRateGrace.Duration,

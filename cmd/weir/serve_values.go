@@ -18,7 +18,7 @@ func (n *names) Set(value string) error {
 	for _, name := range strings.Split(value, ",") {
 		name = strings.TrimSpace(name)
 		if name == "" || strings.ContainsAny(name, " /@?#:[]*") {
-			return fmt.Errorf("%q is no host name; expected a list such as weir.example.com,ops-1, without ports", name)
+			return fmt.Errorf("%q is not a host name; expected a list such as weir.example.com,ops-1, without ports", name)
 		}
 		all = append(all, name)
 	}

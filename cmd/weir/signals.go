@@ -26,7 +26,7 @@ func handleSignals(ctx context.Context, log *slog.Logger) (s *signals, forget fu
 	signal.Notify(hangUps, syscall.SIGHUP)
 	running, stop := cli.Interruptible(ctx, func() {
 		defer close(logged)
-		log.Info("draining: requests under way may finish; a second signal ends at once")
+		log.Info("draining: requests in flight may finish; a second signal ends at once")
 	})
 	s = &signals{running: running, logged: logged, hangUps: hangUps}
 	return s, func() {

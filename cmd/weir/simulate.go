@@ -18,23 +18,24 @@ import (
 	reports "github.com/weirlimit/weir/internal/replay/report"
 )
 
-const simulateLong = `Replay access logs against a policy: who would have been limited, when, by what.
+const simulateLong = `Replay access logs under a policy: who would have been limited, when, and by what.
 
 The engine of the server decides each line of the logs, with the time of the log as its clock, so the result is
 what the server would have done. It reads the usual formats of web servers, plain or compressed with gzip or zstd,
 and many files as one in order of time. LOG may be - for standard input.
 
 --against FILE replays the same requests under a second policy too, and shows what changes from the first to the second.
---paced has callers wait as the contract asks, instead of being refused, and shows how long they wait.
+With --paced, callers wait as the contract asks, instead of being refused. The report shows how long they wait.
 
-Most logs have no sessions and no tokens. The report says what is missing. --key names a field of the log that holds
+Most logs have no sessions and no tokens. The report lists what is missing. --key names a field of the log that holds
 one: session=request.headers.X-Session.0.
 
---fail-if makes it a gate: '[LIMITER.]METRIC OP NUMBER[%]', OP one of > >= < <= ==, METRIC one of
+--fail-if makes the command a gate. A condition is '[LIMITER.]METRIC OP NUMBER[%]'. OP is one of > >= < <= ==.
+METRIC is one of
   refused, newly-refused, newly-admitted, delayed, gave-up, unlimited    requests; % of all requests (of LIMITER)
   touched, newly-touched, freed                                          callers; % of all callers (of LIMITER)
   malformed                                                              lines; % of all lines
-With --against it judges the second policy. An estimate counts as the worst value that it could stand for.
+With --against, conditions apply to the second policy. An estimate counts as its worst possible value.
 
 Exit status: 0 success; 1 a gate failed, there was no request, or a log cannot be read; 2 incorrect use.`
 
@@ -78,7 +79,7 @@ func newSimulate() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:     "simulate LOG...",
-		Short:   "Replay access logs against a policy: who would have been limited, when, by what",
+		Short:   "Replay access logs under a policy: who would have been limited, when, and by what",
 		Long:    simulateLong,
 		Example: simulateExample,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -107,7 +108,7 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.format, "format", f.format, "the `FORMAT` of the lines: "+strings.Join(accesslog.Formats(), ", ")+", or a log_format of nginx's configuration")
 	flags.Var(&f.keys, "key", "field of the log with a key source: agent, session, token or header:NAME, such as session=request.headers.X-Session.0; ip: the field that holds --client-ip-header; repeatable")
 	flags.Var(&f.trustedProxies, "trusted-proxies", "networks whose peers may name the client (default none)")
-	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the one `HEADER` in which they do, which --key ip=FIELD finds: X-Forwarded-For, Forwarded or X-Real-IP")
+	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the `HEADER` in which these peers name the client, for --key ip=FIELD: X-Forwarded-For, Forwarded or X-Real-IP")
 	flags.Var(&f.ipv6Prefix, "ipv6-prefix", "how many bits of an IPv6 address identify a caller")
 	flags.Var(&f.memory, "memory", "maximum memory for the counts of callers, in B, KiB, MiB or GiB, at least 16MiB")
 	cli.SwitchFlag(cmd, &f.paced, "paced", "have callers wait for their window, as the contract asks, and show how long")

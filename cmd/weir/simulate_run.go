@@ -119,7 +119,7 @@ func (s *simulation) options(cmd *cobra.Command) (replay.Options, error) {
 // policyName returns the name of a policy in a report, fit for terminals and the title of a page.
 func policyName(file string) string {
 	switch file {
-	case "":
+	case "", builtInPolicy:
 		return "the contract"
 	case "-":
 		return "standard input"
@@ -158,7 +158,7 @@ func openFailure(err error) error {
 	case errors.Is(err, accesslog.ErrStopped):
 		return cli.Fail(errors.New("interrupted before a line was read"), "")
 	case errors.Is(err, os.ErrNotExist):
-		return cli.Fail(plainly(err), "name log files that are there; - is standard input")
+		return cli.Fail(plainly(err), "name log files that exist; - is standard input")
 	case errors.As(err, &path):
 		return cli.Fail(plainly(err), "")
 	case !strings.Contains(err.Error(), "format"):
@@ -204,7 +204,7 @@ type simulationJSON struct {
 func (s *simulation) conclude(cmd *cobra.Command, r *replay.Report, ended error) error {
 	if strict, ok := errors.AsType[*replay.MalformedError](ended); ok {
 		return cli.Fail(fmt.Errorf("%s:%d: %s: \"%s\"", reports.Shown(reports.FileName(strict.File), 200), strict.Line, reports.Shown(strict.Reason, 200), reports.Shown(strict.Text, 200)),
-			"correct it or cut it out; without --strict it would be counted, and passed over")
+			"correct or remove it; without --strict such lines are counted and skipped")
 	}
 	if ended == nil && r.Log.Requests == 0 {
 		return s.nothing(r)
@@ -229,7 +229,7 @@ func (s *simulation) conclude(cmd *cobra.Command, r *replay.Report, ended error)
 		return cli.Fail(err, "")
 	}
 	if ended != nil {
-		hint := "what was read until then is above"
+		hint := "the report above covers what was read"
 		if s.f.html != "" {
 			hint += "; no page was written"
 		}
@@ -247,7 +247,7 @@ func (s *simulation) nothing(r *replay.Report) error {
 		bad := r.Log.Examples[0]
 		hint = fmt.Sprintf("--format gives the format of its lines; %s:%d: %s", reports.Shown(reports.FileName(bad.File), 200), bad.Line, reports.Shown(bad.Reason, 300))
 	case r.Log.Own > 0:
-		hint = "the server was asked nothing while it was written"
+		hint = "the server got no request while it was written"
 	case r.Log.Without > 0:
 		hint = "its lines are about connections without a request, such as failed handshakes and timeouts"
 	case r.Log.Lines > 0 && !(s.f.since.IsZero() && s.f.until.IsZero()):

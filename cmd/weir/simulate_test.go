@@ -12,9 +12,8 @@ import (
 	"github.com/weirlimit/weir/internal/accesslog"
 )
 
-// Whoever names the files of a machine does not thereby write on the terminal of whoever reads
-// them.
-func TestNamesOfFilesMoveNoCursor(t *testing.T) {
+// A file name cannot write control sequences to the terminal.
+func TestFileNamesAreEscapedOnTheTerminal(t *testing.T) {
 	const name = "a\x1b[2J\u202eb"
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -41,13 +40,13 @@ func TestNamesOfFilesMoveNoCursor(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		run(append([]string{"simulate"}, args...), nil, strings.NewReader(""), &out, &errs)
-		if said := out.String() + errs.String(); strings.ContainsAny(said, "\x1b\u202e") || said == "" {
-			t.Errorf("weir simulate %q says %q", args, said)
+		if printed := out.String() + errs.String(); strings.ContainsAny(printed, "\x1b\u202e") || printed == "" {
+			t.Errorf("weir simulate %q prints %q", args, printed)
 		}
 	}
 	page, err := os.ReadFile("page.html")
 	if err != nil || strings.ContainsAny(string(page), "\x1b\u202e") {
-		t.Errorf("the page holds what its log's and policy's names are made of: %v", err)
+		t.Errorf("the page holds the raw names of its log and policy: %v", err)
 	}
 }
 
@@ -68,12 +67,12 @@ func TestASharePercentageIsExact(t *testing.T) {
 	}
 }
 
-func TestTheProgressOfAReplayTellsWhatIsLeft(t *testing.T) {
-	var said bytes.Buffer
-	p := newSimulateProgress(&said)
+func TestReplayProgressPrintsTheTimeLeft(t *testing.T) {
+	var printed bytes.Buffer
+	p := newSimulateProgress(&printed)
 	p.update(accesslog.Stats{Bytes: 1, Total: 2, Lines: 3})
-	if said.Len() > 0 {
-		t.Errorf("before a while has passed it says %q", &said)
+	if printed.Len() > 0 {
+		t.Errorf("at the start it prints %q", &printed)
 	}
 	for _, c := range []struct {
 		stats accesslog.Stats
@@ -83,18 +82,19 @@ func TestTheProgressOfAReplayTellsWhatIsLeft(t *testing.T) {
 		{accesslog.Stats{Bytes: 12_000_000, Total: -1, Lines: 2_000_000}, `^12.0 MB, 2.0 M lines, 0.10 M/s\n$`},
 		{accesslog.Stats{Bytes: 1000, Total: 1000, Lines: 2_000_000}, `^100 %, 2.0 M lines, 0.10 M/s\n$`},
 	} {
-		said.Reset()
+		printed.Reset()
 		p.begun = time.Now().Add(-20 * time.Second)
 		p.shown = p.begun
 		p.update(c.stats)
-		if !regexp.MustCompile(c.want).MatchString(said.String()) {
-			t.Errorf("of %+v it says %q, want %s", c.stats, &said, c.want)
+		if !regexp.MustCompile(c.want).MatchString(printed.String()) {
+			t.Errorf("for %+v it prints %q, want %s", c.stats, &printed, c.want)
 		}
 	}
 	p.End()
 }
 
-// later is lines of a log from so many seconds after its begin, ten a second.
+// later returns log lines, ten a second, from so many seconds after the log's
+// start.
 func later(seconds, lines int) string {
 	var b strings.Builder
 	begin := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)

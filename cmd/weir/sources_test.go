@@ -8,7 +8,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// The page about policies lists the key sources in the order of their table, with its sentences.
+// The page about policies lists the key sources in the order of their table, with
+// its descriptions.
 func TestThePageListsTheTableOfKeySources(t *testing.T) {
 	page, err := os.ReadFile("../../docs/policy.md")
 	if err != nil {

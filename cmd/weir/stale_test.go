@@ -15,16 +15,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What is promised for another day is untrue once that day has come, and nobody takes the line out.
-// So no text says what the program lacks so far: it says what the program does.
+// A promise of a later feature becomes false once the feature exists, and is easily
+// forgotten. So no text names what is missing: it describes what the program does.
 var (
 	promises = regexp.MustCompile(`(?i:\b(not in (this|the present) version|in a (later|future) (version|release)|coming soon|not (yet )?(implemented|supported)|` +
 		`unimplemented|no (metrics|shadow mode)|work in progress|for the time being)\b)|\b(TODO|FIXME|TBD|XXX)\b`)
-	// For people's texts; in code it is said of data.
+	// Only for texts that people read; in code these words describe data.
 	unfinished = regexp.MustCompile(`(?i)\b(not yet|for now)\b`)
 )
 
-// stale returns what a text promises.
+// stale returns the promises in a text.
 func stale(text string, forPeople bool) []string {
 	found := promises.FindAllString(text, -1)
 	if forPeople {
@@ -46,7 +46,7 @@ func TestStalePhrasesAreFound(t *testing.T) {
 	}
 }
 
-func TestNoTextPromisesAnotherDay(t *testing.T) {
+func TestNoTextPromisesALaterFeature(t *testing.T) {
 	forPeople := []string{".md", ".yaml", ".yml", ".conf", ".service", ".socket", ".html", ".json"}
 	read := 0
 	err := fs.WalkDir(os.DirFS(repository), ".", func(path string, d fs.DirEntry, err error) error {
@@ -54,7 +54,7 @@ func TestNoTextPromisesAnotherDay(t *testing.T) {
 			return err
 		}
 		if d.IsDir() && (path != "." && strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || path == "internal/uplot") {
-			return fs.SkipDir // others' files
+			return fs.SkipDir // files of other projects
 		}
 		people := slices.Contains(forPeople, filepath.Ext(path)) && !strings.Contains(path, "testdata")
 		if d.IsDir() || !people && !slices.Contains([]string{".go", ".txtar", ".js", ".sql"}, filepath.Ext(path)) || d.Name() == "stale_test.go" {
@@ -65,10 +65,10 @@ func TestNoTextPromisesAnotherDay(t *testing.T) {
 			return err
 		}
 		read++
-		// A phrase may go over two lines.
+		// A phrase may span two lines.
 		words := strings.Join(strings.Fields(strings.ReplaceAll(string(b), "\n//", "\n")), " ")
 		for _, phrase := range stale(words, people) {
-			t.Errorf("%s says %q: write what is so, or make it so", path, phrase)
+			t.Errorf("%s contains %q: describe what exists, or build it", path, phrase)
 		}
 		return nil
 	})
@@ -77,7 +77,7 @@ func TestNoTextPromisesAnotherDay(t *testing.T) {
 	}
 }
 
-func TestNoHelpPromisesAnotherDay(t *testing.T) {
+func TestNoHelpPromisesALaterFeature(t *testing.T) {
 	pages := 0
 	var look func(cmd *cobra.Command)
 	look = func(cmd *cobra.Command) {
@@ -91,7 +91,7 @@ func TestNoHelpPromisesAnotherDay(t *testing.T) {
 		}
 		pages++
 		for _, phrase := range stale(strings.Join(strings.Fields(help.String()), " "), true) {
-			t.Errorf("weir %s says %q: write what is so, or make it so", strings.Join(args, " "), phrase)
+			t.Errorf("weir %s prints %q: describe what exists, or build it", strings.Join(args, " "), phrase)
 		}
 	}
 	look(newRoot(cli.ParseEnvironment(nil)))

@@ -24,11 +24,11 @@ Its title comes from front matter, the first heading or the name of the file. It
 matter, else --base-url and the path without the extension (an index page is its folder). Hidden files are left
 out, and symbolic links are not followed.
 
-What the server has acknowledged is recorded for this server and the token's workspace: among the user's own files,
-not in DIR, or in --state FILE. To continue an interrupted sync, run the same command again. Files that cannot be
-sent are named, and the others are sent.
+The command records what the server has acknowledged, for this server and the token's workspace, in --state FILE (by
+default among the user's own files, not in DIR). To continue an interrupted sync, run the same command again. The
+command names each file that it cannot send, and sends the others.
 
-Give the token in the variable WEIR_TOKEN: everybody who can run ps can read the command line.
+Give the token in the variable WEIR_TOKEN: every user who may run ps can read the command line.
 
 Exit status: 0 success; 1 a file could not be sent, the sync was interrupted, or the server refused; 2 incorrect use.`
 
@@ -88,7 +88,7 @@ func newSync(env cli.Environment) *cobra.Command {
 	flags.StringVar(&f.state, "state", "", "`FILE` that records what was acknowledged (default one for DIR and the server in $XDG_STATE_HOME/weir/sync)")
 	flags.Var(&f.exclude, "exclude", "leave out what matches this `PATTERN`, such as drafts/, *.tmp.md or old/**/*.md; repeatable")
 	flags.StringVar(&f.share, "share", "", "`FILE` through which several syncs with one token share what they know of its budget (default beside the state)")
-	flags.Var(&f.maxWait, "max-wait", "maximum time to wait for the next window; if it is longer, the sync ends and says when to continue")
+	flags.Var(&f.maxWait, "max-wait", "maximum time to wait for the next window; if it is longer, the sync ends and reports when to continue")
 	cli.SwitchFlag(cmd, &f.prune, "prune", "delete documents whose files are gone since an earlier sync, unless most are")
 	cli.SwitchFlag(cmd, &f.pruneMany, "prune-many", "delete them even if most are gone")
 	cli.SwitchFlag(cmd, &f.all, "all", "also send unchanged documents")

@@ -22,7 +22,7 @@ func TestProgressWithoutATerminalIsLines(t *testing.T) {
 	p.begin(3, 2, nil)
 	p.event(docsync.Skipped{Problem: folder.Problem{Path: "a\x1b[2J.md", Reason: "it\nis bad", Hint: "mend it"}})
 	in42 := time.Now().Add(41500 * time.Millisecond)
-	for range 4 { // as many as are in flight
+	for range 4 { // the number in flight
 		p.wait(pacer.Wait{Reason: pacer.BudgetSpent, Until: in42})
 		p.event(docsync.Retry{Reason: "it is down", After: time.Second})
 	}
@@ -43,7 +43,7 @@ stopping: requests in flight may finish; interrupt again to end at once
 	}
 }
 
-func TestTheLineBelowTheBarSaysWhyASyncWaits(t *testing.T) {
+func TestTheLineBelowTheBarShowsWhyASyncWaits(t *testing.T) {
 	p := newSyncProgress(&bytes.Buffer{})
 	p.begin(1000, 10, func(int) time.Duration { return 3 * time.Minute })
 	p.wait(pacer.Wait{Reason: pacer.BudgetSpent, Until: time.Now().Add(41500 * time.Millisecond)})
@@ -53,7 +53,7 @@ func TestTheLineBelowTheBarSaysWhyASyncWaits(t *testing.T) {
 	}
 }
 
-func TestOtherFilesAreUpToDateOnlyIfThereAreAny(t *testing.T) {
+func TestASyncReportsOtherFilesOnlyIfThereAreAny(t *testing.T) {
 	for _, c := range []struct {
 		dry        cli.OnOff
 		found, bad int

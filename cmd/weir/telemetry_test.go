@@ -7,11 +7,11 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 )
 
-func TestTracesAreWhereFlagsOrOpenTelemetrysVariablesSay(t *testing.T) {
+func TestTracesAreSetByFlagsOrOpenTelemetryVariables(t *testing.T) {
 	for _, c := range []struct {
 		args, env []string
-		want      string // endpoint, ratio and service; empty: none
-		refused   string // what the error says
+		want      string // endpoint, ratio and service; empty if there are no traces
+		refused   string // in the error
 	}{
 		{nil, nil, "", ""},
 		{[]string{"--traces", "http://127.0.0.1:4318"}, nil, "http://127.0.0.1:4318/v1/traces 1 weir", ""},
@@ -33,7 +33,7 @@ func TestTracesAreWhereFlagsOrOpenTelemetrysVariablesSay(t *testing.T) {
 		{nil, []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_SAMPLER=jaeger_remote"}, "", "OTEL_TRACES_SAMPLER"},
 		{nil, []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=2"}, "", "OTEL_TRACES_SAMPLER_ARG"},
 		{nil, []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_HEADERS=secret"}, "", "expected name=value"},
-		{[]string{"--trace-ratio", "0.5"}, nil, "", "means nothing without --traces"},
+		{[]string{"--trace-ratio", "0.5"}, nil, "", "has no effect without --traces"},
 	} {
 		f := defaultServeFlags()
 		cmd := newServe(nil)
@@ -43,11 +43,11 @@ func TestTracesAreWhereFlagsOrOpenTelemetrysVariablesSay(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := f.findTracing(cmd, cli.ParseEnvironment(c.env))
-		said := ""
+		message := ""
 		if err != nil {
-			said = err.Error()
+			message = err.Error()
 		}
-		if (err != nil) != (c.refused != "") || !strings.Contains(said, c.refused) || strings.Contains(said, "secret") {
+		if (err != nil) != (c.refused != "") || !strings.Contains(message, c.refused) || strings.Contains(message, "secret") {
 			t.Errorf("%v %v: %v, want %q", c.args, c.env, err, c.refused)
 		}
 		got := ""
@@ -61,7 +61,7 @@ func TestTracesAreWhereFlagsOrOpenTelemetrysVariablesSay(t *testing.T) {
 	}
 }
 
-func TestACollectorsKeysComeFromAVariable(t *testing.T) {
+func TestCollectorHeadersComeFromAVariable(t *testing.T) {
 	header, err := otelVariables{"OTEL_EXPORTER_OTLP_HEADERS": "X-Api-Key=a%20b=, other = c ,"}.tracesHeader()
 	if err != nil || len(header) != 2 || header.Get("X-Api-Key") != "a b=" || header.Get("Other") != "c" {
 		t.Errorf("%v, %v", header, err)

@@ -38,7 +38,7 @@ const tracesPath = "/v1/traces"
 // no traces.
 func (f *serveFlags) findTracing(cmd *cobra.Command, env cli.Environment) error {
 	if f.traces.URL == nil && cmd.Flags().Changed("trace-ratio") && !otelVariables(env).wantsTraces() {
-		return cli.UsageError("give --traces URL too, or leave it out", "%s means nothing without --traces", cli.GivenAs(cmd, "trace-ratio"))
+		return cli.UsageError("give --traces URL too, or leave it out", "%s has no effect without --traces", cli.GivenAs(cmd, "trace-ratio"))
 	}
 	ratio := float64(f.traceRatio)
 	var endpoint *url.URL

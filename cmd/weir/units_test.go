@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The units of the examples shut the server in alike, tell systemd the same, and start it with
-// flags that it has.
+// The systemd units of the examples have the same hardening and the same settings,
+// and use flags that exist.
 func TestTheUnitsOfTheExamplesAgree(t *testing.T) {
 	var first string
 	for _, path := range []string{"systemd/weir.service", "scale/weir.service"} {
@@ -25,7 +25,7 @@ func TestTheUnitsOfTheExamplesAgree(t *testing.T) {
 			first = hardening
 		}
 		if hardening != first {
-			t.Errorf("%s is shut in otherwise than the first unit:\n%s", path, hardening)
+			t.Errorf("%s has another hardening than the first unit:\n%s", path, hardening)
 		}
 		for _, line := range []string{"Type=notify", "ExecReload=/bin/kill -HUP $MAINPID", "WatchdogSec=30", "Restart=always"} {
 			if !strings.Contains(unit, "\n"+line+"\n") {

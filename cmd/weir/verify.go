@@ -27,19 +27,19 @@ import (
 )
 
 const verifyLong = `Drive the API at URL to its limits from outside, as its callers would, and report clause by clause whether it keeps
-its policy and the contract. Each clause is kept, or broken, with the exchange that shows it, or not testable, with the
-reason.
+its policy and the contract. A clause is kept, broken (with the exchange that shows it), or not testable (with the
+reason).
 
-The command prints a plan first, and never sends more than that. Validation refuses the bodies that it sends; --real
-sends valid ones, which the API stores. It uses up whole budgets: those of the credentials that it is given or gets at
-init, and of its own address. Other callers who share these are refused meanwhile, so any API that is not on this
-machine needs --yes.
+The command prints a plan first, and never sends more than that. By default it sends bodies that validation rejects;
+--real sends valid ones, which the API stores. It uses up whole budgets: those of the credentials that it is given or
+gets at init, and of its own address. Other callers that share these are refused meanwhile, so any API that is not on
+this machine needs --yes.
 
 It needs what a caller has: the id of an agent, or sessions, and API tokens for the bulk-sync surface. Give credentials
 in the variables WEIR_SESSION and WEIR_TOKEN, several separated by spaces: on the command line, every user who may run
-ps can read them. Two of a kind show that their budgets are separate.
+ps can read them. With two of a kind it also tests that their budgets are separate.
 
-Any server that sends X-RateLimit-* can be verified: --policy names what it should enforce.
+Any server that sends X-RateLimit-* can be verified: --policy gives the limits that it should enforce.
 
 A clause that is not testable has one of four reasons: needs-input (a credential, a second one, permission to send valid
 bodies), needs-more (time or requests), unobservable (the answers do not show it), shared (others may spend the same
@@ -160,7 +160,7 @@ func readRoots(name string) (*tls.Config, error) {
 	}
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return nil, cli.Fail(fmt.Errorf("read the certificates to trust: %w", err), "name a file with --ca that is there, and that you may read")
+		return nil, cli.Fail(fmt.Errorf("read the certificates to trust: %w", err), "give a file with --ca that exists and that you may read")
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(text) {
@@ -190,10 +190,10 @@ func runVerify(cmd *cobra.Command, f *verifyFlags, to *url.URL, env cli.Environm
 		return cli.Fail(fmt.Errorf("print the plan: %w", err), "")
 	}
 	if plan.Requests == 0 {
-		return cli.UsageError("the reasons are above; see 'weir verify --help'", "nothing can be sent to %s that would show anything", to)
+		return cli.UsageError("the reasons are above; see 'weir verify --help'", "no request to %s could test anything", to)
 	}
 	if !bool(f.yes) && !host.loopback() {
-		return cli.UsageError("add --yes if its owner agrees, and its other callers can bear to be refused meanwhile",
+		return cli.UsageError("add --yes if its owner agrees, and if its other callers may be refused meanwhile",
 			"%s is not a loopback address, and nothing was sent", host.name)
 	}
 	show.begin(plan.Requests)
@@ -234,11 +234,11 @@ func verifyOutcome(report *verify.Report, interrupted, err error) error {
 	case interrupted != nil:
 		return cli.Fail(fmt.Errorf("interrupted after %s; %s", cli.Count(report.Sent, "request"), tally), "")
 	case isCredential(err):
-		return cli.Fail(errors.New(plaintext.Line(err.Error(), 1000)), "give one that is in force, in WEIR_SESSION or WEIR_TOKEN, or none: then the budget of the address is verified")
+		return cli.Fail(errors.New(plaintext.Line(err.Error(), 1000)), "give a valid one in WEIR_SESSION or WEIR_TOKEN, or none: then the budget of the address is verified")
 	case err != nil:
 		return cli.Fail(errors.New(plaintext.Line(err.Error(), 1000)), "is the API running, and is URL the part before the paths of the policy's routes?")
 	case tally.Broken > 0:
-		return cli.Fail(fmt.Errorf("not all is kept: %s", tally), "")
+		return cli.Fail(fmt.Errorf("some clauses are broken: %s", tally), "")
 	case tally.Kept == 0:
 		return cli.Fail(errors.New("nothing could be tested"), "the reasons are above; 'weir verify --help' lists what it needs")
 	}
@@ -258,7 +258,7 @@ func untestedOutcome(report *verify.Report) error {
 	if missed == "" {
 		return nil
 	}
-	return cli.Fail(fmt.Errorf("not all could be tested: %s", missed), "leave out --fail-untested if the reasons above are acceptable")
+	return cli.Fail(fmt.Errorf("some clauses could not be tested: %s", missed), "leave out --fail-untested if the reasons above are acceptable")
 }
 
 // wantsColour reports whether w is a terminal whose user wants colours.

@@ -10,9 +10,9 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// The page lists the clauses that there are, in their order and words, and says of each how it is
-// seen; it names every flag.
-func TestTheDocsListEveryClauseThatIsVerified(t *testing.T) {
+// The page lists all clauses in order and in their words, explains how each is
+// observed, and names every flag.
+func TestTheDocsListEveryVerifiedClause(t *testing.T) {
 	page := documents(t)["docs/verify.md"]
 	_, table, found := strings.Cut(page, "| clause | what holds | by | how it is seen |\n|---|---|---|---|\n")
 	if !found {
@@ -22,7 +22,7 @@ func TestTheDocsListEveryClauseThatIsVerified(t *testing.T) {
 	for i, c := range verify.Clauses {
 		begin := fmt.Sprintf("| `%s` | %s | %s | ", c.ID, c.Says, c.Source)
 		if i >= len(rows) || !strings.HasPrefix(rows[i], begin) || len(rows[i]) < len(begin)+20 {
-			t.Errorf("row %d of the table of clauses should begin %s and say how it is seen", i+1, begin)
+			t.Errorf("row %d of the table of clauses should begin %s and explain how it is seen", i+1, begin)
 		}
 	}
 	if len(rows) > len(verify.Clauses) {

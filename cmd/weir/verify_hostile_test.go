@@ -26,8 +26,8 @@ func verifyHere(t *testing.T, url string, args ...string) (stdout, stderr string
 	return out.String(), errs.String(), code
 }
 
-// What a server says is shown, and never acted upon.
-func TestAVerifiedServerCannotDriveTheTerminal(t *testing.T) {
+// The server's text is shown with its control characters escaped.
+func TestAVerifiedServerCannotControlTheTerminal(t *testing.T) {
 	const evil = "\x1b]0;owned\a\x1b[2J\u202e\r\v"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After", "Content-Type", "Content-Language"} {
@@ -42,19 +42,20 @@ func TestAVerifiedServerCannotDriveTheTerminal(t *testing.T) {
 		if code != cli.Failed {
 			t.Errorf("%v: status %d", args, code)
 		}
-		for _, said := range []string{stdout, stderr} {
-			if at := strings.IndexAny(said, "\x1b\a\u202e\r\v"); at >= 0 {
-				t.Errorf("%v: a terminal would act on %q", args, said[max(0, at-40):min(len(said), at+40)])
+		for _, output := range []string{stdout, stderr} {
+			if at := strings.IndexAny(output, "\x1b\a\u202e\r\v"); at >= 0 {
+				t.Errorf("%v: a terminal would act on %q", args, output[max(0, at-40):min(len(output), at+40)])
 			}
 		}
 		if !strings.Contains(stdout, "owned") {
-			t.Errorf("%v: what the server said is not shown:\n%s", args, stdout)
+			t.Errorf("%v: the server's text is not shown:\n%s", args, stdout)
 		}
 	}
 }
 
-// No more is sent than was said, to nobody else, and each request has the fields that were given.
-func TestNoMoreIsSentThanWasSaid(t *testing.T) {
+// The verifier sends at most the planned requests, follows no redirect to another
+// host, and adds the given fields to each request.
+func TestOnlyPlannedRequestsAreSent(t *testing.T) {
 	var elsewhere, asked, without atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
 	defer other.Close()
@@ -63,7 +64,7 @@ func TestNoMoreIsSentThanWasSaid(t *testing.T) {
 		if r.Header.Get("X-Api-Version") != "2" {
 			without.Add(1)
 		}
-		// Without end, and without fields.
+		// Redirects without end, and without rate limit fields.
 		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 	}))
 	defer server.Close()
@@ -73,7 +74,7 @@ func TestNoMoreIsSentThanWasSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := asked.Load(); n == 0 || n != v.Sent || n > v.Planned || !strings.Contains(stderr, fmt.Sprintf("at most %d requests", v.Planned)) {
-		t.Errorf("%d requests came, %d were sent, %d planned; it said\n%s", n, v.Sent, v.Planned, stderr)
+		t.Errorf("%d requests came, %d were sent, %d planned; it printed\n%s", n, v.Sent, v.Planned, stderr)
 	}
 	if elsewhere.Load() != 0 || without.Load() != 0 {
 		t.Errorf("%d requests went elsewhere, %d lack the field", elsewhere.Load(), without.Load())

@@ -17,7 +17,7 @@ import (
 	reports "github.com/weirlimit/weir/internal/verify/report"
 )
 
-func TestWhatAVerificationEndsWith(t *testing.T) {
+func TestExitStatusOfAVerification(t *testing.T) {
 	kept := &verify.Report{Sent: 1, Results: []verify.Result{{Verdict: verify.Kept}, {Verdict: verify.Untested}}}
 	broken := &verify.Report{Results: []verify.Result{{Verdict: verify.Kept}, {Verdict: verify.Broken, Detail: "seen\x1b]0;title\a\u202e"}}}
 	none := &verify.Report{Results: []verify.Result{{Verdict: verify.Untested}}}
@@ -28,7 +28,7 @@ func TestWhatAVerificationEndsWith(t *testing.T) {
 		want             string
 	}{
 		{"nothing is broken", kept, nil, nil, ""},
-		{"something is", broken, nil, nil, "not all is kept: 1 kept, 1 broken, 0 not testable"},
+		{"something is", broken, nil, nil, "some clauses are broken: 1 kept, 1 broken, 0 not testable"},
 		{"nothing was tested", none, nil, nil, "nothing could be tested"},
 		{"it was not reached", none, nil, errors.New("dial\x1b[2J"), `dial\x1b[2J`},
 		{"it was interrupted", kept, errors.New("canceled"), errors.New("canceled"), "interrupted after 1 request; 1 kept, 0 broken, 1 not testable"},
@@ -49,7 +49,7 @@ func TestWhatAVerificationEndsWith(t *testing.T) {
 				if got := (&verifyFlags{machine: machine}).conclude(cmd, c.report, c.interrupted, c.err, nil); (got == nil) != (err == nil) {
 					t.Errorf("%s: %v and %v", c.name, got, err)
 				}
-				var said struct {
+				var decoded struct {
 					Done    bool
 					Error   string
 					Results []verify.Result
@@ -58,20 +58,21 @@ func TestWhatAVerificationEndsWith(t *testing.T) {
 				if !machine {
 					continue
 				}
-				if err := json.Unmarshal(out.Bytes(), &said); err != nil || said.Done != (c.want == "") || said.Error != c.want ||
-					len(said.Results) != len(c.report.Results) || len(said.Clauses) != len(verify.Clauses) {
-					t.Errorf("%s: %v, %+v in\n%s", c.name, err, said, out.String())
+				if err := json.Unmarshal(out.Bytes(), &decoded); err != nil || decoded.Done != (c.want == "") || decoded.Error != c.want ||
+					len(decoded.Results) != len(c.report.Results) || len(decoded.Clauses) != len(verify.Clauses) {
+					t.Errorf("%s: %v, %+v in\n%s", c.name, err, decoded, out.String())
 				}
 				if strings.ContainsAny(out.String(), "\x1b\u202e") {
-					t.Errorf("%s: JSON that a terminal acts on", c.name)
+					t.Errorf("%s: the JSON holds control characters", c.name)
 				}
 			}
 		})
 	}
 }
 
-// --fail-untested is about what was missed: a clause that does not apply to a limiter was not.
-func TestOnlyWhatAppliesCanBeLeftUntested(t *testing.T) {
+// --fail-untested fails if a clause was missed. A clause that does not apply to a
+// limiter was not missed.
+func TestFailUntestedIgnoresClausesThatDoNotApply(t *testing.T) {
 	kept := verify.Result{Clause: "limit", Verdict: verify.Kept}
 	inherent := verify.Result{Clause: "separate", Verdict: verify.Untested, Reason: verify.Unobservable, Inherent: true}
 	missed := verify.Result{Clause: "restored", Verdict: verify.Untested, Reason: verify.NeedsMore}
@@ -88,10 +89,10 @@ func TestVerificationWithoutATerminalIsLines(t *testing.T) {
 	p := newVerifyProgress(&out)
 	p.begin(500)
 	p.update(verify.Progress{Sent: 1, Planned: 500, Doing: []string{"leads: in step"}})
-	for range 3 { // one wait, told several times
+	for range 3 { // one wait, reported several times
 		p.update(verify.Progress{Sent: 31, Planned: 500, Doing: []string{"leads: waits\x1b[2J", "typing: in step"}, Waiting: 41500 * time.Millisecond})
 	}
-	p.update(verify.Progress{Sent: 32, Planned: 500, Waiting: time.Second}) // too short to tell
+	p.update(verify.Progress{Sent: 32, Planned: 500, Waiting: time.Second}) // too short
 	p.interrupted()
 	p.end()
 	p.interrupted()
@@ -103,7 +104,7 @@ stopping; interrupt again to end at once
 	}
 }
 
-func TestTheLinesBelowTheBarSayWhatIsUnderWay(t *testing.T) {
+func TestTheLinesBelowTheBarShowTheChecksInProgress(t *testing.T) {
 	p := newVerifyProgress(&bytes.Buffer{})
 	doing := []string{"leads: \x1b[2J all of the budget at once"}
 	for i := range maxUnderWay {

@@ -31,7 +31,7 @@ func resolve(ctx context.Context, u *url.URL) (*pinned, error) {
 	}
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", p.name)
 	if err != nil {
-		return nil, cli.Fail(fmt.Errorf("find the address of %q: %w", p.name, err), "is the URL spelled as it should be?")
+		return nil, cli.Fail(fmt.Errorf("find the address of %q: %w", p.name, err), "is the URL correct?")
 	}
 	for _, addr := range addrs {
 		p.addrs = append(p.addrs, addr.Unmap())

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Only what every one of its addresses says is this machine is verified without --yes.
-func TestWhatIsOnThisMachine(t *testing.T) {
+// A URL is verified without --yes only if each of its addresses is this machine's.
+func TestLoopbackTargetsNeedNoConsent(t *testing.T) {
 	for _, c := range []struct {
 		url  string
 		want bool
@@ -19,7 +19,7 @@ func TestWhatIsOnThisMachine(t *testing.T) {
 		{"http://[::1]:8080", true},
 		{"http://[::ffff:127.0.0.1]", true},
 		{"http://localhost", true},
-		{"http://0.0.0.0:8080", false}, // whatever a system makes of it
+		{"http://0.0.0.0:8080", false}, // its meaning depends on the system
 		{"http://192.0.2.1", false},
 		{"http://[::ffff:192.0.2.1]", false},
 		{"http://[fe80::1%25lo]", false},
@@ -40,8 +40,8 @@ func TestWhatIsOnThisMachine(t *testing.T) {
 	}
 }
 
-// Connections go to the addresses that were looked at, whatever the name is by then; one that does
-// not answer is passed over.
+// Connections go to the addresses that were resolved at first, even if the name now
+// resolves to others. An address that does not answer is skipped.
 func TestConnectionsArePinned(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,7 +61,7 @@ func TestConnectionsArePinned(t *testing.T) {
 	}
 }
 
-func TestListsOfWhatToVerifyWith(t *testing.T) {
+func TestVerifyFlagsThatAreLists(t *testing.T) {
 	var tokens secrets
 	for _, value := range []string{" a b\n", "c,b"} {
 		if err := tokens.Set(value); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 )
 
-// A tap passes TCP connections on to a server and records what clients send to it.
+// A tap forwards TCP connections to a server, and records what clients send.
 type tap struct {
 	addr string
 
@@ -84,7 +84,7 @@ func operatorToken(t *testing.T, data string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// adminURL returns where a server answers operators.
+// adminURL returns the URL of a server's admin listener.
 func (s *server) adminURL(t *testing.T) string {
 	t.Helper()
 	m, err := s.stdout.await(adminAt)
@@ -103,8 +103,8 @@ func hostOf(t *testing.T, s string) string {
 	return u.Host
 }
 
-// proving returns a handler that knows a token, which it returns, and proves so as the admin
-// listener does; next answers the rest.
+// proving returns a handler that proves that it knows a token, as the admin
+// listener does, and that token. next answers other requests.
 func proving(t *testing.T, next http.Handler) (h http.Handler, token string) {
 	t.Helper()
 	tokens := admin.OpenTokens(t.TempDir(), admin.TokensOptions{})
@@ -133,9 +133,10 @@ func always(status int, field, value, body string) http.Handler {
 	})
 }
 
-// A server that cannot prove that it knows the token never gets it, whatever else it answers.
-func TestAnotherServerIsNamedAndGetsNoToken(t *testing.T) {
-	own := serveWeir(t, "--upstream", accepting(t))
+// A server that cannot prove that it knows the token never receives it, no matter
+// what it answers.
+func TestTheTokenIsNotSentToAnotherServer(t *testing.T) {
+	own := serveWeir(t, "--policy", "contract", "--upstream", accepting(t))
 	token := operatorToken(t, own.data)
 	other := serveWeir(t)
 	listen := func(h http.Handler) string {
@@ -157,10 +158,10 @@ func TestAnotherServerIsNamedAndGetsNoToken(t *testing.T) {
 		{"the public listener, with the sample backend", hostOf(t, other.url), notAdmin},
 		{"the admin listener of another server", hostOf(t, other.adminURL(t)), "does not know the token, so it was not sent"},
 		{"nginx", nginxtest.Start(t, "server { listen LISTEN; location / { return 200 '{}'; } }").Addr, notAdmin},
-		{"a server that says yes to everything", listen(always(http.StatusOK, "Content-Type", "application/json", `{"host":"127.0.0.1","proof":"","windows":[]}`)), notAdmin},
+		{"a server that answers 200 to everything", listen(always(http.StatusOK, "Content-Type", "application/json", `{"host":"127.0.0.1","proof":"","windows":[]}`)), notAdmin},
 		{"a server that redirects to the real one", listen(always(http.StatusTemporaryRedirect, "Location", own.adminURL(t)+"/challenge", "")), notAdmin},
 		{"a server that asks for a token", listen(always(http.StatusUnauthorized, "WWW-Authenticate", `Bearer realm="weir admin"`, `{"error":{"code":"unauthorized","message":"Send it."}}`)), "does not know the token, so it was not sent"},
-		{"a server that asks the real one under its name", listen(renaming), "passes requests on"},
+		{"a server that asks the real one under its name", listen(renaming), "forwards requests"},
 		{"a port that speaks TLS", hostOf(t, tls.URL), notAdmin},
 	} {
 		for _, command := range [][]string{
@@ -175,17 +176,17 @@ func TestAnotherServerIsNamedAndGetsNoToken(t *testing.T) {
 				if code != cli.Failed || stdout != "" || !strings.Contains(stderr, row.want) || !strings.Contains(stderr, "hint: ") {
 					t.Errorf("status %d, %q, %s", code, stdout, stderr)
 				}
-				if said := tp.String(); said == "" || strings.Contains(said, "Authorization") || strings.Contains(said, token) || strings.Contains(said, "192.0.2.7") {
-					t.Errorf("it was sent:\n%s", said)
+				if sent := tp.String(); sent == "" || strings.Contains(sent, "Authorization") || strings.Contains(sent, token) || strings.Contains(sent, "192.0.2.7") {
+					t.Errorf("it was sent:\n%s", sent)
 				}
 			})
 		}
 	}
 }
 
-// The proof is worth something on its own connection only: a server that answers it and hangs up is
-// not trusted by another connection.
-func TestTheProofHoldsForItsConnectionAlone(t *testing.T) {
+// A proof holds only for its connection. If a server answers the challenge and
+// closes, another connection to it is not trusted.
+func TestTheProofHoldsOnlyForItsConnection(t *testing.T) {
 	honest, token := proving(t, http.NotFoundHandler())
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
@@ -199,10 +200,10 @@ func TestTheProofHoldsForItsConnectionAlone(t *testing.T) {
 	}
 }
 
-// By a tunnel, which passes bytes on and knows nothing of HTTP, and by TLS, commands work as they
-// do beside the server.
-func TestAnOperatorIsAnsweredThroughATunnelAndByTLS(t *testing.T) {
-	plain := serveWeir(t, "--upstream", accepting(t))
+// Through a tunnel that forwards bytes, and over TLS, commands work as they do on
+// the server's machine.
+func TestOperatorCommandsWorkThroughATunnelAndTLS(t *testing.T) {
+	plain := serveWeir(t, "--policy", "contract", "--upstream", accepting(t))
 	tp := newTap(t, hostOf(t, plain.adminURL(t)))
 	stdout, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "192.0.2.7", "--admin", tp.addr, "--data", plain.data, "--json")
 	if code != cli.Done || !json.Valid([]byte(stdout)) || strings.Count(tp.String(), operatorToken(t, plain.data)) != 1 {
@@ -213,13 +214,13 @@ func TestAnOperatorIsAnsweredThroughATunnelAndByTLS(t *testing.T) {
 	if err := writeCertificate(cert, key); err != nil {
 		t.Fatal(err)
 	}
-	secure := serveWeir(t, "--upstream", accepting(t), "--tls-cert", cert, "--tls-key", key)
+	secure := serveWeir(t, "--policy", "contract", "--upstream", accepting(t), "--tls-cert", cert, "--tls-key", key)
 	at := secure.adminURL(t)
 	if _, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "192.0.2.7", "--admin", at, "--data", secure.data); code != cli.Failed || !strings.Contains(stderr, "SSL_CERT_FILE") {
-		t.Errorf("a certificate that nobody vouches for: status %d: %s", code, stderr)
+		t.Errorf("an untrusted certificate: status %d: %s", code, stderr)
 	}
 	if _, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "192.0.2.7", "--admin", hostOf(t, at), "--data", secure.data); code != cli.Failed || !strings.Contains(stderr, "--admin https://") {
-		t.Errorf("asked in clear text: status %d: %s", code, stderr)
+		t.Errorf("over plain HTTP: status %d: %s", code, stderr)
 	}
 	t.Setenv("SSL_CERT_FILE", cert)
 	if stdout, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "192.0.2.7", "--admin", at, "--data", secure.data, "--json"); code != cli.Done || !json.Valid([]byte(stdout)) {

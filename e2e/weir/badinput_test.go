@@ -13,8 +13,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Bad input gets a clear error in the contract's shape, with the fields, and nothing is stored of
-// it.
+// Bad input is answered with a clear error in the contract's format, with the
+// fields. It stores nothing.
 func TestBadInput(t *testing.T) {
 	s := serveWeir(t)
 	visitor, other, api := session(t, s.url), session(t, s.url), apiToken(t, s.data, "demo")
@@ -57,7 +57,7 @@ func TestBadInput(t *testing.T) {
 		{"a session where an API token is meant", "/v1/wp/status", append(as(visitor), "-G"), 401, "unauthenticated"},
 		{"a mistyped API token", "/v1/wp/status", append(as(api[:len(api)-1]+"?"), "-G"), 401, "unauthenticated"},
 		{"an unknown conversation", widget + "conversations/nowhere", append(as(visitor), "-G"), 404, "not_found"},
-		{"somebody else's conversation", widget + "conversations/" + conversation(t, s.url, other), append(as(visitor), "-G"), 404, "not_found"},
+		{"another session's conversation", widget + "conversations/" + conversation(t, s.url, other), append(as(visitor), "-G"), 404, "not_found"},
 		{"an unknown coupon", widget + "coupon/apply", append(as(visitor), "-d", `{"code":"NONE"}`), 404, "not_found"},
 		{"an unknown endpoint", widget + "nowhere", append(as(visitor), "-G"), 404, "not_found"},
 		{"a wrong method", widget + "leads", append(as(visitor), "-X", "DELETE"), 405, "method_not_allowed"},
@@ -101,7 +101,8 @@ func conversation(t *testing.T, url, visitor string) string {
 	return ""
 }
 
-// items returns the body of a bulk upsert of n documents; the one at bad, if any, has no id.
+// items returns the body of a bulk upsert of n documents; the one at bad, if any,
+// has no id.
 func items(n, bad int) string {
 	all := make([]string, n)
 	for i := range all {
@@ -149,8 +150,8 @@ func TestABulkUpsertIsAppliedWholeOrNotAtAll(t *testing.T) {
 	s.end(t)
 }
 
-// Somebody else holds the database: a 5xx in time, nothing half-written, and all is well once it is
-// free.
+// If another process holds the database, a 5xx arrives in time and nothing is
+// half-written. Once the database is free, requests succeed.
 func TestABusyDatabaseIsAnErrorAndNotAWait(t *testing.T) {
 	s := serveWeir(t)
 	visitor := session(t, s.url)

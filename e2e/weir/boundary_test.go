@@ -16,10 +16,10 @@ import (
 	"github.com/weirlimit/weir/internal/openapitest"
 )
 
-// What the document says of each field, parameter and body is what is enforced, to the byte: its
-// smallest and largest values are taken, and one more or less, another type, or nothing where
-// something is required is refused.
-func TestEveryDescribedBoundIsTheOneThatHolds(t *testing.T) {
+// The documented bounds of each field, parameter and body are enforced to the byte.
+// The smallest and largest values are accepted. A value just beyond a bound,
+// another type, or a missing required value is refused.
+func TestEveryDocumentedBoundIsEnforced(t *testing.T) {
 	k := newHarness(t, 1)
 	probes := 0
 	for _, o := range k.operations {
@@ -34,12 +34,12 @@ func TestEveryDescribedBoundIsTheOneThatHolds(t *testing.T) {
 	}
 }
 
-// A probe is one value in the place of another, in a request that is good otherwise.
+// A probe replaces one value in a valid request.
 type probe struct {
 	name    string
 	body    []byte
 	query   string
-	refused []int // one of these statuses; none: any but these and 400, 413, 422
+	refused []int // one of these statuses; if empty, any but these and 400, 413, 422
 }
 
 var (
@@ -99,16 +99,16 @@ func (k *harness) probesOf(o operation) []probe {
 	return all
 }
 
-// A bounded is a value, and how it is refused where it is.
+// A bounded is a value, and the statuses that refuse it.
 type bounded struct {
 	value   any
 	refused []int
 }
 
-// absent stands for a field that is not there.
+// absent means a missing field.
 type absent struct{}
 
-// fields probes each field of the body, or of the first of its items.
+// fields probes each field of the body, or of its first item.
 func (k *harness) fields(name, at string, schema *openapi3.Schema, example []byte) []probe {
 	var all []probe
 	add := func(field string, c bounded) {
@@ -121,10 +121,10 @@ func (k *harness) fields(name, at string, schema *openapi3.Schema, example []byt
 		if at != "" {
 			object, _ = body[at].([]any)[0].(map[string]any)
 		}
-		if field == "amount" { // either, or
+		if field == "amount" { // one of the two is required
 			delete(object, "percent")
 		}
-		// Which goes with an amount of money.
+		// Its counterpart for an amount of money.
 		if field == "currency" && schema.Properties["minimum"] != nil {
 			object["minimum"] = 1
 		}
@@ -140,7 +140,7 @@ func (k *harness) fields(name, at string, schema *openapi3.Schema, example []byt
 		if slices.Contains(schema.Required, field) {
 			missing.refused = bad
 		}
-		if field != "percent" && field != "amount" { // of which one is required
+		if field != "percent" && field != "amount" { // one of these is required
 			add(field, missing)
 			add(field, bounded{absent{}, missing.refused})
 		}
@@ -151,7 +151,7 @@ func (k *harness) fields(name, at string, schema *openapi3.Schema, example []byt
 	return all
 }
 
-// values are those at the bounds of a field, and of other types.
+// values are those at the bounds of a field, and those of other types.
 func (k *harness) values(field string, s *openapi3.Schema) []bounded {
 	var all []bounded
 	for kind, value := range map[string]any{
@@ -192,14 +192,15 @@ func (k *harness) integers(s *openapi3.Schema) []bounded {
 	return all
 }
 
-// strings are the shortest and longest of a field, in bytes, and those with what may not be in it.
+// strings are the shortest and longest values of a field, in bytes, and those with
+// forbidden characters.
 func (k *harness) strings(field string, s *openapi3.Schema) []bounded {
 	if s.Format == "date-time" {
 		return []bounded{{"2025-12-31T23:59:59+05:30", nil}, {"2025-12-31", bad}, {"2025-12-31T23:59:59", bad}, {"tomorrow", bad}}
 	}
 	most := int(*s.MaxLength)
 	long := func(n int) string { return k.letters(n) }
-	free := false // whatever is in it
+	free := false // any text is allowed
 	switch field {
 	case "url":
 		long = func(n int) string { return "https://example.org/" + k.letters(n-len("https://example.org/")) }
@@ -226,9 +227,9 @@ func (k *harness) strings(field string, s *openapi3.Schema) []bounded {
 	return append(all, bounded{"a\nb", bad}, bounded{"a\u2028b", bad})
 }
 
-// The number of a body's largest size, and of its bounds, is said in words too where JSON Schema
-// has none: in bytes.
-func TestBoundsInBytesAreSaidInWords(t *testing.T) {
+// JSON Schema has no length in bytes. If a bound is in bytes, the description
+// contains its number, too.
+func TestBoundsInBytesAreInTheDescription(t *testing.T) {
 	d, err := described()
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +244,7 @@ func TestBoundsInBytesAreSaidInWords(t *testing.T) {
 		}
 		for field, p := range schema.Properties {
 			if s := p.Value; s.MaxLength != nil && strings.Contains(s.Pattern, "{Cc}") && !strings.Contains(s.Description, strconv.FormatUint(*s.MaxLength, 10)+" bytes") && field != "conversation_id" {
-				t.Errorf("%s %s: the description of %s does not say that it has at most %d bytes", o.method, o.path, field, *s.MaxLength)
+				t.Errorf("%s %s: the description of %s has no maximum of %d bytes", o.method, o.path, field, *s.MaxLength)
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// longWindows is a policy of windows that no slow test machine sees the end of.
+// longWindows is a policy whose windows outlast any test.
 const longWindows = `limiters:
   - name: init
     routes: [POST /api/v1/widget/init]
@@ -25,8 +25,8 @@ const longWindows = `limiters:
     windows: [6000 per hour by ip]
 `
 
-// readFields is JavaScript that asks the API from the page and returns the fields of each answer
-// that the page can read.
+// readFields is JavaScript that calls the API from the page, and returns the fields
+// of each answer that the page can read.
 const readFields = `(async () => {
 	const number = (r, name) => Number(r.headers.get(name) ?? -1);
 	const ask = async (method, path, token, body) => {
@@ -53,13 +53,13 @@ const readFields = `(async () => {
 	return seen;
 })()`
 
-// A script on another origin reads every field of every answer, 401, 404 and 429 too (D22, D9).
-// What its requests spend is exactly one unit each; the browser's preflights before them are
-// another budget's.
-func TestAScriptOnAnotherOriginReadsTheFieldsAndPreflightsSpendNoneOfItsBudget(t *testing.T) {
+// A script on another origin reads every field of every answer, including 401, 404
+// and 429 (D22, D9). Each request costs exactly one unit; the browser's preflights
+// have another budget.
+func TestCrossOriginScriptsReadTheFieldsAndPreflightsAreFree(t *testing.T) {
 	s := serveWeir(t, "--policy", policyFile(t, longWindows))
 	b := visit(t, s)
-	b.until(`feed.after > 0`) // the widget itself is at rest
+	b.until(`feed.after > 0`) // the widget is idle
 	seen := ask[[]struct {
 		What                                        string
 		Status, Limit, Remaining, Reset, Wait, Date int64
@@ -71,7 +71,7 @@ func TestAScriptOnAnotherOriginReadsTheFieldsAndPreflightsSpendNoneOfItsBudget(t
 		t.Fatalf("the page has seen %d answers: %v", len(seen), seen)
 	}
 	for i, a := range seen {
-		wanted := [3]int64{201, 1000, 998} // of init; the widget has begun a session too
+		wanted := [3]int64{201, 1000, 998} // of init; the widget has started a session too
 		switch {
 		case i > 0 && i <= 12:
 			wanted = [3]int64{200, 300, 300 - int64(i)}
@@ -86,7 +86,7 @@ func TestAScriptOnAnotherOriginReadsTheFieldsAndPreflightsSpendNoneOfItsBudget(t
 				t.Errorf("%s: Retry-After %d, but Reset %d is %d s after Date", a.What, a.Wait, a.Reset, a.Reset-a.Date)
 			}
 		case i == 17:
-			wanted = [3]int64{401, 300, 299} // the address's
+			wanted = [3]int64{401, 300, 299} // the address's limit
 		case i == 18:
 			wanted = [3]int64{404, 6000, 6000 - 1 - int64(b.preflights())}
 		}
@@ -95,7 +95,7 @@ func TestAScriptOnAnotherOriginReadsTheFieldsAndPreflightsSpendNoneOfItsBudget(t
 		}
 	}
 	if n := b.preflights(); n < 6 {
-		t.Errorf("the browser sent %d preflights, fewer than there were endpoints: this proves nothing", n)
+		t.Errorf("the browser sent %d preflights, fewer than there were endpoints: the test proves nothing", n)
 	}
 	b.leave()
 	s.end(t)
@@ -113,7 +113,7 @@ func (b *tab) preflights() (n int) {
 	return n
 }
 
-// shortWindow is a policy whose 429 comes soon, and is over soon.
+// shortWindow is a policy whose 429 comes soon and ends soon.
 const shortWindow = `limiters:
   - name: chat
     routes: [POST /api/v1/widget/messages*]
@@ -123,14 +123,14 @@ const shortWindow = `limiters:
     windows: [6000 per minute by ip]
 `
 
-// german is what the catalogue says to a German visitor of the widget.
+// german is the catalogue's sentence for a German visitor of the widget.
 const german = "Zu viele Widget-Anfragen in dieser Unterhaltung. Bitte senden Sie Anfragen langsamer."
 
-// wrongClock is JavaScript that puts the visitor's clock an hour back.
+// wrongClock is JavaScript that sets the visitor's clock back by an hour.
 const wrongClock = `(() => { const now = Date.now; Date.now = () => now() - 3600000; return true })()`
 
-// watchWaiting is JavaScript that notes what the page shows as soon as it waits, and goes on trying
-// meanwhile.
+// watchWaiting is JavaScript that records what the page shows when it starts to
+// wait, and keeps trying to send.
 const watchWaiting = `
 	window.during = null;
 	const watch = setInterval(() => {
@@ -146,22 +146,24 @@ const watchWaiting = `
 	}, 5);
 	true`
 
-// The widget shows the 429 in the browser's language, sends nothing until Reset whatever is
-// pressed, keeps what was written, and goes on by itself, also where the local clock is wrong (D1,
-// D6, D20); and the first request after that is served.
-func TestTheWidgetWaitsForResetAndGoesOnByItself(t *testing.T) {
+// The widget shows the 429 in the browser's language, sends nothing until Reset
+// even if a key or button is pressed, and keeps the draft. At Reset it continues by
+// itself, and its next request is served. All this holds if the local clock is
+// wrong (D1, D6, D20).
+func TestTheWidgetWaitsForResetAndContinues(t *testing.T) {
 	s := serveWeir(t, "--policy", policyFile(t, shortWindow))
 	b := visit(t, s)
 	b.until(`feed.after > 0`)
 	ask[bool](b, wrongClock)
 	ask[bool](b, watchWaiting)
 	// Three fit into a window, unless the machine is very slow.
-	for n := 0; !ask[bool](b, "window.during !== null"); n++ {
+	for n := 0; !ask[bool](b, "waiting !== null || window.during !== null"); n++ {
 		if n == 40 {
 			t.Fatal("40 messages, and no 429")
 		}
-		b.say("Hallo?")
+		b.sendMessage("Hallo?")
 	}
+	b.until("window.during !== null")
 	during := ask[struct {
 		Message, Language, Draft, Left, Countdown, Said string
 		Hidden, Disabled                                bool
@@ -175,7 +177,7 @@ func TestTheWidgetWaitsForResetAndGoesOnByItself(t *testing.T) {
 		t.Errorf("while it waits: %+v; want the button off, the draft kept, an empty gauge and a countdown", during)
 	}
 	if during.Said != german+" "+during.Countdown {
-		t.Errorf("a screen reader says %q", during.Said)
+		t.Errorf("a screen reader reads %q", during.Said)
 	}
 
 	b.until("waiting === null")
@@ -200,7 +202,7 @@ func TestTheWidgetWaitsForResetAndGoesOnByItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	if asked := len(b.sent("/api/v1/widget/messages")) - len(all); asked != 1 {
-		t.Errorf("the browser asked %d times for leave to send messages: once holds for hours", asked)
+		t.Errorf("the browser sent %d preflights for messages: one is valid for hours", asked)
 	}
 	if served, err := http.ParseTime(all[refused+1].answer.Get("Date")); err != nil || served.Unix() < reset {
 		t.Errorf("the next message was served at %v (%v), before Reset %d", served, err, reset)

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// hide and unhide are JavaScript that does what switching to another tab, and back, does.
+// hide and unhide are JavaScript that imitates switching to another tab, and back.
 const (
 	hide = `Object.defineProperty(document, "hidden", { configurable: true, get: () => true });
 		document.dispatchEvent(new Event("visibilitychange")); true`
 	unhide = `delete document.hidden; document.dispatchEvent(new Event("visibilitychange")); true`
 )
 
-// ofOne is JavaScript that sends a message without a key being pressed, so that its events are two,
-// and has begun the next one before it is answered.
+// ofOne is JavaScript that sends a message without a key press, so that it has two
+// events, and starts the next message before the answer.
 const ofOne = `draft.value = "One?"; part("compose").requestSubmit(); draft.value += " And two?"; true`
 
 // feedRequests returns the page's requests for events, without preflights.
@@ -24,17 +24,17 @@ func (b *tab) feedRequests() []exchanged {
 	return slices.DeleteFunc(b.sent("/api/v1/widget/events"), func(x exchanged) bool { return x.preflight })
 }
 
-// Nobody looks at a hidden tab: it follows no feed. When it is looked at again it goes on where it
-// was, over a stream that carries the session, from another origin; no event is lost and none is
-// shown twice.
+// A hidden tab follows no feed. When it is shown again, it resumes from its last
+// event, over a stream from another origin with the session's token. No event is
+// lost or repeated.
 func TestTheFeedRestsWhileHiddenAndResumesWithoutLossOrRepeat(t *testing.T) {
 	s := serveWeir(t)
 	b := visit(t, s)
 	b.until(`part("feed-state").textContent === "Live" && feed.after > 0`)
 	ask[bool](b, ofOne)
-	b.until(`feed.after === 3 && !sending`) // started, said, answered
+	b.until(`feed.after === 3 && !sending`) // started, sent, answered
 	if rest := ask[string](b, "draft.value"); rest != " And two?" {
-		t.Errorf("of what was written while a message was on its way, %q is left", rest)
+		t.Errorf("the draft written during the request is %q", rest)
 	}
 
 	ask[bool](b, hide)
@@ -59,14 +59,14 @@ func TestTheFeedRestsWhileHiddenAndResumesWithoutLossOrRepeat(t *testing.T) {
 	s.end(t)
 }
 
-// A stream that a server or something before it does not let through is replaced by asking, from
-// the same event on.
-func TestWithoutStreamsTheFeedIsAskedFor(t *testing.T) {
+// If a server or proxy blocks streams, the widget polls, starting after its last
+// event.
+func TestWithoutStreamsTheFeedIsPolled(t *testing.T) {
 	s := serveWeir(t)
 	b := visit(t, s)
 	b.until(`part("feed-state").textContent === "Live" && feed.after > 0`)
 	ask[bool](b, `feed.streams = false; feed.retry = 50; feed.controller.abort(); true`)
-	b.until(`part("feed-state").textContent === "Asking now and then"`)
+	b.until(`part("feed-state").textContent === "Polling"`)
 	ask[bool](b, ofOne)
 	b.until(`feed.after === 3`)
 	if shown := ask[int64](b, `part("events").children.length`); shown != 3 {
@@ -80,18 +80,19 @@ func TestWithoutStreamsTheFeedIsAskedFor(t *testing.T) {
 	s.end(t)
 }
 
-// A session that has ended is replaced by a new one, once, and what the visitor wrote reaches it.
+// If a session has ended, the widget starts a new one, once, and sends the
+// visitor's message in it.
 func TestAnEndedSessionIsReplaced(t *testing.T) {
 	s := serveWeir(t)
 	library(t, s, shopDocuments, shopCoupons)
 	b := visit(t, s)
 	b.until(`part("feed-state").textContent === "Live" && feed.after > 0`)
 	ask[bool](b, `session.token = session.token.slice(0, -4) + "AAAA"; true`)
-	b.say("How do I return a jumper?")
+	b.sendMessage("How do I return a jumper?")
 	b.until(`document.querySelectorAll(".answer a").length > 0`)
 	b.forgive("status of 401")
-	if told := b.text(".divider"); !strings.Contains(told, "new one") {
-		t.Errorf("the visitor is told %q", told)
+	if divider := b.text(".divider"); !strings.Contains(divider, "new one") {
+		t.Errorf("the visitor sees %q", divider)
 	}
 	var begun int
 	for _, x := range b.sent("/api/v1/widget/init") {

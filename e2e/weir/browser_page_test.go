@@ -15,21 +15,21 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// focused describes the element that the keyboard talks to, and whether a person can see which it
-// is.
+// focused describes the element that has the focus, and whether the focus is
+// visible.
 const focused = `(() => {
 	const at = document.activeElement, style = getComputedStyle(at);
 	return { id: at.id, tag: at.tagName, text: at.textContent.trim(), href: at.href ?? "", rel: at.rel ?? "",
 		label: at.getAttribute("aria-label") ?? "", ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 };
 })()`
 
-// A stop is a place that the Tab key reaches.
+// A stop is an element that the Tab key reaches.
 type stop struct {
 	ID, Tag, Text, Href, Rel, Label string
 	Ring                            bool
 }
 
-// tabTo presses Tab, or Shift and Tab, until it is where it wants to be.
+// tabTo presses Tab, or Shift and Tab, until it reaches its target.
 func (b *tab) tabTo(there func(stop) bool, modifiers ...chromedp.Modifier) stop {
 	b.Helper()
 	var passed []stop
@@ -37,7 +37,7 @@ func (b *tab) tabTo(there func(stop) bool, modifiers ...chromedp.Modifier) stop 
 		b.press(kb.Tab, modifiers...)
 		at := ask[stop](b, focused)
 		if !at.Ring {
-			b.Errorf("nobody sees that %+v has the focus", at)
+			b.Errorf("the focus on %+v is invisible", at)
 		}
 		if there(at) {
 			return at
@@ -48,23 +48,23 @@ func (b *tab) tabTo(there func(stop) bool, modifiers ...chromedp.Modifier) stop 
 	return stop{}
 }
 
-// A visitor without a mouse, on another origin, asks, reads and judges an answer, follows its
-// source, and redeems a coupon.
-func TestTheWidgetWorksFromTheKeyboardAlone(t *testing.T) {
+// Without a mouse, on another origin, a visitor asks a question, reads and rates
+// the answer, follows its source, and redeems a coupon.
+func TestTheWidgetWorksWithoutAMouse(t *testing.T) {
 	s := serveWeir(t)
 	library(t, s, shopDocuments, shopCoupons)
 	b := visit(t, s)
 	b.until(`part("feed-state").textContent === "Live"`)
 
 	if first := b.tabTo(func(stop) bool { return true }); first.Text != "Skip to the message box" {
-		t.Errorf("the first stop is %+v, want the way past everything else", first)
+		t.Errorf("the first stop is %+v, want the skip link", first)
 	}
 	b.press("\r")
 	b.until(`document.activeElement === draft`)
 	b.press("Can I return a jumper for a refund?\r")
 	b.until(`document.querySelectorAll(".answer").length === 1`)
-	if said := b.text(".answer .text"); !strings.Contains(said, "within 30 days") || !ask[bool](b, `document.activeElement === draft && draft.value === ""`) {
-		t.Errorf("the answer is %q; the focus is on %+v", said, ask[stop](b, focused))
+	if shown := b.text(".answer .text"); !strings.Contains(shown, "within 30 days") || !ask[bool](b, `document.activeElement === draft && draft.value === ""`) {
+		t.Errorf("the answer is %q; the focus is on %+v", shown, ask[stop](b, focused))
 	}
 
 	b.tabTo(func(at stop) bool { return at.Label == "Helpful" }, chromedp.ModifierShift)
@@ -79,14 +79,14 @@ func TestTheWidgetWorksFromTheKeyboardAlone(t *testing.T) {
 	b.press("spring10" + kb.Tab + "49.90\r")
 	b.until(`document.querySelector("#coupon output").textContent !== ""`)
 	if got := b.text("#coupon output"); got != "SPRING10: 10 % off. You save €4.99 of €49.90." {
-		t.Errorf("the coupon form says %q", got)
+		t.Errorf("the coupon form shows %q", got)
 	}
 	b.until(`[...part("events").children].some((each) => each.textContent.includes("feedback.given"))`)
 	b.leave()
 	s.end(t)
 }
 
-// What the accessibility tree of the page must hold: a role and a name.
+// The entries that the page's accessibility tree must have: a role and a name.
 var named = []string{
 	"banner ", "main ", "complementary Budgets and the widget’s other parts", "contentinfo ",
 	"heading Weir demo", "heading Chat", "region Chat", "region Budgets", "region Coupon", "region Events", "region Rating", "region Stay in touch",
@@ -98,14 +98,14 @@ var named = []string{
 	"group Was this answer helpful?", "button Helpful", "button Not helpful", "blockquote ", "link Returns and refunds",
 }
 
-// A screen reader finds every part of the page by role and name, hears answers as they come, and is
-// told the budget.
+// A screen reader finds every part of the page by role and name, reads answers as
+// they arrive, and reads the budget.
 func TestTheWidgetIsNamedForScreenReaders(t *testing.T) {
 	s := serveWeir(t)
 	library(t, s, shopDocuments, shopCoupons)
 	b := visit(t, s)
 	b.until(`part("feed-state").textContent === "Live"`)
-	b.say("How do I return a jumper?")
+	b.sendMessage("How do I return a jumper?")
 	b.until(`document.querySelectorAll(".answer a").length > 0`)
 	var tree accessibility.GetFullAXTreeResult
 	b.do("read the accessibility tree", chromedp.Func(func(ctx context.Context, target *chromedp.Target) (err error) {
@@ -125,11 +125,11 @@ func TestTheWidgetIsNamedForScreenReaders(t *testing.T) {
 		case role == "log" && property(node, "live") != "polite":
 			t.Errorf("the conversation is %q to a screen reader, want polite", property(node, "live"))
 		case role == "meter" && spoken(node.Value) != ask[string](b, `part("gauge").getAttribute("aria-valuenow")`):
-			t.Errorf("the gauge stands at %s", spoken(node.Value))
+			t.Errorf("the gauge is at %s", spoken(node.Value))
 		}
 	}
-	if told := ask[string](b, `part("gauge").getAttribute("aria-valuetext")`); !regexp.MustCompile(`^29\d of 300 left, full again in \d+ s$`).MatchString(told) {
-		t.Errorf("the gauge is read as %q", told)
+	if spokenText := ask[string](b, `part("gauge").getAttribute("aria-valuetext")`); !regexp.MustCompile(`^29\d of 300 left, full again in \d+ s$`).MatchString(spokenText) {
+		t.Errorf("the gauge is read as %q", spokenText)
 	}
 	for _, want := range named {
 		if !slices.Contains(all, want) {
@@ -164,9 +164,9 @@ func property(node *accessibility.Node, name accessibility.PropertyName) string 
 	return ""
 }
 
-// weak is JavaScript that puts the page into every state at once, and returns each text that stands
-// out from its ground by less than 4.5, and each edge and mark by less than 3 (WCAG 2.2, 1.4.3 and
-// 1.4.11), with how many it has looked at.
+// weak is JavaScript that puts the page into every state at once. It returns each
+// text with a contrast below 4.5 to its background, and each edge and mark with one
+// below 3 (WCAG 2.2, 1.4.3 and 1.4.11), and the number of elements checked.
 const weak = `(() => {
 	refuse(new Refusal(429, "Too many."));
 	part("retry").hidden = false;
@@ -219,25 +219,26 @@ const weak = `(() => {
 	return { looked, faults };
 })()`
 
-// Everything can be read, by day and by night, and nothing is cut off on the narrowest telephone.
-func TestEverythingStandsOutAndFits(t *testing.T) {
+// All text is readable in light and dark mode, and nothing is cut off on the
+// narrowest telephone.
+func TestThePageHasContrastAndFits(t *testing.T) {
 	s := serveWeir(t)
 	library(t, s, shopDocuments, shopCoupons)
 	b := visit(t, s)
 	b.until(`part("feed-state").textContent === "Live"`)
-	b.say("How do I return a jumper?")
-	b.say(strings.Repeat("Donaudampfschifffahrt", 8))
+	b.sendMessage("How do I return a jumper?")
+	b.sendMessage(strings.Repeat("Donaudampfschifffahrt", 8))
 	b.until(`document.querySelectorAll(".answer").length === 2`)
-	grounds := map[string]bool{}
+	backgrounds := map[string]bool{}
 	for _, scheme := range []string{"light", "dark"} {
 		b.prefer(scheme)
-		grounds[ask[string](b, "getComputedStyle(document.body).backgroundColor")] = true
+		backgrounds[ask[string](b, "getComputedStyle(document.body).backgroundColor")] = true
 		found := ask[struct {
 			Looked int
 			Faults []string
 		}](b, weak)
 		if found.Looked < 100 || len(found.Faults) > 0 {
-			t.Errorf("%s: of %d too weak: %s", scheme, found.Looked, strings.Join(found.Faults, "\n"))
+			t.Errorf("%s: of %d, these have too little contrast: %s", scheme, found.Looked, strings.Join(found.Faults, "\n"))
 		}
 		for _, width := range []int64{1280, 360} {
 			b.do("resize", chromedp.EmulateViewport(width, 800))
@@ -251,16 +252,16 @@ func TestEverythingStandsOutAndFits(t *testing.T) {
 			}
 		}
 	}
-	if len(grounds) != 2 {
-		t.Errorf("by day and by night the page is %v", grounds)
+	if len(backgrounds) != 2 {
+		t.Errorf("by day and by night the page is %v", backgrounds)
 	}
 	b.leave()
 	s.end(t)
 }
 
-// What others wrote is text, however much it looks like markup; and a link leads to the web or
-// nowhere.
-func TestMarkupOfOthersIsShownAsText(t *testing.T) {
+// Foreign text is shown as text, even if it looks like markup. A link leads to a
+// web page, or is not a link.
+func TestForeignMarkupIsShownAsText(t *testing.T) {
 	const bold, image, script = `<b id=x1>Wool</b>`, `<img src=x onerror=\"pwned=1\">`, `<script>pwned=1</script>`
 	plain := strings.NewReplacer(`\"`, `"`)
 	s := serveWeir(t)
@@ -268,7 +269,7 @@ func TestMarkupOfOthersIsShownAsText(t *testing.T) {
 		bold, image, script), shopCoupons)
 	b := visit(t, s)
 	b.until(`part("feed-state").textContent === "Live"`)
-	b.say(`Is wool washed by hand? ` + plain.Replace(image+script))
+	b.sendMessage(`Is wool washed by hand? ` + plain.Replace(image+script))
 	b.until(`document.querySelectorAll(".answer a").length > 0`)
 	b.do("try a coupon", chromedp.Focus(chromedp.CSS("#code")))
 	b.press("<b>X</b>\r")

@@ -13,10 +13,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// picture is where `make screenshot` wants the demo's picture.
+// picture is where `make screenshot` writes the demo's picture.
 var picture = flag.String("screenshot", "", "`file` to write the demo's picture to")
 
-// shopDocuments and shopCoupons are what a small shop would sync.
+// shopDocuments and shopCoupons are the content of a small shop.
 const (
 	shopDocuments = `
 {"id":"returns","title":"Returns and refunds","url":"https://shop.example/returns","text":"You can return anything within 30 days, for any reason. Send it back with the label in the parcel; the refund is on your account within five working days of its arrival."},
@@ -25,7 +25,7 @@ const (
 	shopCoupons = `{"code":"SPRING10","percent":10}`
 )
 
-// library gives workspace demo documents and coupons, as a synchroniser does.
+// library syncs documents and coupons to workspace demo.
 func library(t *testing.T, s *server, documents, coupons string) {
 	t.Helper()
 	token := apiToken(t, s.data, "demo")
@@ -47,7 +47,7 @@ func library(t *testing.T, s *server, documents, coupons string) {
 	}
 }
 
-// prefer has the visitor prefer light or dark, and no movement.
+// prefer sets the visitor's colour scheme, and turns animation off.
 func (b *tab) prefer(scheme string) {
 	b.Helper()
 	b.do("prefer "+scheme, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -57,13 +57,15 @@ func (b *tab) prefer(scheme string) {
 	}))
 }
 
-// spend is JavaScript that uses a part of the chat's budget up, as a busy visitor has.
+// spend is JavaScript that uses a part of the chat's budget, as a busy visitor
+// does.
 const spend = `(async () => {
 	for (let n = 0; n < 109; n++) await fetch("/api/v1/widget/conversations", { headers: { Authorization: "Bearer " + session.token } });
 	return true;
 })()`
 
-// The page on its own server, in use. The README shows it, so it must not make that slow to load.
+// The page in use, on its own server. The README shows the picture, so the picture
+// must be small.
 func TestThePictureOfTheDemoIsSmall(t *testing.T) {
 	s := serveWeir(t)
 	library(t, s, shopDocuments, shopCoupons)
@@ -76,7 +78,7 @@ func TestThePictureOfTheDemoIsSmall(t *testing.T) {
 	b.press("SPRING10\t49.90\r")
 	b.until(`document.querySelector("#coupon output").textContent !== ""`)
 	for _, question := range []string{"Can I return a jumper for a refund?", "And how do I wash wool?"} {
-		b.say(question)
+		b.sendMessage(question)
 	}
 	b.until(`document.querySelectorAll(".answer a").length > 1`)
 	ask[bool](b, `draft.blur(); scrollTo(0, 0); true`)
@@ -87,7 +89,7 @@ func TestThePictureOfTheDemoIsSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(png) < 10_000 || len(png) > 250_000 {
-		t.Errorf("the picture has %d bytes, want a picture of at most 250,000", len(png))
+		t.Errorf("the picture has %d bytes, want at most 250,000", len(png))
 	}
 	if *picture != "" {
 		if err := os.WriteFile(*picture, png, 0o644); err != nil {

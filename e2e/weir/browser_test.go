@@ -28,20 +28,20 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// A browser is a real chromium, started by the first test that opens a tab, shared by all of them,
-// and ended by the last.
+// A browser is a real chromium that all tests share. The first test that opens a
+// tab starts it, and the last one ends it.
 type browser struct {
-	once sync.Once
-	ctx  context.Context
-	end  context.CancelFunc
-	err  error
-	said transcript
+	once   sync.Once
+	ctx    context.Context
+	end    context.CancelFunc
+	err    error
+	output transcript
 }
 
-// chromium is the one browser of this test run.
+// chromium is the browser of this test run.
 var chromium browser
 
-// A transcript is what a program has printed.
+// A transcript is a program's output.
 type transcript struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -53,21 +53,22 @@ func (t *transcript) Write(p []byte) (int, error) {
 	return t.text.Write(p)
 }
 
-// String is what was printed, without the lines about a desktop's message bus, which a test machine
-// does not have.
+// String returns the output without the lines about a desktop's message bus, which
+// a test machine does not have.
 func (t *transcript) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var told strings.Builder
+	var kept strings.Builder
 	for line := range strings.Lines(t.text.String()) {
 		if !strings.Contains(line, ":ERROR:dbus/") {
-			told.WriteString(line)
+			kept.WriteString(line)
 		}
 	}
-	return told.String()
+	return kept.String()
 }
 
-// start starts the browser, which speaks German and asks nobody but the pages it is told to open.
+// start starts the browser with German as its language. It connects to no server
+// but those of the pages it opens.
 func (b *browser) start() {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
@@ -81,7 +82,7 @@ func (b *browser) start() {
 		chromedp.DisableGPU,
 		chromedp.UserDataDir(home),
 		chromedp.Env("HOME="+home),
-		chromedp.CombinedOutput(&b.said),
+		chromedp.CombinedOutput(&b.output),
 		chromedp.Flag("accept-lang", "de-DE,de"),
 		chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-domain-reliability", true),
@@ -107,13 +108,13 @@ func (b *browser) close() {
 	}
 }
 
-// A tab is a page in a browser profile of its own, and everything that it has asked for and
-// complained about.
+// A tab is a page in a browser profile of its own, with its requests and its
+// console messages.
 type tab struct {
 	*testing.T
 	ctx   context.Context
 	close func()   // safe to call twice
-	hosts []string // whom the page may ask
+	hosts []string // hosts that the page may connect to
 
 	mu         sync.Mutex
 	requests   []*exchanged
@@ -127,23 +128,23 @@ type exchanged struct {
 	url       *url.URL
 	preflight bool
 	header    network.Headers
-	status    int64 // 0: not answered yet
+	status    int64 // 0 if there is no answer yet
 	answer    http.Header
 }
 
-// openTab opens a page. The test fails where it asks anybody but hosts, breaks its own content
-// policy, or has anything on its console that was not forgiven.
+// openTab opens a page. The test fails if the page connects to other hosts, breaks
+// its own content policy, or writes to its console, unless that was forgiven.
 func openTab(t *testing.T, address string, hosts ...string) *tab {
 	t.Helper()
 	chromium.once.Do(chromium.start)
 	if chromium.err != nil {
-		t.Fatalf("start chromium: %v\nit said:\n%s", chromium.err, &chromium.said)
+		t.Fatalf("start chromium: %v\nit printed:\n%s", chromium.err, &chromium.output)
 	}
 	ctx, leave := chromedp.NewContext(chromium.ctx, chromedp.WithNewBrowserContext())
 	b := &tab{T: t, ctx: ctx, close: sync.OnceFunc(leave), hosts: hosts}
 	t.Cleanup(b.leave)
 	b.do("listen", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		if err := chromedp.Listen(b.ctx, b.heard); err != nil {
+		if err := chromedp.Listen(b.ctx, b.onEvent); err != nil {
 			return err
 		}
 		_, err := cdp.Call(ctx, target, audits.Enable, cdp.Empty{})
@@ -157,8 +158,8 @@ func openTab(t *testing.T, address string, hosts ...string) *tab {
 	return b
 }
 
-// heard notes an event. The browser waits for it.
-func (b *tab) heard(event any) {
+// onEvent records an event. The browser waits for it.
+func (b *tab) onEvent(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch e := event.(type) {
@@ -183,11 +184,11 @@ func (b *tab) heard(event any) {
 			}
 		}
 	case *runtime.EventConsoleAPICalled:
-		var said []string
+		var output []string
 		for _, a := range e.Args {
-			said = append(said, string(a.Value))
+			output = append(output, string(a.Value))
 		}
-		b.complaints = append(b.complaints, fmt.Sprintf("console.%s %s", e.Type, strings.Join(said, " ")))
+		b.complaints = append(b.complaints, fmt.Sprintf("console.%s %s", e.Type, strings.Join(output, " ")))
 	case *runtime.EventExceptionThrown:
 		b.complaints = append(b.complaints, fmt.Sprintf("exception: %s %v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception))
 	case *log.EventEntryAdded:
@@ -197,15 +198,16 @@ func (b *tab) heard(event any) {
 	}
 }
 
-// forgive lets complaints pass that hold a text, such as those about an answer that the test wants.
+// forgive accepts complaints that contain a text, such as those about an answer
+// that the test expects.
 func (b *tab) forgive(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.complaints = slices.DeleteFunc(b.complaints, func(c string) bool { return strings.Contains(c, text) })
 }
 
-// leave closes the tab, before the server that its page follows ends, and fails the test for what
-// the page complained of.
+// leave closes the tab before the server ends, and fails the test if the page
+// complained.
 func (b *tab) leave() {
 	b.close()
 	b.mu.Lock()
@@ -216,7 +218,8 @@ func (b *tab) leave() {
 	b.complaints = nil
 }
 
-// sent returns the requests to a path, preflights among them, in the order in which they were sent.
+// sent returns the requests to a path, including preflights, in the order in which
+// they were sent.
 func (b *tab) sent(path string) []exchanged {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -229,34 +232,34 @@ func (b *tab) sent(path string) []exchanged {
 	return all
 }
 
-// do runs actions. What a browser does not do in time it will not do.
+// do runs actions. If the browser does not finish in time, the test fails.
 func (b *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 	b.Helper()
-	if chromedp.FromContext(b.ctx).Target == nil { // the first call's context is the tab's life
+	if chromedp.FromContext(b.ctx).Target == nil { // the first call's context is the tab's lifetime
 		if err := chromedp.Do(b.ctx); err != nil {
-			b.Fatalf("open a tab: %v\nchromium said:\n%s", err, &chromium.said)
+			b.Fatalf("open a tab: %v\nchromium printed:\n%s", err, &chromium.output)
 		}
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	if err := chromedp.Do(ctx, actions...); err != nil {
-		b.Fatalf("%s: %v\nchromium said:\n%s", what, err, &chromium.said)
+		b.Fatalf("%s: %v\nchromium printed:\n%s", what, err, &chromium.output)
 	}
 }
 
-// ask evaluates JavaScript in the page, waits for what it promises, and returns it.
+// ask evaluates JavaScript in the page, awaits its promise, and returns the result.
 func ask[T any](b *tab, expression string) T {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
-		b.Fatalf("%s: %v\nchromium said:\n%s", expression, err, &chromium.said)
+		b.Fatalf("%s: %v\nchromium printed:\n%s", expression, err, &chromium.output)
 	}
 	return value
 }
 
-// until waits for a condition to hold in the page.
+// until waits until a condition holds in the page.
 func (b *tab) until(condition string) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -264,14 +267,14 @@ func (b *tab) until(condition string) {
 	wait := fmt.Sprintf("(async () => { while (!(%s)) await new Promise((done) => setTimeout(done, 10)); return true })()", condition)
 	_, err := chromedp.Run(ctx, chromedp.Evaluate[bool](wait, chromedp.EvalAwaitPromise))
 	if errors.Is(err, context.DeadlineExceeded) {
-		b.Fatalf("waited %v in vain for %s; the page reads:\n%s\nchromium said:\n%s", patience, condition, ask[string](b, "document.body.innerText"), &chromium.said)
+		b.Fatalf("waited %v in vain for %s; the page reads:\n%s\nchromium printed:\n%s", patience, condition, ask[string](b, "document.body.innerText"), &chromium.output)
 	}
 	if err != nil {
-		b.Fatalf("wait for %s: %v\nchromium said:\n%s", condition, err, &chromium.said)
+		b.Fatalf("wait for %s: %v\nchromium printed:\n%s", condition, err, &chromium.output)
 	}
 }
 
-// press presses keys, one after another, as a person at the keyboard does.
+// press presses keys, one after another.
 func (b *tab) press(keys string, modifiers ...chromedp.Modifier) {
 	b.Helper()
 	for _, key := range keys {
@@ -283,8 +286,8 @@ func (b *tab) press(keys string, modifiers ...chromedp.Modifier) {
 	}
 }
 
-// pressEnter is one event with its text, as a keyboard's is: a page that handles the key gets no
-// line break.
+// pressEnter sends a single key event with text, as a keyboard does. A page that
+// handles the key then inserts no line break.
 func pressEnter(ctx context.Context, target *chromedp.Target) error {
 	const code = 13
 	for _, event := range []input.DispatchKeyEventParams{
@@ -298,23 +301,23 @@ func pressEnter(ctx context.Context, target *chromedp.Target) error {
 	return nil
 }
 
-// say types a message, sends it, and waits until it is answered or refused.
-func (b *tab) say(text string) {
+// sendMessage types a message, sends it, and waits until it is answered or refused.
+func (b *tab) sendMessage(text string) {
 	b.Helper()
 	b.do("go to the message box", chromedp.Focus(chromedp.CSS("#draft")))
 	b.press(text + "\r")
 	b.until("!sending")
 }
 
-// text returns what an element of the page reads.
+// text returns the text of an element.
 func (b *tab) text(selector string) string {
 	b.Helper()
 	return ask[string](b, fmt.Sprintf("document.querySelector(%q).textContent", selector))
 }
 
-// shop serves the demo's files, as a server on a port of its own serves them, from another origin:
-// a shop's page that embeds the widget. Its content policy is the demo's, but for whom the page may
-// talk to.
+// shop serves the demo's files from another origin, like a shop's page that embeds
+// the widget. Its content policy is the demo's, except for the hosts that the page
+// may connect to.
 func shop(t *testing.T, s *server) (address string) {
 	t.Helper()
 	h := http.NewServeMux()
@@ -333,7 +336,7 @@ func shop(t *testing.T, s *server) (address string) {
 		h.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", from.Header.Get("Content-Type"))
 			w.Header().Set("Content-Security-Policy", policy)
-			_, _ = w.Write(body) // the browser went away: the test has failed elsewhere
+			_, _ = w.Write(body) // the browser is gone: the test has failed elsewhere
 		})
 	}
 	other := httptest.NewServer(h)

@@ -19,11 +19,12 @@ import (
 type call struct {
 	method, path, body string
 	header             map[string]string
-	// Answered by a backend that is not the sample's, and not in its document.
+	// True if the backend is not the sample backend, so its document does not
+	// apply.
 	foreign bool
 }
 
-// A standing is what one answer said about its window.
+// A standing is an answer's report on its window.
 type standing struct {
 	status                  int
 	limit, remaining, reset int64
@@ -64,8 +65,8 @@ func (c call) send(ctx context.Context, client *http.Client, url string) (standi
 	return s, nil
 }
 
-// asDescribed holds what the sample backend answered to its document, the headers of its surface
-// included.
+// asDescribed checks the sample backend's answer against its document, including
+// the headers of its surface.
 func asDescribed(r *http.Request, sent string, response *http.Response, answer []byte) error {
 	d, err := described()
 	if err != nil {
@@ -74,10 +75,11 @@ func asDescribed(r *http.Request, sent string, response *http.Response, answer [
 	return d.Check(openapitest.Exchange{Request: r, Sent: []byte(sent), Status: response.StatusCode, Header: response.Header, Body: answer})
 }
 
-// connections is how many connections the exact counts are taken over.
+// connections is the number of connections for exact counts.
 const connections = 32
 
-// flood sends a call n times over 32 connections at once, and returns what all the answers said.
+// flood sends a call n times over 32 connections, and returns the standings of all
+// answers.
 func flood(t *testing.T, url string, n int, c call) []standing {
 	t.Helper()
 	answers := make([]standing, n)
@@ -104,7 +106,7 @@ func flood(t *testing.T, url string, n int, c call) []standing {
 	return answers
 }
 
-// session begins a visitor's session and returns its token.
+// session starts a visitor's session and returns its token.
 func session(t *testing.T, url string) string {
 	t.Helper()
 	body := post(t, url+"/api/v1/widget/init", "", `{"agent_id":"demo"}`, http.StatusCreated)
@@ -115,7 +117,7 @@ func session(t *testing.T, url string) string {
 	return made.Token
 }
 
-// post sends JSON, wants a status, and returns the body.
+// post sends JSON, checks the status, and returns the body.
 func post(t *testing.T, url, credential, body string, status int) []byte {
 	t.Helper()
 	got, answer := sent(t, http.MethodPost, url, credential, body)
@@ -125,8 +127,8 @@ func post(t *testing.T, url, credential, body string, status int) []byte {
 	return answer
 }
 
-// sent sends JSON to the sample backend, and returns the status and the body, which are as its
-// document says.
+// sent sends JSON to the sample backend, checks the answer against the document,
+// and returns its status and body.
 func sent(t *testing.T, method, url, credential, body string) (status int, answer []byte) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))

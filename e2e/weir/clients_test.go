@@ -18,9 +18,9 @@ import (
 	"time"
 )
 
-// clientPrograms are the clients of docs/other-clients.md, by heading, each with the programs that
-// run its blocks. A program is in testdata/clients: the block of the page takes the place of the
-// line SNIPPET, and the program sends 75 requests.
+// clientPrograms are the clients of docs/other-clients.md, by heading, each with
+// the programs that run its blocks. A program is in testdata/clients: the page's
+// block replaces the line SNIPPET, and the program sends 75 requests.
 var clientPrograms = map[string][]clientProgram{
 	"urllib3":     {{file: "python.py", run: []string{"python3"}}},
 	"got":         {{file: "got.mjs", run: []string{"node"}}},
@@ -35,12 +35,14 @@ var clientPrograms = map[string][]clientProgram{
 }
 
 type clientProgram struct {
-	file            string
-	run             []string
-	repeatsFailures bool // whether the page says that it repeats what failed after it was processed
+	file string
+	run  []string
+	// Whether the page documents that it repeats requests that failed after
+	// they were processed.
+	repeatsFailures bool
 }
 
-// name is what the limiter of a program is called.
+// name is the name of a program's limiter.
 func (p clientProgram) name() string {
 	first, _, _ := strings.Cut(p.file, ".")
 	return strings.ReplaceAll(first, "/", "-")
@@ -49,13 +51,14 @@ func (p clientProgram) name() string {
 const (
 	clientRequests = 75
 	clientLimit    = 10
-	// Requests that the backend processes, and the first time answers with 500, or not at all.
-	failsWith500 = 50
-	failsUnsaid  = 51
+	// Requests that the backend processes, and at first answers with 500, or not at
+	// all.
+	failsWith500  = 50
+	failsSilently = 51
 )
 
-// Each block of the page does what the page says of it: with the real client and the real server
-// nothing is lost, and nothing that was processed is sent again.
+// Each block of the page works as documented. With the real client and the real
+// server no request is lost, and no processed request is sent again.
 func TestOtherClientsLoseNothing(t *testing.T) {
 	blocks := clientBlocks(t)
 	backend := &clientBackend{processed: map[string]map[int]int{}}
@@ -74,10 +77,10 @@ func TestOtherClientsLoseNothing(t *testing.T) {
 	}
 	s := serveWeir(t, "--policy", file, "--upstream", upstream.URL, "--engine", "auto")
 	dir := clientPackages(t)
-	said := make(map[string]string)
+	output := make(map[string]string)
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for heading, programs := range clientPrograms { // all at once, for each mostly waits
+	for heading, programs := range clientPrograms { // all at once, because each mostly waits
 		if len(blocks[heading]) != len(programs) {
 			t.Fatalf("docs/other-clients.md has %d blocks under %q, and %d programs run them", len(blocks[heading]), heading, len(programs))
 		}
@@ -90,14 +93,14 @@ func TestOtherClientsLoseNothing(t *testing.T) {
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				said[p.name()] = out
+				output[p.name()] = out
 			})
 		}
 	}
 	all.Wait()
 	for _, programs := range clientPrograms {
 		for _, p := range programs {
-			t.Run(p.name(), func(t *testing.T) { backend.check(t, p, said[p.name()]) })
+			t.Run(p.name(), func(t *testing.T) { backend.check(t, p, output[p.name()]) })
 		}
 	}
 	s.end(t)
@@ -132,8 +135,8 @@ func clientBlocks(t *testing.T) map[string][]string {
 	return all
 }
 
-// clientPackages returns a folder with the packages of the JavaScript clients, at the versions of
-// package-lock.json.
+// clientPackages returns a folder with the packages of the JavaScript clients, at
+// the versions of package-lock.json.
 func clientPackages(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -150,8 +153,8 @@ func clientPackages(t *testing.T) string {
 	return dir
 }
 
-// write makes a program whole with a block of the page, in a folder with the clients' packages, and
-// returns its path.
+// write completes a program with a block of the page, in a folder with the clients'
+// packages, and returns its path.
 func (p clientProgram) write(t *testing.T, dir, block string) string {
 	t.Helper()
 	path := filepath.Join(dir, filepath.FromSlash(p.file))
@@ -169,7 +172,7 @@ func (p clientProgram) write(t *testing.T, dir, block string) string {
 	return path
 }
 
-// execute runs a program in its folder and returns what it printed.
+// execute runs a program in its folder and returns its output.
 func execute(ctx context.Context, p clientProgram, path, target string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -183,7 +186,7 @@ func execute(ctx context.Context, p clientProgram, path, target string) (string,
 	return string(out), err
 }
 
-// A clientBackend counts which requests were processed, by path and number.
+// A clientBackend counts processed requests by path and number.
 type clientBackend struct {
 	mu        sync.Mutex
 	processed map[string]map[int]int
@@ -209,23 +212,23 @@ func (b *clientBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case first && sent.N == failsWith500:
 		http.Error(w, "processed, and then something broke", http.StatusInternalServerError)
-	case first && sent.N == failsUnsaid:
+	case first && sent.N == failsSilently:
 		panic(http.ErrAbortHandler)
 	default:
 		w.WriteHeader(http.StatusCreated)
 	}
 }
 
-// check wants every request of a program processed once; one that failed may have been processed
-// twice where the page says so, and then was.
-func (b *clientBackend) check(t *testing.T, p clientProgram, said string) {
+// check wants every request of a program processed once. If the page documents it,
+// a request that failed was processed twice.
+func (b *clientBackend) check(t *testing.T, p clientProgram, output string) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	processed := b.processed["/"+p.name()]
 	for n := 1; n <= clientRequests; n++ {
 		want := 1
-		if p.repeatsFailures && (n == failsWith500 || n == failsUnsaid) {
+		if p.repeatsFailures && (n == failsWith500 || n == failsSilently) {
 			want = 2
 		}
 		if processed[n] != want {
@@ -233,6 +236,6 @@ func (b *clientBackend) check(t *testing.T, p clientProgram, said string) {
 		}
 	}
 	if len(processed) != clientRequests || t.Failed() {
-		t.Errorf("%d different requests were processed, want %d; the client said:\n%s", len(processed), clientRequests, said)
+		t.Errorf("%d different requests were processed, want %d; the client printed:\n%s", len(processed), clientRequests, output)
 	}
 }

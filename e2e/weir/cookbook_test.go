@@ -7,12 +7,13 @@ import (
 	"github.com/weirlimit/weir/e2e/nginxtest"
 )
 
-// The test does each task as a reader would: it writes the files, builds the programs and types the
-// commands, and compares their output with the page. A block that it cannot run is an error.
-func TestEveryTaskOfTheCookbookWorksAsItShows(t *testing.T) {
+// The test does each task as a reader would. It writes the files, builds the
+// programs, types the commands, and compares their output with the page. If it
+// cannot run a block, that is an error.
+func TestEveryTaskOfTheCookbookWorks(t *testing.T) {
 	all := sections(readText(t, repository+"/docs/cookbook.md"))
 	if len(all) < 21 || len(all[0].blocks) != 1 || all[0].blocks[0].kind != "sh" {
-		t.Fatalf("docs/cookbook.md has %d sections: want what all tasks share, and 20 tasks or more", len(all))
+		t.Fatalf("docs/cookbook.md has %d sections: want the shared one, and 20 tasks or more", len(all))
 	}
 	shared := all[0].blocks[0].text
 	for _, task := range all[1:] {
@@ -55,7 +56,7 @@ func (s *readersShell) do(b block) {
 	case kind == "go" && strings.Contains(b.text, `":8000"`):
 		s.serveGo(b.text)
 	case kind == "go":
-		s.program = b.text // built when it is run, since only then it is known where servers listen
+		s.program = b.text // built when it runs, because only then the servers' ports are known
 	default:
 		s.t.Errorf("%s: this block is not run:\n%s %s\n%s", s.page, kind, name, b.text)
 	}

@@ -17,8 +17,8 @@ import (
 
 const costly = "../../examples/costly.yaml"
 
-// A costlyEdge is the whole edge under examples/costly.yaml, with the sample backend and a clock
-// that the test sets.
+// A costlyEdge is the whole edge under examples/costly.yaml, with the sample
+// backend and a clock that the test sets.
 type costlyEdge struct {
 	*testing.T
 	handler http.Handler
@@ -75,8 +75,8 @@ func (c *costlyEdge) session() string {
 	return made.Token
 }
 
-// everyone asks for a message at once from every session, so many times each, and returns how many
-// were let through: whatever the backend then answered (D5).
+// everyone sends so many messages at once from every session. It returns how many
+// were admitted, even if the backend answered with an error (D5).
 func (c *costlyEdge) everyone(sessions []string, times int) (admitted int) {
 	var all sync.WaitGroup
 	answers := make([]reply, len(sessions)*times)
@@ -87,7 +87,7 @@ func (c *costlyEdge) everyone(sessions []string, times int) (admitted int) {
 	for _, r := range answers {
 		switch r.status {
 		case http.StatusCreated, http.StatusServiceUnavailable:
-			// The latter from SQLite on a slow disk.
+			// The backend answers 503 if SQLite is on a slow disk.
 			admitted++
 		case http.StatusTooManyRequests:
 			wantRefusal(c.T, r, 600, time.Minute, widgetMessage)
@@ -98,38 +98,38 @@ func (c *costlyEdge) everyone(sessions []string, times int) (admitted int) {
 	return admitted
 }
 
-// A budget of 600 for everyone and messages of 10 let exactly 60 through, from however many
-// sessions at once, and the other endpoints do not feel it (D7).
-func TestSixtyMessagesAMinuteReachTheModelWhoeverSendsThem(t *testing.T) {
+// A budget of 600 for everyone and messages of cost 10 admit exactly 60, from any
+// number of sessions at once. The other endpoints are not affected (D7).
+func TestSixtyMessagesAMinuteReachTheModel(t *testing.T) {
 	c := newCostlyEdge(t)
 	var sessions []string
 	for range 20 {
 		sessions = append(sessions, c.session())
 	}
-	for range 30 { // who is turned away spends nothing of it (D16)
+	for range 30 { // a refused request spends nothing (D16)
 		if r := c.postFrom("198.51.100.9:4711", "messages", "", `{"text":"hello"}`); r.status != http.StatusUnauthorized && r.status != http.StatusTooManyRequests {
 			t.Fatalf("without a session: status %d", r.status)
 		}
 	}
 	for minute := range 2 {
 		if n := c.everyone(sessions, 8); n != 60 {
-			t.Errorf("minute %d: %d messages of 160 were let through, want 60", minute+1, n)
+			t.Errorf("minute %d: %d messages of 160 were admitted, want 60", minute+1, n)
 		}
 		wantRefusal(t, c.post("messages", sessions[0], `{"text":"the 61st"}`), 600, time.Minute, widgetMessage)
 		for _, s := range sessions {
 			r := c.post("leads", s, `{"email":"ada@example.com"}`)
 			wantStanding(t, r, 30, 60)
 			if r.status == http.StatusTooManyRequests || r.integer(t, "X-RateLimit-Remaining") != 29 {
-				t.Errorf("a lead beside it: status %d, %v", r.status, r.fields)
+				t.Errorf("a lead in the same minute: status %d, %v", r.status, r.fields)
 			}
 		}
 		c.wait(time.Minute)
 	}
 }
 
-// One visitor gets ten, and leaves the others theirs: what its own window refuses is charged to
-// neither (D3).
-func TestOneSessionCannotTakeWhatAllShare(t *testing.T) {
+// One visitor may send ten messages. A request that its own window refuses spends
+// nothing of the shared budget (D3).
+func TestOneSessionCannotSpendTheSharedBudget(t *testing.T) {
 	c := newCostlyEdge(t)
 	greedy, other := c.session(), c.session()
 	for n := range int64(10) {
@@ -147,9 +147,9 @@ func TestOneSessionCannotTakeWhatAllShare(t *testing.T) {
 	}
 }
 
-// What does not fit is refused whole and told 0, though a cheaper request still gets what is left
-// (D4, D7).
-func TestACheaperRequestGetsWhatADearerOneCannot(t *testing.T) {
+// If a cost does not fit, the request is refused with Remaining 0, though a cheaper
+// request may still be admitted (D4, D7).
+func TestACheaperRequestFitsWhereACostlyOneDoesNot(t *testing.T) {
 	policy := parsed(t, readText(t, costly))
 	store, err := memstore.New(memstore.Options{Now: func() time.Time { return time.Unix(1_800_000_000, 0) }})
 	if err != nil {
@@ -163,7 +163,7 @@ func TestACheaperRequestGetsWhatADearerOneCannot(t *testing.T) {
 		cost      int64
 		allowed   bool
 		remaining int64
-		// 0 is the limiter's own: 10.
+		// 0 is the limiter's own cost: 10.
 	}{{95, true, 5}, {0, false, 0}, {weir.Peek, true, 5}, {5, true, 0}, {1, false, 0}} {
 		r := weir.Request{Method: "POST", Path: "/api/v1/widget/messages", Keys: oneVisitor{}, Cost: step.cost}
 		got, err := d.Decide(context.Background(), r)

@@ -13,9 +13,10 @@ import (
 	"testing"
 )
 
-// A visitor has spent its leads, and the server ends right after its answer, in good order or by
-// kill -9: the one that is started in its place refuses the next lead, until the same reset.
-func TestARestartGoesOnCounting(t *testing.T) {
+// A visitor spends its leads, and the server ends right after its last answer, by
+// SIGTERM or SIGKILL. After the restart the next lead is refused, until the same
+// reset.
+func TestARestartKeepsTheCounts(t *testing.T) {
 	for name, sig := range map[string]os.Signal{"kill -9": syscall.SIGKILL, "SIGTERM": syscall.SIGTERM} {
 		t.Run(name, func(t *testing.T) {
 			policy, data := leadsPerDay(t), t.TempDir()
@@ -42,8 +43,8 @@ func TestARestartGoesOnCounting(t *testing.T) {
 	}
 }
 
-// killedPolicy has a limiter with two windows: one counted by address, whose agents are many, and
-// one of its agents.
+// killedPolicy has a limiter with two windows: one by address, which has many
+// agents, and one by agent.
 const killedPolicy = `limiters:
   - name: all
     routes: [/*]
@@ -52,10 +53,9 @@ const killedPolicy = `limiters:
       - 1000000 per 2 days by ip+agent
 `
 
-// A server is killed again and again while many ask at once. Over all its lives no more is admitted
-// than the limit, and what is lost of the limit is at most what was under way at a kill, and got no
-// answer.
-func TestKilledUnderLoadItAdmitsNoMoreThanTheLimit(t *testing.T) {
+// A server is killed repeatedly under load. In total it admits at most the limit.
+// It loses at most the units of requests in flight at a kill.
+func TestAServerKilledUnderLoadAdmitsAtMostTheLimit(t *testing.T) {
 	const limit, kills, callers = 2000, 6, 16
 	policy, data, upstream := policyFile(t, fmt.Sprintf(killedPolicy, limit)), t.TempDir(), accepting(t)
 	var admitted atomic.Int64
@@ -76,7 +76,7 @@ func TestKilledUnderLoadItAdmitsNoMoreThanTheLimit(t *testing.T) {
 				for i := 0; ; i++ {
 					c := call{method: http.MethodPost, path: "/any", foreign: true, header: map[string]string{"X-Agent-Id": fmt.Sprint("agent ", n, i%50)}}
 					switch got, err := c.send(t.Context(), client, s.url); {
-					case err != nil && !last: // it is dead
+					case err != nil && !last: // the server is dead
 						return
 					case err != nil:
 						t.Error(err)
@@ -111,15 +111,15 @@ func TestKilledUnderLoadItAdmitsNoMoreThanTheLimit(t *testing.T) {
 	life(true)
 	t.Logf("%d admitted and answered of %d", admitted.Load(), limit)
 	if n := admitted.Load(); n > limit || n < limit-kills*callers {
-		t.Errorf("%d admitted over all lives, want at most %d, and at least that less %d under way at %d kills", n, limit, callers, kills)
+		t.Errorf("%d admitted over all lives, want at most %d, and at least that less %d in flight at %d kills", n, limit, callers, kills)
 	}
 }
 
-// setAside is the line of the log about it.
+// setAside matches the log's line about it.
 var setAside = regexp.MustCompile(`level=ERROR .*set aside.* file=\S+/counters .*reason=.* kept=\S+/counters.set-aside-`)
 
-// What is no file of counts is not believed and not lost: it is set aside, the log says so, and the
-// server serves.
+// If the file of counts is invalid, it is set aside and not deleted, the log
+// reports it, and the server serves.
 func TestAForeignFileOfCountsIsSetAside(t *testing.T) {
 	data, foreign := t.TempDir(), "not a file of counts"
 	if err := os.WriteFile(filepath.Join(data, "counters"), []byte(foreign), 0o600); err != nil {
@@ -130,7 +130,7 @@ func TestAForeignFileOfCountsIsSetAside(t *testing.T) {
 	s.end(t)
 	aside, err := filepath.Glob(filepath.Join(data, "counters"+".set-aside-*"))
 	if err != nil || len(aside) != 1 {
-		t.Fatalf("%q are set aside, %v; it said:\n%s", aside, err, s.stderr)
+		t.Fatalf("%q are set aside, %v; it printed:\n%s", aside, err, s.stderr)
 	}
 	if kept, err := os.ReadFile(aside[0]); err != nil || string(kept) != foreign {
 		t.Errorf("%q is kept of it, %v", kept, err)

@@ -16,7 +16,7 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// database opens the SQLite file of a data directory, past the program.
+// database opens the SQLite file of a data directory directly.
 func database(t *testing.T, data string) *sql.DB {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(data, "*.db"))
@@ -43,9 +43,9 @@ func counted(t *testing.T, db *sql.DB, query string, args ...any) (n int) {
 	return n
 }
 
-// A process that is killed in the middle of writing leaves a sound database, with every row that it
-// has acknowledged.
-func TestKilledItLosesNothingItAcknowledged(t *testing.T) {
+// If a process is killed while it writes, its database is sound and has every
+// acknowledged row.
+func TestAKilledServerLosesNoAcknowledgedRow(t *testing.T) {
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	plenty := "limiters:\n  - name: plenty\n    routes: [/*]\n    windows: [1000000 per minute by ip]\n"
 	if err := os.WriteFile(policy, []byte(plenty), 0o600); err != nil {
@@ -63,7 +63,7 @@ func TestKilledItLosesNothingItAcknowledged(t *testing.T) {
 			for {
 				id, err := lead(s.url, visitor)
 				if err != nil {
-					failed <- err // once it is killed, that is as it should be
+					failed <- err // expected, once it is killed
 					return
 				}
 				mu.Lock()

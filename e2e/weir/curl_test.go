@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// A reply is what curl has received, header names spelled as they came.
+// A reply is what curl has received, with header names as sent.
 type reply struct {
 	status int
 	fields [][2]string
 	body   string
 }
 
-// curl runs curl, a client that we did not write, and reads the answer it prints.
+// curl runs curl, an independent client, and parses the answer it prints.
 func curl(t *testing.T, args ...string) reply {
 	t.Helper()
 	out, stderr, err := runCurl(args)
@@ -42,7 +42,7 @@ func runCurl(args []string) (out []byte, stderr bytes.Buffer, err error) {
 	return out, stderr, err
 }
 
-// readReply parses a status line, fields and body; 1xx answers before it are passed over.
+// readReply parses a status line, fields and body. It skips 1xx answers.
 func readReply(from io.Reader) (r reply, err error) {
 	b := bufio.NewReader(from)
 	text := textproto.NewReader(b)
@@ -79,7 +79,7 @@ func readReply(from io.Reader) (r reply, err error) {
 	return r, err
 }
 
-// values returns the values of a field, whatever the case of its name.
+// values returns the values of a field; the case of its name does not matter.
 func (r reply) values(name string) []string {
 	var values []string
 	for _, f := range r.fields {
@@ -90,7 +90,8 @@ func (r reply) values(name string) []string {
 	return values
 }
 
-// one returns the value of a field that must be there exactly once, spelled exactly so.
+// one returns the value of a field that must occur exactly once, with exactly this
+// spelling.
 func (r reply) one(t *testing.T, name string) string {
 	t.Helper()
 	values := r.values(name)
@@ -105,7 +106,7 @@ func (r reply) one(t *testing.T, name string) string {
 	return values[0]
 }
 
-// integer is one for a field that holds a whole number.
+// integer is one for a field that is an integer.
 func (r reply) integer(t *testing.T, name string) int64 {
 	t.Helper()
 	value := r.one(t, name)
@@ -136,7 +137,8 @@ const (
 	syncMessage   = "Too many sync requests for this workspace token. Please slow down."
 )
 
-// wantStanding wants the three fields of every answer of a surface (contract, section 5).
+// wantStanding checks the three fields that every answer of a surface has
+// (contract, section 5).
 func wantStanding(t *testing.T, r reply, limit, per int64) {
 	t.Helper()
 	remaining, reset := r.integer(t, "X-RateLimit-Remaining"), r.integer(t, "X-RateLimit-Reset")
@@ -158,7 +160,7 @@ func wantStanding(t *testing.T, r reply, limit, per int64) {
 	}
 }
 
-// wantRefusal wants a 429 of exactly the contract's shape (section 7).
+// wantRefusal checks that a 429 has exactly the contract's format (section 7).
 func wantRefusal(t *testing.T, r reply, limit int64, per time.Duration, message string) {
 	t.Helper()
 	if r.status != http.StatusTooManyRequests {

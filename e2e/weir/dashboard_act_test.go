@@ -15,14 +15,15 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// dashboardPicture is where `make screenshot` wants the dashboard's picture.
+// dashboardPicture is where `make screenshot` writes the dashboard's picture.
 var dashboardPicture = flag.String("dashboard", "", "`file` to write the dashboard's picture to; takes a minute")
 
-// hostile is what a caller sends where it can, to become markup.
+// hostile is markup that a caller sends in every field it controls.
 const hostile = `<img src=x onerror="pwned=1"><script>pwned=1</script><b id=x1>"'` + "`"
 
-// Whatever callers send is text wherever it is shown, and the operator's browser runs none of it.
-func TestCallersCannotWriteOnTheDashboard(t *testing.T) {
+// Callers' values are shown as text everywhere; the operator's browser executes
+// none of them.
+func TestCallersCannotInjectMarkupIntoTheDashboard(t *testing.T) {
 	s := serveWeir(t, "--upstream", accepting(t), "--access-log=off", "--trusted-proxies", "127.0.0.0/8", "--policy", policyFile(t, `
 # <img src=x onerror="pwned=1"><b id=x1>
 limiters:
@@ -58,10 +59,10 @@ limiters:
 	ask[bool](b, `(document.querySelectorAll(".refusals button").forEach((button) => button.click()), true)`)
 	b.until(`document.querySelectorAll(".explained dl").length === document.querySelectorAll(".refusals > li").length`)
 	b.until(`part("policy-text").textContent.includes("<img src=x onerror=")`)
-	if said := b.text("#callers-rows") + b.text("#refusals-list"); strings.Contains(said, "pwned") {
-		t.Errorf("the page shows what callers sent:\n%s", said)
+	if shown := b.text("#callers-rows") + b.text("#refusals-list"); strings.Contains(shown, "pwned") {
+		t.Errorf("the page shows callers' values:\n%s", shown)
 	}
-	// No server of ours says such a thing; were one to, it would be text.
+	// No server of ours sends such values. If one did, they would be text.
 	ask[bool](b, `(() => {
 		const evil = "<img src=x onerror=pwned=1><b id=x1>", w = seen.watch, caller = [...callers.rows.values()][0].caller;
 		const said = { ...caller, name: evil, kind: evil, limiter: evil, last: { ...caller.last, window: evil } };
@@ -85,8 +86,8 @@ limiters:
 	s.end(t)
 }
 
-// An operator without a mouse gives a caller its budget back, then twice as much of it, and the
-// next request feels it.
+// Without a mouse an operator resets a caller's budget, then grants twice as much.
+// The next requests are counted accordingly.
 func TestResetAndGrantFromTheKeyboard(t *testing.T) {
 	s := serveWeir(t, "--upstream", accepting(t), "--access-log=off", "--policy", policyFile(t, `
 limiters:
@@ -118,7 +119,7 @@ limiters:
 	}
 	b.press("\r")
 	b.until(`part("act").open && document.activeElement === part("act-why")`)
-	b.press("\r") // why is required
+	b.press("\r") // a reason is required
 	if !ask[bool](b, `part("act").open`) {
 		t.Error("a reset without a reason was sent")
 	}
@@ -148,15 +149,15 @@ limiters:
 	at = b.tabTo(func(at stop) bool { return at.Text == "Explain" })
 	b.press("\r")
 	b.until(`document.querySelector(".explained dl") !== null && document.activeElement.getAttribute("aria-expanded") === "true"`)
-	if said := b.text(".explained"); !strings.Contains(said, "3 per hour by ip") || !strings.Contains(said, "few") {
-		t.Errorf("the refusal is explained as %q", said)
+	if shown := b.text(".explained"); !strings.Contains(shown, "3 per hour by ip") || !strings.Contains(shown, "few") {
+		t.Errorf("the refusal is explained as %q", shown)
 	}
 	b.leave()
 	s.end(t)
 }
 
-// All of it fits, in a wide window and a narrow one, by day and by night, and can be hit with a
-// finger.
+// The page fits a wide and a narrow window, in light and dark mode, and its
+// controls are large enough for a finger.
 func TestTheDashboardFits(t *testing.T) {
 	next := policyFile(t, strings.Replace(fmt.Sprintf(twoLimiters, 2), "rest", "other", 1))
 	s := serveWeir(t, "--upstream", accepting(t), "--access-log=off", "--candidate", next, "--policy", policyFile(t, fmt.Sprintf(twoLimiters, 10)+`
@@ -171,11 +172,11 @@ func TestTheDashboardFits(t *testing.T) {
 	b.until(`document.querySelectorAll("#shadow-rows tr").length === 1 && document.querySelectorAll("#candidate-rows tr").length > 0 && document.querySelectorAll(".refusals > li").length === 20`)
 	ask[bool](b, `(document.querySelector(".refusals button").click(), true)`)
 	b.until(`document.querySelector(".explained dl") !== null`)
-	if said := ask[string](b, `part("shadow-rows").innerText`); !strings.Contains(said, "29") {
-		t.Errorf("of the shadow limiter the page says %q, want 29 that it would have refused", said)
+	if shown := ask[string](b, `part("shadow-rows").innerText`); !strings.Contains(shown, "29") {
+		t.Errorf("for the shadow limiter the page shows %q, want 29 that it would have refused", shown)
 	}
-	if said := ask[string](b, `document.querySelector("#candidate-rows tr[data-limiter=chat]").innerText`); !strings.Contains(said, "8\t1") {
-		t.Errorf("of the candidate the page says %q, want 8 newly refused of one caller", said)
+	if shown := ask[string](b, `document.querySelector("#candidate-rows tr[data-limiter=chat]").innerText`); !strings.Contains(shown, "8\t1") {
+		t.Errorf("for the candidate the page shows %q, want 8 newly refused of one caller", shown)
 	}
 	for _, scheme := range []string{"light", "dark"} {
 		b.prefer(scheme)
@@ -196,7 +197,7 @@ func TestTheDashboardFits(t *testing.T) {
 			nameless := ask[[]string](b, `[...document.querySelectorAll("button, input, select, [role=img], pre[tabindex]")].filter((e) => e.checkVisibility())
 				.filter((e) => !(e.getAttribute("aria-label") || e.getAttribute("aria-labelledby") || e.labels?.length || e.textContent.trim())).map((e) => e.outerHTML)`)
 			if len(nameless) > 0 {
-				t.Errorf("without a name for those who do not see: %v", nameless)
+				t.Errorf("without an accessible name: %v", nameless)
 			}
 		}
 	}
@@ -204,14 +205,15 @@ func TestTheDashboardFits(t *testing.T) {
 	s.end(t)
 }
 
-// --demo as its operator sees it. The README shows it, so it must not make that slow to load.
+// The dashboard of --demo, as its operator sees it. The README shows the picture,
+// so the picture must be small.
 func TestThePictureOfTheDashboardIsSmall(t *testing.T) {
 	s := serveWeir(t, "--demo")
 	b := dashboard(t, s)
 	b.prefer("light")
 	b.do("resize", chromedp.EmulateViewport(1280, 1180))
 	b.until(`!part("demo").hidden && document.querySelectorAll("article[data-quiet=no] canvas").length >= 3 && document.querySelectorAll("#callers-rows tr").length >= 5`)
-	if *dashboardPicture != "" { // as it looks to somebody who has let it run for a while
+	if *dashboardPicture != "" { // as it looks after a while
 		select {
 		case <-time.After(112 * time.Second):
 		case <-t.Context().Done():

@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimit/weir/internal/admin"
 )
 
-// operating returns where a server answers operators, and the operator's token.
+// operating returns the URL of a server's admin listener, and the operator's token.
 func operating(t *testing.T, s *server) (url, token string) {
 	t.Helper()
 	m, err := s.stdout.await(adminAt)
@@ -27,7 +27,7 @@ func operating(t *testing.T, s *server) (url, token string) {
 	return m[1], token
 }
 
-// dashboard opens the dashboard of a server and waits until it shows something.
+// dashboard opens the dashboard of a server and waits until it shows data.
 func dashboard(t *testing.T, s *server) *tab {
 	t.Helper()
 	url, token := operating(t, s)
@@ -36,10 +36,11 @@ func dashboard(t *testing.T, s *server) *tab {
 	return b
 }
 
-// A total is what became of requests at a limiter: "widget-leads refused".
+// A total is the number of requests by limiter and outcome: "widget-leads refused".
 type total = map[string]int64
 
-// shownTotals is what the dashboard reads, once all that the server has answered is in it.
+// shownTotals returns the dashboard's totals, once they include all answers of the
+// server.
 func (b *tab) shownTotals() total {
 	b.Helper()
 	ask[bool](b, `(async () => { const before = heard; loop.now(); while (heard === before || loop.busy) await new Promise((done) => setTimeout(done, 10)); return true })()`)
@@ -65,7 +66,7 @@ var (
 	labelOf      = regexp.MustCompile(`(\w+)="([^"]*)"`)
 )
 
-// measuredTotals is what the server tells Prometheus.
+// measuredTotals returns the totals of /metrics.
 func measuredTotals(t *testing.T, s *server) total {
 	t.Helper()
 	url, token := operating(t, s)
@@ -112,18 +113,19 @@ func measuredTotals(t *testing.T, s *server) total {
 	return out
 }
 
-// agree wants the page and the metrics to tell the same, and some of everything that is named.
+// agree checks that the page and the metrics have the same totals, and that the
+// named ones are not zero.
 func agree(t *testing.T, when string, s *server, b *tab, some ...string) {
 	t.Helper()
 	shown, measured := b.shownTotals(), measuredTotals(t, s)
 	for name, n := range measured {
 		if shown[name] != n {
-			t.Errorf("%s: %s: the page says %d, /metrics %d", when, name, shown[name], n)
+			t.Errorf("%s: %s: the page shows %d, /metrics %d", when, name, shown[name], n)
 		}
 		delete(shown, name)
 	}
 	if len(shown) > 0 {
-		t.Errorf("%s: the page also says %v", when, shown)
+		t.Errorf("%s: the page also shows %v", when, shown)
 	}
 	for _, name := range some {
 		if measured[name] == 0 {
@@ -141,7 +143,7 @@ func fieldless(t *testing.T, url string, n int) {
 			t.Fatal(err)
 		}
 		if answer.Body.Close(); answer.StatusCode != http.StatusCreated || answer.Header.Get("X-RateLimit-Limit") != "" {
-			t.Fatalf("what nobody limits is answered %d, %v", answer.StatusCode, answer.Header)
+			t.Fatalf("an unlimited request is answered %d, %v", answer.StatusCode, answer.Header)
 		}
 	}
 }
@@ -156,14 +158,15 @@ limiters:
     windows: [10000 per minute by ip]
 `
 
-// What the page tells is what is: under load, after a reload, and where nothing happens.
-func TestTheDashboardTellsWhatTheMetricsTell(t *testing.T) {
+// The dashboard's totals are correct: under load, after a reload, and without
+// traffic.
+func TestTheDashboardMatchesTheMetrics(t *testing.T) {
 	policy := policyFile(t, fmt.Sprintf(twoLimiters, 100))
 	s := serveWeir(t, "--upstream", accepting(t), "--policy", policy, "--access-log=off")
 	b := dashboard(t, s)
 	agree(t, "with nothing asked", s, b)
-	if said := b.text("#verdict-text"); said != "All is well" {
-		t.Errorf("with nothing asked the page says %q", said)
+	if shown := b.text("#verdict-text"); shown != "All is well" {
+		t.Errorf("without traffic the page shows %q", shown)
 	}
 	b.until(`document.querySelectorAll("article[data-quiet=yes]").length === 2 && !part("no-callers").hidden && !part("no-refusals").hidden`)
 	flood(t, s.url, 400, call{method: "POST", path: "/chat", foreign: true})
@@ -183,7 +186,7 @@ func TestTheDashboardTellsWhatTheMetricsTell(t *testing.T) {
 	agree(t, "after a reload", s, b, "chat admitted")
 
 	replaceFile(t, policy, strings.Replace(fmt.Sprintf(twoLimiters, 0), "chat", "<b id=x1>chat", 1))
-	b.until(`part("verdict-text").textContent === "The last policy was refused" && part("policy-problems").childElementCount > 1`)
+	b.until(`part("verdict-text").textContent === "The new policy was rejected" && part("policy-problems").childElementCount > 1`)
 	if b.text("#policy-text") == "" || ask[bool](b, `document.querySelector("#x1") !== null`) {
 		t.Error("the policy in force is gone, or the other's text became markup")
 	}
@@ -194,8 +197,8 @@ func TestTheDashboardTellsWhatTheMetricsTell(t *testing.T) {
 	s.end(t)
 }
 
-// While the store is away the page says so, goes on telling what is counted here, and says when all
-// is well again.
+// While the store is down, the page reports it and shows the local counts. It also
+// reports the recovery.
 func TestTheDashboardShowsAStoreThatIsAway(t *testing.T) {
 	redis := redistest.Start(t)
 	s := serveWeir(t, "--store", redis.URL(), "--upstream", accepting(t), "--policy", policyFile(t, fmt.Sprintf(twoLimiters, 300)+`
@@ -211,8 +214,8 @@ func TestTheDashboardShowsAStoreThatIsAway(t *testing.T) {
 	flood(t, s.url, 400, call{method: "POST", path: "/chat", foreign: true})
 	flood(t, s.url, 5, call{method: "POST", path: "/strict", foreign: true})
 	b.until(`part("verdict").dataset.level === "bad" && part("verdict-text").textContent === "The store does not answer"`)
-	if said := b.text("#fact-store"); !strings.Contains(said, "away") {
-		t.Errorf("of the store the page says %q", said)
+	if shown := b.text("#fact-store"); !strings.Contains(shown, "no answer") {
+		t.Errorf("for the store the page shows %q", shown)
 	}
 	agree(t, "without the store", s, b, "chat admitted", "chat refused", "strict unavailable")
 	redis.Restart(t)
@@ -222,8 +225,8 @@ func TestTheDashboardShowsAStoreThatIsAway(t *testing.T) {
 	s.end(t)
 }
 
-// A server that has gone is told of, and the page goes on when there is one again; another's totals
-// are another's.
+// If the server is gone, the page reports it, and continues once a server is back.
+// A new server has totals of its own.
 func TestTheDashboardOutlivesTheServer(t *testing.T) {
 	s := serveWeir(t, "--upstream", accepting(t), "--policy", policyFile(t, fmt.Sprintf(twoLimiters, 10)), "--access-log=off")
 	url, _ := operating(t, s)
@@ -243,9 +246,9 @@ func TestTheDashboardOutlivesTheServer(t *testing.T) {
 	again.end(t)
 }
 
-// Nobody sees anything without a token; it leaves the address bar, and survives a reload of the
-// page, not the tab.
-func TestTheDashboardAsksWhoIsThere(t *testing.T) {
+// Without a token the page shows nothing. The token is removed from the address
+// bar. It survives a reload of the page, but not the tab.
+func TestTheDashboardNeedsAToken(t *testing.T) {
 	s := serveWeir(t)
 	url, token := operating(t, s)
 	b := openTab(t, url+"/", host(t, url))

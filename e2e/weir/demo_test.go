@@ -8,9 +8,9 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 )
 
-// The traffic of --demo comes through the public listener, where the access log sees it, and goes
-// before the server does.
-func TestADemoVisitsItselfAndLeavesNothing(t *testing.T) {
+// The traffic of --demo passes the public listener, so the access log has it. It
+// stops before the server does.
+func TestTheDemosTrafficLeavesNothing(t *testing.T) {
 	s := serveWeir(t, "--demo", "--access-log=on", "--policy", policyFile(t, `
 limiters:
   - name: everything
@@ -29,30 +29,30 @@ limiters:
 	}
 	s.end(t)
 	if m := regexp.MustCompile(`(?m)^traffic +of its own.*--demo`).FindString(s.stdout.String()); m == "" {
-		t.Errorf("start-up does not say that it visits itself:\n%s", s.stdout)
+		t.Errorf("the start-up text does not mention the demo's traffic:\n%s", s.stdout)
 	}
-	said, _, code := weirCommand(t.Context(), t, "token", "list", "--data", s.data)
-	if code != 0 || strings.Count(said, "demo-traffic") != 2 || strings.Count(said, "revoked") != 2 {
-		t.Errorf("status %d; want both tokens of the demo revoked:\n%s", code, said)
+	output, _, code := weirCommand(t.Context(), t, "token", "list", "--data", s.data)
+	if code != 0 || strings.Count(output, "demo-traffic") != 2 || strings.Count(output, "revoked") != 2 {
+		t.Errorf("status %d; want both tokens of the demo revoked:\n%s", code, output)
 	}
 	again := serveIn(t, s.data)
 	if _, err := again.stdout.await(ready); err != nil {
 		t.Fatal(err)
 	}
-	if said := again.stdout.String(); strings.Contains(said, "demo-traffic") || !strings.Contains(said, "--workspace demo ") {
-		t.Errorf("the next start offers the demo's workspace:\n%s", said)
+	if output := again.stdout.String(); strings.Contains(output, "demo-traffic") || !strings.Contains(output, "--workspace demo ") {
+		t.Errorf("the next start offers the demo's workspace:\n%s", output)
 	}
 	again.end(t)
 }
 
-func TestADemoVisitsNobodyElse(t *testing.T) {
+func TestDemoRejectsFlagsThatItsTrafficCannotUse(t *testing.T) {
 	for _, args := range [][]string{
 		{"--upstream", "http://127.0.0.1:1"}, {"--tls-cert", "a.pem", "--tls-key", "a.key"},
 		{"--proxy-protocol", "--trusted-proxies", "127.0.0.0/8"},
 	} {
-		_, said, code := weirCommand(t.Context(), t, append([]string{"serve", "--listen", "127.0.0.1:0", "--demo"}, args...)...)
-		if code != cli.Misused || !strings.Contains(said, "error: --demo ") || !strings.Contains(said, "hint: leave ") {
-			t.Errorf("serve --demo %v: status %d, %q; want 2, and why", args, code, said)
+		_, output, code := weirCommand(t.Context(), t, append([]string{"serve", "--listen", "127.0.0.1:0", "--demo"}, args...)...)
+		if code != cli.Misused || !strings.Contains(output, "error: --demo ") || !strings.Contains(output, "hint: leave ") {
+			t.Errorf("serve --demo %v: status %d, %q; want 2, and why", args, code, output)
 		}
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// openerOf opens what a server with that key has sealed, as another node would.
+// openerOf returns a Sealer that opens what a server with that key has sealed, as
+// another node would.
 func openerOf(t *testing.T, key []byte) *denial.Sealer {
 	t.Helper()
 	s, err := denial.New(func() []byte { return key }, nil, rand.Reader)
@@ -26,8 +27,8 @@ func openerOf(t *testing.T, key []byte) *denial.Sealer {
 	return s
 }
 
-// The id of a real 429 tells which window refused whom, to whoever has the key of the data
-// directory; it outlives its server.
+// The id of a real 429 reveals the window and the caller, if one has the data
+// directory's key. It remains valid after its server has ended.
 func TestA429CarriesAnIDThatOpensToTheFacts(t *testing.T) {
 	s := serveWeir(t)
 	lead := func(args ...string) reply {
@@ -76,7 +77,7 @@ func TestA429CarriesAnIDThatOpensToTheFacts(t *testing.T) {
 	}
 }
 
-// refusedID sends requests until one is refused, and returns its id.
+// refusedID sends requests until one is refused, and returns the refusal's id.
 func (s *server) refusedID(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -93,7 +94,7 @@ func (s *server) refusedID(t *testing.T) string {
 	return ""
 }
 
-// explain asks a server's operators' listener what an id stands for.
+// explain asks a server's admin listener about an id.
 func (s *server) explain(t *testing.T, id string) (stdout, stderr string) {
 	t.Helper()
 	m, err := s.stdout.await(adminAt)
@@ -104,8 +105,9 @@ func (s *server) explain(t *testing.T, id string) (stdout, stderr string) {
 	return stdout, stderr
 }
 
-// Nodes that share a store open each other's ids. A node that starts during an outage of the store
-// does not know the secret: it seals with one of its own, and the others report that.
+// Nodes that share a store open each other's ids. If a node starts during an outage
+// of the store, it does not know the secret: it seals with a secret of its own, and
+// the others report that.
 func TestNodesOpenEachOthersIDs(t *testing.T) {
 	redis := redistest.Start(t)
 	args := []string{"--upstream", accepting(t), "--policy", allByAddress(t, 2)}
@@ -121,7 +123,7 @@ func TestNodesOpenEachOthersIDs(t *testing.T) {
 	opens(one, id)
 	opens(other, id)
 	if _, stderr := serveWeir(t, args...).explain(t, id); !strings.Contains(stderr, "another secret") {
-		t.Errorf("a stranger's answer: %s", stderr)
+		t.Errorf("for another node's id: %s", stderr)
 	}
 	redis.Stop()
 	alone := serveWeir(t, shared...)

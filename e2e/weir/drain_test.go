@@ -10,8 +10,8 @@ import (
 
 var draining = regexp.MustCompile(`draining`)
 
-// underWay starts a server with a request that its upstream holds until release is closed. The
-// status of its answer, or 0 where there is none, arrives on answered.
+// underWay starts a server with a request that its upstream holds until release is
+// closed. The status of its answer arrives on answered; 0 if there is none.
 func underWay(t *testing.T) (s *server, release chan struct{}, answered chan int) {
 	t.Helper()
 	held := make(chan struct{})
@@ -21,7 +21,7 @@ func underWay(t *testing.T) (s *server, release chan struct{}, answered chan int
 		<-release
 	}))
 	t.Cleanup(upstream.Close)
-	s = serveWeir(t, "--upstream", upstream.URL)
+	s = serveWeir(t, "--policy", "contract", "--upstream", upstream.URL)
 	go func() {
 		response, err := http.Get(s.url + "/api/v1/widget/slow")
 		if err != nil {
@@ -41,11 +41,11 @@ func underWay(t *testing.T) (s *server, release chan struct{}, answered chan int
 	return s, release, answered
 }
 
-func TestRequestsUnderWayMayFinish(t *testing.T) {
+func TestADrainLetsRequestsFinish(t *testing.T) {
 	s, release, answered := underWay(t)
 	close(release)
 	if status := <-answered; status != http.StatusOK {
-		t.Errorf("the request that was under way got status %d, want 200", status)
+		t.Errorf("the request in flight got status %d, want 200", status)
 	}
 	if code, err := s.wait(); err != nil || code != 0 {
 		t.Errorf("weir serve ended with status %d, %v; want 0", code, err)
@@ -60,6 +60,6 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 		t.Errorf("weir serve ended with status %d, %v; want it ended by the signal", code, err)
 	}
 	if status := <-answered; status != 0 {
-		t.Errorf("the request that was under way got status %d; nobody was left to answer it", status)
+		t.Errorf("the request in flight got status %d from a server that has ended", status)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// inProcess returns a server in this process with the defaults of the flags, under a policy and by
-// a clock. It has a free port, a data directory of its own, and neither an admin listener nor logs.
+// inProcess returns a server in this process with default settings, a policy and a
+// clock. It has a free port, its own data directory, no admin listener and no logs.
 func inProcess(t *testing.T, policy *live.Document, now func() time.Time) edge.Config {
 	return edge.Config{
 		Listen: "127.0.0.1:0", Policy: policy, Reader: policyReader(), StoreDeadline: 100 * time.Millisecond,
@@ -35,7 +35,7 @@ func contract(t *testing.T) *live.Document {
 	return parsed(t, string(policyfile.ContractSource()))
 }
 
-// parsed returns the policy of a text.
+// parsed returns the policy in a text.
 func parsed(t *testing.T, text string) *live.Document {
 	t.Helper()
 	d, err := live.Parse(policyReader(), live.Contract, "a policy of the test", []byte(text))

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// What stands before an upstream is tested on both engines: TestMain runs all tests, on the engine
-// that is the default, and then those that had a server before an upstream once more, on net/http.
+// Servers before an upstream are tested on both engines. TestMain runs all tests on
+// the default engine, and then those with such a server again on net/http.
 
 // The values of --engine.
 const (
@@ -21,16 +21,16 @@ const (
 	engineStd  = "std"
 )
 
-// testEngine is the one that servers before an upstream have.
+// testEngine is the engine of servers before an upstream.
 var testEngine = engineAuto
 
-// twice are the tests that run once more.
+// twice are the tests to run again.
 var twice struct {
 	sync.Mutex
 	names map[string]bool
 }
 
-// onBothEngines has a test run once more, on net/http.
+// onBothEngines marks a test to run again on net/http.
 func onBothEngines(test string) {
 	twice.Lock()
 	defer twice.Unlock()
@@ -40,7 +40,8 @@ func onBothEngines(test string) {
 	twice.names[test] = true
 }
 
-// runOnBothEngines runs all tests, and again those that want it. It returns the exit status.
+// runOnBothEngines runs all tests, then the marked ones again. It returns the exit
+// status.
 func runOnBothEngines(m *testing.M) int {
 	if code := m.Run(); code != 0 || len(twice.names) == 0 {
 		return code
@@ -60,14 +61,14 @@ func runOnBothEngines(m *testing.M) int {
 	return code
 }
 
-// engineLine is the line of the start-up block that says who speaks HTTP.
+// engineLine matches the line of the start-up block that names the engine.
 var engineLine = regexp.MustCompile(`(?m)^engine +(.*)$`)
 
-// servedBy is what it says before an upstream, by engine.
+// servedBy is the text of that line before an upstream, by engine.
 var servedBy = map[string]string{engineAuto: "Weir's own for HTTP/1.1, net/http for HTTP/2", engineStd: "net/http, since --engine is std"}
 
-// engineFor returns the variable for a server of the named test that is started with args; none
-// where that has no upstream, or an engine of its own.
+// engineFor returns the environment variable for a server of the named test with
+// args. It is empty if the server has no upstream, or sets its engine.
 func engineFor(test string, args []string) (env []string) {
 	own := func(arg string) bool { return arg == "--engine" || strings.HasPrefix(arg, "WEIR_ENGINE=") }
 	if !slices.Contains(args, "--upstream") || slices.ContainsFunc(args, own) {
@@ -77,15 +78,15 @@ func engineFor(test string, args []string) (env []string) {
 	return []string{"WEIR_ENGINE=" + testEngine}
 }
 
-// mustBeServedBy wants a server that stands before an upstream to say that it has the engine.
+// mustBeServedBy checks that a server before an upstream reports the engine.
 func (s *server) mustBeServedBy(t *testing.T, engine string) {
 	t.Helper()
-	if said, err := s.stdout.await(engineLine); err != nil || said[1] != servedBy[engine] {
-		t.Fatalf("it is not served by --engine %s: %q, %v", engine, said, err)
+	if line, err := s.stdout.await(engineLine); err != nil || line[1] != servedBy[engine] {
+		t.Fatalf("it is not served by --engine %s: %q, %v", engine, line, err)
 	}
 }
 
-// top is the name of a test without those of its subtests.
+// top returns the name of a test without those of its subtests.
 func top(t *testing.T) string {
 	name, _, _ := strings.Cut(t.Name(), "/")
 	return name

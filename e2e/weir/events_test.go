@@ -23,11 +23,11 @@ const eventsPath = "/api/v1/widget/events"
 type feedReader struct {
 	response *http.Response
 	lines    *bufio.Reader
-	lastID   string // of what was read last
+	lastID   string // of the last event read
 }
 
-// openFeed asks for a stream, from after the event of lastID on; empty: from the first. The status
-// may be any.
+// openFeed asks for a stream of the events after lastID, or of all events if lastID
+// is empty. The status may be any.
 func openFeed(ctx context.Context, client *http.Client, url, visitor, lastID string) (*feedReader, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+eventsPath, nil)
 	if err != nil {
@@ -45,7 +45,8 @@ func openFeed(ctx context.Context, client *http.Client, url, visitor, lastID str
 	return &feedReader{response: response, lines: bufio.NewReader(response.Body), lastID: lastID}, nil
 }
 
-// next returns the number of the next event; io.EOF where the stream has ended as it should.
+// next returns the number of the next event, and io.EOF at a regular end of the
+// stream.
 func (f *feedReader) next() (int64, error) {
 	for id := ""; ; {
 		line, err := f.lines.ReadString('\n')
@@ -83,7 +84,7 @@ func (f *feedReader) want(from, to int64) error {
 	return nil
 }
 
-// plentyPolicy writes a policy file with one limiter that stands in nobody's way.
+// plentyPolicy writes a policy file with one limiter that no test reaches.
 func plentyPolicy(t *testing.T) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "policy.yaml")
@@ -94,11 +95,11 @@ func plentyPolicy(t *testing.T) (file string) {
 	return file
 }
 
-// errBusy is a 503: others were writing for so long that the event is not stored, which happens on
-// a slow machine.
+// errBusy is a 503: other writers held the database for so long that the event is
+// not stored. That happens on a slow machine.
 var errBusy = errors.New("the database is busy")
 
-// reportEvent reports one event of a visitor's. errBusy.
+// reportEvent reports one event of a visitor's. It may return errBusy.
 func reportEvent(url, visitor, data string) error {
 	r, err := http.NewRequest(http.MethodPost, url+eventsPath, strings.NewReader(`{"type":"test","data":`+data+`}`))
 	if err != nil {
@@ -123,8 +124,9 @@ func reportEvent(url, visitor, data string) error {
 	return fmt.Errorf("status %d", response.StatusCode)
 }
 
-// A stream is a request like any other to its limiter: its answer has the limiter's fields (D19).
-func TestAStreamIsCountedAndSaysSo(t *testing.T) {
+// A stream is counted like any other request: its answer has the limiter's fields
+// (D19).
+func TestAStreamIsCountedAndHasTheFields(t *testing.T) {
 	s := serveWeir(t)
 	visitor := session(t, s.url)
 	for n := range 3 {
@@ -134,7 +136,7 @@ func TestAStreamIsCountedAndSaysSo(t *testing.T) {
 		}
 		h := f.response.Header
 		if h.Get("X-RateLimit-Limit") != "300" || h.Get("X-RateLimit-Remaining") != fmt.Sprint(299-n) || h.Get("X-RateLimit-Reset") == "" {
-			t.Errorf("stream %d says %v", n+1, h)
+			t.Errorf("stream %d has the fields %v", n+1, h)
 		}
 		if err := f.want(1, 1); err != nil {
 			t.Error(err)
@@ -143,9 +145,9 @@ func TestAStreamIsCountedAndSaysSo(t *testing.T) {
 	s.end(t)
 }
 
-// A server that is killed while it tells of events, and another in its place, tell each event once,
-// and every one that was acknowledged.
-func TestAStreamGoesOnAfterItsServerWasKilled(t *testing.T) {
+// A server is killed while it sends events, and another takes its place. Together
+// they send each event once, including every acknowledged one.
+func TestAStreamResumesAfterItsServerWasKilled(t *testing.T) {
 	policy, data := plentyPolicy(t), t.TempDir()
 	first := serveIn(t, data, "--policy", policy)
 	visitor := session(t, first.url)
@@ -175,7 +177,7 @@ func TestAStreamGoesOnAfterItsServerWasKilled(t *testing.T) {
 	}
 	writers.Wait()
 	at := int64(200)
-	for { // what was on its way
+	for { // events in flight
 		n, err := f.next()
 		if err != nil {
 			break
@@ -202,8 +204,8 @@ func TestAStreamGoesOnAfterItsServerWasKilled(t *testing.T) {
 	second.end(t)
 }
 
-// A drain ends what is held open: nothing is cut off, and nobody waits for the edge's patience to
-// be over.
+// A drain ends open streams and waits. Nothing is cut off, and the drain does not
+// take its whole timeout.
 func TestADrainEndsStreamsAndWaits(t *testing.T) {
 	s := serveWeir(t, "--policy", plentyPolicy(t))
 	visitor := session(t, s.url)
@@ -227,7 +229,7 @@ func TestADrainEndsStreamsAndWaits(t *testing.T) {
 	waited := make(chan error, 1)
 	go func() {
 		status, err := wait(25)
-		// The place is taken by the asking whether it is.
+		// The request that checks for a free place takes it.
 		for err == nil && status == http.StatusConflict {
 			status, err = wait(25)
 		}
@@ -236,7 +238,7 @@ func TestADrainEndsStreamsAndWaits(t *testing.T) {
 		}
 		waited <- err
 	}()
-	for status := 0; status != http.StatusConflict; { // the eighth is held
+	for status := 0; status != http.StatusConflict; { // the eighth is taken
 		var err error
 		if status, err = wait(1); err != nil {
 			t.Fatal(err)
@@ -256,7 +258,7 @@ func TestADrainEndsStreamsAndWaits(t *testing.T) {
 	if code, err := s.wait(); err != nil || code != 0 {
 		t.Errorf("weir serve ended with status %d, %v", code, err)
 	}
-	if log := s.stderr.String(); strings.Contains(log, "cut off") {
+	if log := s.stderr.String(); strings.Contains(log, "did not finish in time") {
 		t.Errorf("requests were cut off:\n%s", log)
 	}
 }

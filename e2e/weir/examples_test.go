@@ -16,18 +16,18 @@ import (
 	"github.com/weirlimit/weir/e2e/redistest"
 )
 
-// The commands that examples show are run as they stand, against servers with the flags and files
-// that stand beside them. Only addresses, ports and directories are others.
+// The commands that examples show run unchanged, against servers with the flags and
+// files of the example. Only addresses, ports and directories differ.
 
 const examples = repository + "/examples/"
 
-// A shownCommand is one of a text, and what the text says that it prints.
+// A shownCommand is a command in a text, and its documented output.
 type shownCommand struct {
 	command, prints string
 }
 
-// shownCommands returns the commands in the comments of a file: lines that begin with "$ ", and the
-// lines below each.
+// shownCommands returns the commands in a file's comments: lines that begin with "$
+// ", and their output below.
 func shownCommands(text string) (all []shownCommand) {
 	for line := range strings.Lines(text) {
 		line, comment := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "#\t")
@@ -35,7 +35,7 @@ func shownCommands(text string) (all []shownCommand) {
 		switch {
 		case !comment:
 			if len(all) > 0 && all[len(all)-1].command != "" {
-				all = append(all, shownCommand{}) // what was shown has ended
+				all = append(all, shownCommand{}) // the output has ended
 			}
 		case begins:
 			all = append(all, shownCommand{command: command})
@@ -52,7 +52,7 @@ func shownCommands(text string) (all []shownCommand) {
 	return kept
 }
 
-// shell runs a command in a directory, and returns what it prints.
+// shell runs a command in a directory, and returns its output.
 func shell(t *testing.T, dir string, env []string, command string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
@@ -64,8 +64,8 @@ func shell(t *testing.T, dir string, env []string, command string) string {
 	return string(out)
 }
 
-// serveShown runs weir serve in a directory and returns its port once it is ready. It must not
-// complain.
+// serveShown runs weir serve in a directory and returns its port once it is ready.
+// If it logs an error, the test fails.
 func serveShown(t *testing.T, dir string, env []string, args ...string) (port string) {
 	t.Helper()
 	path, err := binary()
@@ -82,8 +82,8 @@ func serveShown(t *testing.T, dir string, env []string, args ...string) (port st
 	if _, err := p.stdout.await(ready); err != nil {
 		t.Fatalf("%v: %v\nstandard error:\n%s", args, err, p.stderr)
 	}
-	if said := p.stderr.String(); strings.Contains(said, "level=ERROR") || strings.Contains(said, "ignored") {
-		t.Errorf("%v: it complains:\n%s", args, said)
+	if output := p.stderr.String(); strings.Contains(output, "level=ERROR") || strings.Contains(output, "ignored") {
+		t.Errorf("%v: it logs an error:\n%s", args, output)
 	}
 	m, err := p.stdout.await(listening)
 	if err != nil {
@@ -105,7 +105,7 @@ func readText(t *testing.T, path string) string {
 	return string(b)
 }
 
-// A composed service is what the test reads of one in a compose file.
+// A composed service holds the parts of a compose file that the test uses.
 type composed struct {
 	Command     any // a text or a list
 	Environment map[string]string
@@ -145,8 +145,8 @@ func (c composed) mounted(t *testing.T, path string) string {
 	return ""
 }
 
-// The compose file's processes, without Docker: its store, its nodes and its backend, with its
-// flags, its variables and its files.
+// The compose file's processes without Docker: its store, nodes and backend, with
+// its flags, variables and files.
 func TestTheComposeDemonstrationPrintsWhatItShows(t *testing.T) {
 	text := readText(t, examples+"scale/compose.yaml")
 	var file struct{ Services map[string]composed }
@@ -200,13 +200,13 @@ func TestTheComposeDemonstrationPrintsWhatItShows(t *testing.T) {
 	}
 	for _, c := range commands[2:] {
 		if got := shell(t, dir, nil, strings.NewReplacer(ports...).Replace(c.command)); strings.ReplaceAll(got, "\r", "") != c.prints {
-			t.Errorf("%s prints\n%s\nand the example says\n%s", c.command, got, c.prints)
+			t.Errorf("%s prints\n%s\nand the example shows\n%s", c.command, got, c.prints)
 		}
 	}
 }
 
-// The commands in the first lines of the other examples, in the order of the files: what one makes,
-// the next may need.
+// The commands in the first lines of the other examples run in the files' order,
+// because one may need the output of another.
 func TestTheCommandsOfTheExamplesSucceed(t *testing.T) {
 	path, err := binary()
 	if err != nil {
@@ -220,7 +220,7 @@ func TestTheCommandsOfTheExamplesSucceed(t *testing.T) {
 	served, run := 0, 0
 	for _, name := range []string{"costly.yaml", "policies/public-api.yaml", "policies/llm-api.yaml", "policies/login.yaml", "observability/alerts.yml"} {
 		dir := filepath.Dir(filepath.Join(root, "examples", name))
-		if name == "costly.yaml" { // its commands are given in the repository
+		if name == "costly.yaml" { // its commands are relative to the repository
 			dir = root
 		}
 		var script []string

@@ -15,9 +15,10 @@ import (
 	"time"
 )
 
-// A front is a server before a second one, whose sample backend it protects: the second has no
-// limits to speak of, the first believes its sessions, and two of its tokens. So the contract is
-// driven, real answers and all, through the engine that stands before upstreams.
+// A front is a server before a second one, whose sample backend it protects. The
+// second has very high limits; the first accepts the second's sessions, and two of
+// its tokens. So the contract is tested, with real answers, through the engine for
+// upstreams.
 type front struct {
 	*server
 	backend *server
@@ -38,13 +39,13 @@ func serveFront(t *testing.T, args ...string) front {
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"--upstream", backend.url, "--jwt-key", filepath.Join(backend.data, "session.key"), "--token-file", path}, args...)
+	args = append([]string{"--policy", "contract", "--upstream", backend.url, "--jwt-key", filepath.Join(backend.data, "session.key"), "--token-file", path}, args...)
 	return front{serveWeir(t, args...), backend, tokens}
 }
 
-// Contract, section 8, through the engine before upstreams: each limit to the unit, under 32
-// connections at once.
-func TestBeforeAnUpstreamEveryLimiterAdmitsExactlyItsLimit(t *testing.T) {
+// Contract, section 8, through the engine for upstreams: each limit exactly, with
+// 32 connections.
+func TestProxiedLimitersAdmitExactlyTheirLimits(t *testing.T) {
 	s := serveFront(t, "--access-log=off")
 	for _, row := range contractLimits(t, s.url, s.tokens[0]) {
 		t.Run(fmt.Sprintf("%s %d", row.name, row.limit), func(t *testing.T) { wantRow(t, s.server, row) })
@@ -52,8 +53,9 @@ func TestBeforeAnUpstreamEveryLimiterAdmitsExactlyItsLimit(t *testing.T) {
 	s.end(t)
 }
 
-// What a caller sees at the limits, and what whoever runs the server sees of it.
-func TestBeforeAnUpstreamTheContractIsSpokenAndTold(t *testing.T) {
+// The answers that a caller receives at the limits, and the reports that the
+// operator gets.
+func TestProxiedAnswersFollowTheContract(t *testing.T) {
 	s := serveFront(t, "--policy", leadsPerDay(t))
 	lead := func(args ...string) reply {
 		return curl(t, append([]string{s.url + "/api/v1/widget/leads", "-d", leadBody, "-H", "Content-Type: application/json"}, args...)...)
@@ -70,7 +72,7 @@ func TestBeforeAnUpstreamTheContractIsSpokenAndTold(t *testing.T) {
 				t.Fatalf("lead %d: %d %v %s", n+1, r.status, r.fields, r.body)
 			}
 			if got := r.one(t, "Access-Control-Allow-Origin"); got != "*" {
-				t.Errorf("a page may read the answer if it is of %q", got)
+				t.Errorf("the answer is readable by pages of %q", got)
 			}
 		}
 	})
@@ -116,21 +118,21 @@ func TestBeforeAnUpstreamTheContractIsSpokenAndTold(t *testing.T) {
 			t.Errorf("another token: %d %v", other.status, other.fields)
 		}
 	})
-	t.Run("the operator is told, and can help", func(t *testing.T) {
-		told := operator(t, s.server).get(t, "/metrics")
+	t.Run("the operator sees the refusals, and can reset them", func(t *testing.T) {
+		metrics := operator(t, s.server).get(t, "/metrics")
 		for _, want := range []string{
 			`weir_decisions_total{limiter="widget-leads",outcome="admitted",window="86400s by session or ip"} 30`,
 			`weir_decisions_total{limiter="widget-leads",outcome="refused",window="86400s by session or ip"} 2`,
 			`weir_decisions_total{limiter="widget-leads",outcome="unauthenticated",window="86400s by session or ip"} 1`,
 			`weir_decisions_total{limiter="wp-plugin",outcome="admitted",window="86400s by token or ip"} 61`,
 		} {
-			if !strings.Contains(told, want+"\n") {
-				t.Errorf("%s is missing in:\n%s", want, strings.Join(regexp.MustCompile(`(?m)^weir_decisions.*`).FindAllString(told, -1), "\n"))
+			if !strings.Contains(metrics, want+"\n") {
+				t.Errorf("%s is missing in:\n%s", want, strings.Join(regexp.MustCompile(`(?m)^weir_decisions.*`).FindAllString(metrics, -1), "\n"))
 			}
 		}
 		id := refused.one(t, "X-Weir-Denial")
-		if said := s.operate(t, "denial", id); !strings.Contains(said, "widget-leads") {
-			t.Errorf("the refusal is explained as\n%s", said)
+		if explained := s.operate(t, "denial", id); !strings.Contains(explained, "widget-leads") {
+			t.Errorf("the refusal is explained as\n%s", explained)
 		}
 		s.operate(t, "key", "reset", "--denial", id, "--why", "a test")
 		if r := lead(visitor...); r.status != http.StatusCreated || r.integer(t, "X-RateLimit-Remaining") != 29 {
@@ -149,7 +151,7 @@ func TestBeforeAnUpstreamTheContractIsSpokenAndTold(t *testing.T) {
 	})
 }
 
-// wantLogged wants so many lines that match each pattern.
+// wantLogged checks how many lines match each pattern.
 func wantLogged(t *testing.T, log string, lines map[string]int) {
 	t.Helper()
 	for pattern, want := range lines {
@@ -159,17 +161,17 @@ func wantLogged(t *testing.T, log string, lines map[string]int) {
 	}
 }
 
-// Seen from outside, every clause is kept before an upstream, too.
-func TestBeforeAnUpstreamEveryClauseIsKept(t *testing.T) {
+// Every clause holds before an upstream, too, as seen from outside.
+func TestProxiedServersKeepEveryClause(t *testing.T) {
 	s := serveFront(t, "--access-log=off", patient)
 	v, _, code := verifyAt(t, s.url, strings.Join(s.tokens, " "), "--quick")
 	wantKept(t, v, code, append(slices.Clone(cannotBeSeen), notQuick...))
 	s.end(t)
 }
 
-// An event stream passes through as it comes: each event is read before the next is reported, so
-// that nothing else can have brought it.
-func TestBeforeAnUpstreamEventsComeAsTheyHappen(t *testing.T) {
+// An event stream is forwarded at once. Each event is read before the next is
+// reported, so that no later data can have flushed it.
+func TestProxiedEventsArriveAtOnce(t *testing.T) {
 	s := serveFront(t)
 	visitor := session(t, s.url)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -186,11 +188,11 @@ func TestBeforeAnUpstreamEventsComeAsTheyHappen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.backend.end(t)
-	if err := f.want(6, 6); err != nil { // the end is passed on too
+	if err := f.want(6, 6); err != nil {
 		t.Error(err)
 	}
-	if _, err := f.next(); err != io.EOF {
+	s.backend.end(t)
+	if _, err := f.next(); err != io.EOF { // the end is forwarded too
 		t.Errorf("the stream ends with %v", err)
 	}
 	s.end(t)

@@ -24,7 +24,7 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// described is the document that the sample backend is held to.
+// described is the OpenAPI document of the sample backend.
 var described = sync.OnceValues(func() (*openapitest.Document, error) {
 	yaml, err := os.ReadFile("../../internal/sample/openapi.yaml")
 	if err != nil {
@@ -33,7 +33,7 @@ var described = sync.OnceValues(func() (*openapitest.Document, error) {
 	return openapitest.Read(yaml)
 })
 
-// setting is a setting of a test from the environment, or what it is without.
+// setting is a test's setting from the environment, or its default.
 func setting(t *testing.T, name string, otherwise uint64) uint64 {
 	t.Helper()
 	given := os.Getenv(name)
@@ -47,11 +47,12 @@ func setting(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// Requests made from the document, good and bad, behind the real edge: none is answered 5xx, with
-// an undocumented status, content type or body, or without the headers of its surface; and what is
-// answered 2xx is documented as such. They reach every documented success. GENERATED_SEED and
-// GENERATED_REQUESTS make it another run, or a longer one.
-func TestNoGeneratedRequestIsAnsweredOtherwiseThanDescribed(t *testing.T) {
+// Good and bad requests made from the document, behind the real edge. None is
+// answered with 5xx, an undocumented status, content type or body, or without the
+// headers of its surface. If an answer is 2xx, its request was valid by the
+// document. The requests reach every documented success. GENERATED_SEED and
+// GENERATED_REQUESTS change the run, or make it longer.
+func TestGeneratedRequestsAreAnsweredAsDocumented(t *testing.T) {
 	seed, requests := setting(t, "GENERATED_SEED", 1), setting(t, "GENERATED_REQUESTS", 3000)
 	k := newHarness(t, seed)
 	for range requests {
@@ -69,8 +70,8 @@ func TestNoGeneratedRequestIsAnsweredOtherwiseThanDescribed(t *testing.T) {
 	k.report(t)
 }
 
-// A harness is an edge in this process, with limits that are not reached, and what the requests to
-// it have seen.
+// A harness is an edge in this process with limits that are not reached. It records
+// the answers.
 type harness struct {
 	*testing.T
 	*generator
@@ -120,7 +121,7 @@ func (k *harness) limitEach(change func(int64) int64) {
 	}
 }
 
-// exhaust lowers every limit to what is used already.
+// exhaust lowers every limit to the units already spent.
 func (k *harness) exhaust() {
 	k.limitEach(func(int64) int64 { return 1 })
 	if err := k.edge.Decider().Swap(k.policy); err != nil {
@@ -128,8 +129,8 @@ func (k *harness) exhaust() {
 	}
 }
 
-// send sends a request, judges the answer, and returns its status; 0 where no request can be made
-// of it.
+// send sends a request, checks the answer, and returns its status; 0 if the request
+// cannot be built.
 func (k *harness) send(v *visitor, d draft) (status int) {
 	r, err := d.request()
 	if err != nil {
@@ -170,7 +171,7 @@ func (k *harness) send(v *visitor, d draft) (status int) {
 	return w.Code
 }
 
-// canonical is the form in which the document knows a path.
+// canonical returns a path in the document's form.
 func canonical(p string) string {
 	clean := path.Clean(p)
 	if last := p[strings.LastIndex(p, "/")+1:]; clean != "/" && (last == "" || last == "." || last == "..") {
@@ -179,7 +180,8 @@ func canonical(p string) string {
 	return clean
 }
 
-// A streaming recorder has enough of a stream when it has begun: its head is what counts.
+// A streaming recorder stops a stream once it has begun, because only its head
+// matters.
 type streaming struct {
 	*httptest.ResponseRecorder
 	enough context.CancelFunc
@@ -199,8 +201,8 @@ func (s *streaming) Flush() {
 	s.ResponseRecorder.Flush()
 }
 
-// report prints what was reached, and wants every documented success and most of the documented
-// refusals.
+// report prints the coverage, and requires every documented success and most of the
+// documented refusals.
 func (k *harness) report(t *testing.T) {
 	var documented, reached int
 	for _, o := range k.operations {
@@ -220,7 +222,7 @@ func (k *harness) report(t *testing.T) {
 			}
 			switch {
 			case code < 400 && n == 0:
-				t.Errorf("no generated request made %s answer %d: the run proves little of it", name, code)
+				t.Errorf("no generated request made %s answer %d: the run hardly tests it", name, code)
 			case code >= 400 && code < 500:
 				documented++
 				reached += min(n, 1)

@@ -18,12 +18,13 @@ import (
 	"time"
 )
 
-// A manager does for weir serve what systemd does: it holds the socket, and hears how it goes.
+// A manager does for weir serve what systemd does: it holds the socket, and
+// receives its notifications.
 type manager struct {
-	t      *testing.T
-	socket *net.TCPListener
-	heard  *lines
-	notify string // the socket on which it hears
+	t        *testing.T
+	socket   *net.TCPListener
+	received *lines
+	notify   string // the socket for notifications
 }
 
 func newManager(t *testing.T) *manager {
@@ -32,23 +33,23 @@ func newManager(t *testing.T) *manager {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A short name: the path of a socket has room for some hundred bytes.
+	// The name is short: the path of a socket has at most about a hundred bytes.
 	dir, err := os.MkdirTemp("", "weir")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &manager{t: t, socket: l.(*net.TCPListener), heard: newLines(), notify: filepath.Join(dir, "notify")}
-	hears, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.notify, Net: "unixgram"})
+	m := &manager{t: t, socket: l.(*net.TCPListener), received: newLines(), notify: filepath.Join(dir, "notify")}
+	socketIn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.notify, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	from, to := io.Pipe()
 	var hearing sync.WaitGroup
-	hearing.Go(func() { m.heard.read(from) })
+	hearing.Go(func() { m.received.read(from) })
 	hearing.Go(func() {
 		defer to.Close()
 		for b := make([]byte, 4096); ; {
-			n, err := hears.Read(b)
+			n, err := socketIn.Read(b)
 			if err != nil {
 				return
 			}
@@ -57,14 +58,14 @@ func newManager(t *testing.T) *manager {
 	})
 	t.Cleanup(func() {
 		l.Close()
-		hears.Close()
+		socketIn.Close()
 		hearing.Wait()
 		os.RemoveAll(dir)
 	})
 	return m
 }
 
-// start runs weir serve with the socket, and with more variables.
+// start runs weir serve with the socket and additional variables.
 func (m *manager) start(data string, env []string, args ...string) *server {
 	m.t.Helper()
 	path, err := binary()
@@ -87,11 +88,11 @@ func (m *manager) start(data string, env []string, args ...string) *server {
 		m.t.Fatal(err)
 	}
 	m.t.Cleanup(p.kill)
-	said, err := p.stdout.await(listening)
+	line, err := p.stdout.await(listening)
 	if err != nil {
 		m.t.Fatalf("%v\nstandard error:\n%s", err, p.stderr)
 	}
-	s := &server{process: p, url: said[1], data: data}
+	s := &server{process: p, url: line[1], data: data}
 	if engine != nil {
 		s.mustBeServedBy(m.t, testEngine)
 	}
@@ -100,19 +101,19 @@ func (m *manager) start(data string, env []string, args ...string) *server {
 
 func (m *manager) await(pattern string) {
 	m.t.Helper()
-	if _, err := m.heard.await(regexp.MustCompile(pattern)); err != nil {
-		m.t.Fatalf("%v; the manager heard:\n%s", err, m.heard)
+	if _, err := m.received.await(regexp.MustCompile(pattern)); err != nil {
+		m.t.Fatalf("%v; the manager received:\n%s", err, m.received)
 	}
 }
 
-func TestTheServiceManagerHearsHowItGoes(t *testing.T) {
+func TestTheServiceManagerIsNotified(t *testing.T) {
 	m := newManager(t)
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	replaceFile(t, policy, onePolicy(1000))
 	s := m.start(t.TempDir(), []string{"WATCHDOG_USEC=200000"}, "--policy", policy, "--upstream", nothingBehind(t))
 	m.await(`(?m)^READY=1\nSTATUS=serving; policy .*policy.yaml \([0-9a-f]{8}, 1 limiter\); store memory, `)
 	if want := "http://" + m.socket.Addr().String(); s.url != want || !strings.Contains(s.stdout.String(), "held by the service manager") {
-		t.Errorf("it listens on %s, want %s; it says\n%s", s.url, want, s.stdout)
+		t.Errorf("it listens on %s, want %s; it prints\n%s", s.url, want, s.stdout)
 	}
 	response, err := http.Post(s.url+"/x", "", nil)
 	if err != nil {
@@ -127,14 +128,14 @@ func TestTheServiceManagerHearsHowItGoes(t *testing.T) {
 	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	m.await(`(?s)RELOADING=1\nMONOTONIC_USEC=\d+\n.*STATUS=serving; policy .*a newer one is refused \(1 problem\).*READY=1\n`)
+	m.await(`(?s)RELOADING=1\nMONOTONIC_USEC=\d+\n.*STATUS=serving; policy .*a newer one was rejected \(1 problem\).*READY=1\n`)
 	s.end(t)
 	m.await(`(?m)^STOPPING=1\nSTATUS=draining`)
 }
 
-// One process ends and the next begins, again and again, while clients go on: on kept connections,
-// over HTTP/1.1 and HTTP/2, and on new ones. No connection is refused, no request is lost, and the
-// window admits exactly its limit.
+// One process ends and the next starts, repeatedly, while clients send requests:
+// over HTTP/1.1 and HTTP/2, on kept and on new connections. No connection is
+// refused, no request is lost, and the window admits exactly its limit.
 func TestAHandOverLosesNoRequestAndNoCount(t *testing.T) {
 	const limit = 3000
 	upstream := nothingBehind(t)
@@ -188,14 +189,14 @@ func TestAHandOverLosesNoRequestAndNoCount(t *testing.T) {
 	}
 }
 
-// answered returns how many requests were answered as they should be.
+// answered returns how many requests were answered correctly.
 func (c *tallyman) answered() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.counts) + c.refused
 }
 
-// await returns once so many requests were answered, or one was not.
+// await returns once so many requests were answered, or one failed.
 func (c *tallyman) await(t *testing.T, answers int) {
 	t.Helper()
 	again := time.NewTicker(5 * time.Millisecond)

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// Contract, section 8: 30000 an hour per address, whatever the agents. 30 agents spend their
-// minutes of 1000 from one address; the 31st agent's first request is the 30001st of the hour.
+// Contract, section 8: 30000 an hour per address, for any number of agents. 30
+// agents spend their minutes of 1000 from one address; the 31st agent's first
+// request is the 30001st of the hour.
 func TestThe30001stInitOfAnHourIsRefused(t *testing.T) {
 	s := serveWeir(t, "--access-log=off")
 	var all sync.WaitGroup
@@ -44,9 +45,9 @@ func initAs(agent string) call {
 	return call{method: http.MethodPost, path: "/api/v1/widget/init", body: "{}", header: map[string]string{"X-Agent-Id": agent}}
 }
 
-// Refused by the hour, the request costs its agent's minute nothing (D2, D3). The clock is an
-// argument: at the last second of the hour the 31st agent is refused; at its reset the agent's
-// minute is whole, and begins there.
+// If the hour refuses a request, it spends nothing of its agent's minute (D2, D3).
+// The clock is an argument. At the last second of the hour the 31st agent is
+// refused; at its reset the agent's minute is whole, and starts then.
 func TestARefusalByTheHourLeavesTheMinuteUnspent(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	now := start

@@ -14,7 +14,8 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 )
 
-// operate runs a command against a server's admin listener, as an operator on its machine does.
+// operate runs a command against a server's admin listener, as an operator on its
+// machine does.
 func (s *server) operate(t *testing.T, args ...string) string {
 	t.Helper()
 	m, err := s.stdout.await(adminAt)
@@ -28,9 +29,9 @@ func (s *server) operate(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// What is done on one node holds on the other within two seconds, and after both have been
-// restarted.
-func TestAResetAndAGrantAreFeltOnEveryNode(t *testing.T) {
+// An operator's change on one node reaches the other within two seconds, and
+// survives a restart of both.
+func TestAResetAndAGrantReachEveryNode(t *testing.T) {
 	const limit = 6
 	args := []string{"--store", redistest.Start(t).URL(), "--upstream", accepting(t), "--policy", allByAddress(t, limit), patient}
 	one, two := serveWeir(t, args...), serveWeir(t, args...)
@@ -40,11 +41,11 @@ func TestAResetAndAGrantAreFeltOnEveryNode(t *testing.T) {
 			t.Fatalf("%d are admitted, want %d", n, want)
 		}
 	}
-	// Until two seconds have passed the other node may answer as before; a request that it refuses
-	// spends nothing.
+	// For two seconds the other node may answer as before. A request that it
+	// refuses spends nothing.
 	eventually := func(s *server) {
 		t.Helper()
-		deadline := time.After(2*time.Second + patience/10) // the rest is for this machine
+		deadline := time.After(2*time.Second + patience/10) // the rest is for a slow machine
 		again := time.NewTicker(50 * time.Millisecond)
 		defer again.Stop()
 		for {
@@ -53,7 +54,7 @@ func TestAResetAndAGrantAreFeltOnEveryNode(t *testing.T) {
 			}
 			select {
 			case <-deadline:
-				t.Fatal("the other node does not know of it")
+				t.Fatal("the change has not reached the other node")
 			case <-again.C:
 			}
 		}
@@ -76,15 +77,15 @@ func TestAResetAndAGrantAreFeltOnEveryNode(t *testing.T) {
 	}
 }
 
-// What a server or a caller says cannot move the cursor, nor break a line.
-func TestATerminalIsShownNoControlCharacters(t *testing.T) {
+// The text of a server or a caller cannot move the cursor, or break a line.
+func TestControlCharactersDoNotReachTheTerminal(t *testing.T) {
 	const evil = "\x1b[31m\x00\r\n\u202e\u2066\x9b"
 	long := strings.Repeat(evil, 1024)
-	type says struct {
+	type reply struct {
 		status int
 		body   string
 	}
-	var answer atomic.Pointer[says]
+	var answer atomic.Pointer[reply]
 	handler, token := proving(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		a := answer.Load()
 		w.WriteHeader(a.status)
@@ -97,26 +98,25 @@ func TestATerminalIsShownNoControlCharacters(t *testing.T) {
 		stdout, stderr, _ := weirCommand(t.Context(), t, append(args, "--admin", s.URL, "--admin-token", token)...)
 		return stdout + stderr
 	}
-	check := func(said string, lines int) {
+	check := func(output string, lines int) {
 		t.Helper()
-		if strings.ContainsAny(said, "\x1b\x00\r\u202e\u2066") || strings.Count(said, "\n") > lines || len(said) > 20<<10 {
-			t.Errorf("%d bytes, %d lines: %.300q", len(said), strings.Count(said, "\n"), said)
+		if strings.ContainsAny(output, "\x1b\x00\r\u202e\u2066") || strings.Count(output, "\n") > lines || len(output) > 20<<10 {
+			t.Errorf("%d bytes, %d lines: %.300q", len(output), strings.Count(output, "\n"), output)
 		}
 	}
-	answer.Store(&says{http.StatusOK, `{"windows":[{"limiter":"` + quoted + `","window":"` + quoted + `"},{"limiter":"a","lacks":"` + quoted + `"}]}`})
+	answer.Store(&reply{http.StatusOK, `{"windows":[{"limiter":"` + quoted + `","window":"` + quoted + `"},{"limiter":"a","lacks":"` + quoted + `"}]}`})
 	check(ask("key", "show", "--ip", "192.0.2.7"), 3)
-	answer.Store(&says{http.StatusOK, `{"limiter":"` + quoted + `","token":"` + quoted + `","changed":"` + quoted + `"}`})
+	answer.Store(&reply{http.StatusOK, `{"limiter":"` + quoted + `","token":"` + quoted + `","changed":"` + quoted + `"}`})
 	check(ask("denial", "x"), 12)
-	answer.Store(&says{http.StatusNotFound, `{"error":{"code":"x","message":"` + quoted + `"}}`})
+	answer.Store(&reply{http.StatusNotFound, `{"error":{"code":"x","message":"` + quoted + `"}}`})
 	check(ask("key", "show", "--agent", evil[:4]+"x"), 2)
-	answer.Store(&says{http.StatusNotFound, long})
+	answer.Store(&reply{http.StatusNotFound, long})
 	check(ask("key", "show", "--ip", "192.0.2.7"), 2)
 }
 
-// Whoever holds a token of another server, or none, is told so, and a file that others can read is
-// not used.
-func TestAnOperatorsTokenIsItsOwnersAlone(t *testing.T) {
-	s := serveWeir(t, "--upstream", accepting(t))
+// If other users can read the token file, a command rejects it.
+func TestAnOperatorsTokenMustBePrivate(t *testing.T) {
+	s := serveWeir(t, "--policy", "contract", "--upstream", accepting(t))
 	if err := os.Chmod(s.data+"/admin.token", 0o644); err != nil {
 		t.Fatal(err)
 	}

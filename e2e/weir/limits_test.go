@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// A contractLimit is a row of the contract's section 8, one window of it, as a caller meets it.
+// A contractLimit is a window of the contract's section 8, as a caller sees it.
 type contractLimit struct {
 	name    string
 	limit   int64
 	call    call
-	served  int // the status of what is admitted
+	served  int // the status of an admitted request
 	message string
 }
 
-// contractLimits are all of them, for callers with new sessions and an API token of nobody else's.
+// contractLimits returns all of them, for callers with new sessions and an unused
+// API token.
 func contractLimits(t *testing.T, url, token string) []contractLimit {
 	t.Helper()
 	visitor := func() map[string]string {
@@ -30,13 +31,13 @@ func contractLimits(t *testing.T, url, token string) []contractLimit {
 		{"widget-coupon", 120, call{method: http.MethodPost, path: "/api/v1/widget/coupon/apply", body: `{"code":"NONE"}`, header: visitor()}, 404, widgetMessage},
 		{"widget-session", 300, call{method: http.MethodPost, path: "/api/v1/widget/messages", body: `{"text":"hello"}`, header: visitor()}, 201, widgetMessage},
 		{"widget-typing", 600, call{method: http.MethodPost, path: "/api/v1/widget/typing", body: `{"typing":true}`, header: visitor()}, 204, widgetMessage},
-		// Counted by address and agent: the sessions above were agent demo's.
+		// Counted by address and agent; the sessions above belong to agent demo.
 		{"widget-init", 1000, call{method: http.MethodPost, path: "/api/v1/widget/init", body: `{"agent_id":"fresh"}`}, 201, widgetMessage},
 	}
 }
 
-// Contract, section 8: each limit to the unit, under 32 connections at once, and then 429s of
-// section 7's shape.
+// Contract, section 8: each limit exactly, with 32 connections, and then 429s in
+// section 7's format.
 func TestEveryLimiterAdmitsExactlyItsLimit(t *testing.T) {
 	s := serveWeir(t, "--access-log=off")
 	for _, row := range contractLimits(t, s.url, apiToken(t, s.data, "fresh")) {
@@ -45,7 +46,7 @@ func TestEveryLimiterAdmitsExactlyItsLimit(t *testing.T) {
 	s.end(t)
 }
 
-// wantRow wants a limiter to admit its limit and no more.
+// wantRow checks that a limiter admits exactly its limit.
 func wantRow(t *testing.T, s *server, row contractLimit) {
 	t.Helper()
 	wantExactly(t, s.url, row.limit, row.call, row.served)
@@ -59,8 +60,8 @@ func wantRow(t *testing.T, s *server, row contractLimit) {
 	wantRefusal(t, curl(t, args...), row.limit, time.Minute, row.message)
 }
 
-// wantExactly floods until the window is spent, and counts by the window that each answer names, so
-// that a minute that ends in the middle cannot mislead.
+// wantExactly sends requests until the window is spent. It counts by the window in
+// each answer, so a minute that ends in the middle does no harm.
 func wantExactly(t *testing.T, url string, limit int64, c call, served int) {
 	t.Helper()
 	admitted, refused := map[int64]int64{}, map[int64]int64{} // by Reset
@@ -71,7 +72,8 @@ func wantExactly(t *testing.T, url string, limit int64, c call, served int) {
 			}
 			switch answer.status {
 			case served, http.StatusServiceUnavailable:
-				// The latter from SQLite on a slow disk; admitted all the same (D5).
+				// The backend answers 503 if SQLite is on a slow disk. The request
+				// was admitted (D5).
 				admitted[answer.reset]++
 			case http.StatusTooManyRequests:
 				refused[answer.reset]++

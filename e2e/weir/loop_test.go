@@ -22,8 +22,9 @@ func listenAt(t *testing.T, address string) (l net.Listener, port string) {
 	return l, port
 }
 
-// The sockets of a service manager are this server's too, whatever --listen says.
-func TestAnUpstreamThatIsASocketOfTheServiceManagerIsRefused(t *testing.T) {
+// The service manager's sockets belong to this server, too, for any value of
+// --listen.
+func TestAnUpstreamOnTheServiceManagersSocketIsRejected(t *testing.T) {
 	program, err := binary()
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +32,7 @@ func TestAnUpstreamThatIsASocketOfTheServiceManagerIsRefused(t *testing.T) {
 	public, publicPort := listenAt(t, "127.0.0.1")
 	operators, adminPort := listenAt(t, "127.0.0.1")
 	for _, port := range []string{publicPort, adminPort} {
-		cmd := exec.Command("sh", "-c", `export LISTEN_PID=$$; exec "$0" "$@"`, program, "serve", "--listen", "127.0.0.1:1", "--data", t.TempDir(), "--upstream", "http://localhost:"+port)
+		cmd := exec.Command("sh", "-c", `export LISTEN_PID=$$; exec "$0" "$@"`, program, "serve", "--listen", "127.0.0.1:1", "--data", t.TempDir(), "--policy", "contract", "--upstream", "http://localhost:"+port)
 		cmd.Env = append(cleanEnv(), "LISTEN_FDS=2", "LISTEN_FDNAMES=http:admin")
 		for _, l := range []net.Listener{public, operators} {
 			socket, err := l.(*net.TCPListener).File()
@@ -42,12 +43,12 @@ func TestAnUpstreamThatIsASocketOfTheServiceManagerIsRefused(t *testing.T) {
 			cmd.ExtraFiles = append(cmd.ExtraFiles, socket)
 		}
 		out, _ := cmd.CombinedOutput()
-		want := `(?m)^error: --upstream http://localhost:` + port + ` is no backend: this server itself listens on 127\.0\.0\.1:` + port + ` \(a socket of the service manager\)\nhint: --upstream takes the address of your backend`
+		want := `(?m)^error: --upstream http://localhost:` + port + ` is not a backend: this server itself listens on 127\.0\.0\.1:` + port + ` \(a socket of the service manager\)\nhint: --upstream takes the address of your backend`
 		if !regexp.MustCompile(want).Match(out) || cmd.ProcessState.ExitCode() != cli.Misused {
-			t.Errorf("status %d, and it says\n%s\nwant %s", cmd.ProcessState.ExitCode(), out, want)
+			t.Errorf("status %d, and it prints\n%s\nwant %s", cmd.ProcessState.ExitCode(), out, want)
 		}
 		if strings.Contains(string(out), "#token=") {
-			t.Error("it made a token that nobody is shown again")
+			t.Error("it created a token that is never shown again")
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
-// runTests builds the binary, runs the tests, and removes what they leave: the binary and the
+// runTests builds the binary, runs the tests, and removes the binary and the
 // browser.
 func runTests(m *testing.M) int {
 	defer os.RemoveAll(binDir)
@@ -34,7 +34,8 @@ func runTests(m *testing.M) int {
 // binDir is the directory of the binary under test.
 var binDir = filepath.Join(os.TempDir(), fmt.Sprintf("weir-test-%d", os.Getpid()))
 
-// binary builds the real program, once; if the tests have the race detector, so has the binary.
+// binary builds the real program once. If the tests have the race detector, so has
+// the binary.
 var binary = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(binDir, "weir")
 	args := []string{"build", "-buildvcs=false", "-o", path}
@@ -48,8 +49,8 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// patience is how long a test waits for what must happen; it is never waited out by a test that
-// passes.
+// patience is how long a test waits for an event that must happen. Only a failing
+// test waits that long.
 const patience = 60 * time.Second
 
 // A process is a running program whose output is read line by line.
@@ -93,28 +94,28 @@ func (p *process) signal(sig os.Signal) (int, error) {
 	return p.wait()
 }
 
-// wait returns the exit status once the process has ended by itself, or -1 if a signal has ended
-// it.
+// wait returns the exit status once the process has ended by itself, or -1 if a
+// signal ended it.
 func (p *process) wait() (int, error) {
 	select {
 	case <-p.done:
 		return p.cmd.ProcessState.ExitCode(), nil
 	case <-time.After(patience):
-		return 0, fmt.Errorf("%s does not end; it said:\n%s", p.cmd.Path, p.stderr)
+		return 0, fmt.Errorf("%s does not end; it printed:\n%s", p.cmd.Path, p.stderr)
 	}
 }
 
-// kill makes sure that the process is gone.
+// kill ends the process with SIGKILL.
 func (p *process) kill() {
 	_ = p.cmd.Process.Signal(syscall.SIGKILL) // it may have ended already
 	<-p.done
 }
 
-// lines collects what a process prints.
+// lines collects a process's output.
 type lines struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
-	more  chan struct{} // closed and replaced whenever text has grown
+	more  chan struct{} // closed and replaced when text has grown
 	ended bool
 }
 
@@ -141,7 +142,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// await returns the submatches of pattern, as soon as what was printed matches it.
+// await returns the submatches of pattern, once the output matches it.
 func (l *lines) await(pattern *regexp.Regexp) ([]string, error) {
 	for timeout := time.After(patience); ; {
 		l.mu.Lock()
@@ -161,10 +162,10 @@ func (l *lines) await(pattern *regexp.Regexp) ([]string, error) {
 	}
 }
 
-// listening is the line of the start-up block that says where a server listens.
+// listening matches the line of the start-up block with the public listener's URL.
 var listening = regexp.MustCompile(`(?m)^listening +(https?://\S+)`)
 
-// adminAt finds where operators are answered.
+// adminAt matches the admin listener's URL.
 var adminAt = regexp.MustCompile(`(?m)^admin +(https?://[^\s/,]+)`)
 
 // ready is the last line of the start-up block.
@@ -177,8 +178,8 @@ type server struct {
 	data string // its --data
 }
 
-// serveWeir starts the real binary on a free port, with a data directory of its own, and waits
-// until it listens.
+// serveWeir starts the real binary on a free port with its own data directory, and
+// waits until it listens.
 func serveWeir(t *testing.T, args ...string) *server {
 	t.Helper()
 	return serveIn(t, t.TempDir(), args...)
@@ -211,13 +212,14 @@ func serveIn(t *testing.T, data string, args ...string) *server {
 	return s
 }
 
-// quickExit keeps programs with the race detector from sleeping for a second when they end.
+// quickExit prevents a program with the race detector from sleeping for a second
+// when it ends.
 const quickExit = "GORACE=atexit_sleep_ms=0"
 
-// anyAdmin keeps servers that run at a time from wanting the same port.
+// anyAdmin gives each server an admin port of its own.
 const anyAdmin = "WEIR_ADMIN=127.0.0.1:0"
 
-// cleanEnv is this process's environment without variables that Weir goes by.
+// cleanEnv is this process's environment without Weir's variables.
 func cleanEnv() []string {
 	env := []string{quickExit, anyAdmin, "XDG_STATE_HOME=" + filepath.Join(binDir, "state")}
 	for _, v := range os.Environ() {
@@ -228,7 +230,7 @@ func cleanEnv() []string {
 	return env
 }
 
-// end sends SIGTERM and wants a drained server.
+// end sends SIGTERM and waits for a drained server.
 func (s *server) end(t *testing.T) {
 	t.Helper()
 	code, err := s.signal(syscall.SIGTERM)
@@ -236,12 +238,12 @@ func (s *server) end(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code != 0 {
-		t.Fatalf("weir serve ended with status %d after SIGTERM; it said:\n%s", code, s.stderr)
+		t.Fatalf("weir serve ended with status %d after SIGTERM; it printed:\n%s", code, s.stderr)
 	}
 }
 
-// run runs the real binary to its end, with env added to a clean environment, and returns its exit
-// status; -1 if it did not start.
+// run runs the real binary to its end, with env added to a clean environment. It
+// returns the exit status, or -1 if the binary did not start.
 func run(args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	path, err := binary()
 	if err != nil {
@@ -257,7 +259,7 @@ func run(args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// weirCommand runs the real binary to its end and returns what it printed and its status.
+// weirCommand runs the real binary to its end and returns its output and status.
 func weirCommand(ctx context.Context, t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	path, err := binary()

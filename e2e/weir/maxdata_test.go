@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The program fills its storage to the bound, refuses, is emptied, and goes on; with a bound twice
-// as large it takes more.
+// The program fills its storage up to the bound, refuses more, and accepts data
+// again after deletions. With twice the bound it stores more.
 func TestAFullStorageIs507UntilItIsEmptied(t *testing.T) {
 	const most = 1 << 20
 	policy := filepath.Join(t.TempDir(), "policy.yaml")

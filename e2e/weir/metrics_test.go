@@ -19,7 +19,8 @@ type operatorOf struct {
 	url, token string
 }
 
-// operator finds the admin listener of a server, and the token that it made.
+// operator returns the admin listener of a server, with the token that the server
+// created.
 func operator(t *testing.T, s *server) operatorOf {
 	t.Helper()
 	m, err := s.stdout.await(adminAt)
@@ -33,7 +34,7 @@ func operator(t *testing.T, s *server) operatorOf {
 	return operatorOf{strings.TrimSuffix(m[1], "/"), strings.TrimSpace(string(token))}
 }
 
-// get returns what the admin listener answers under path.
+// get returns the admin listener's answer to GET path.
 func (o operatorOf) get(t *testing.T, path string) string {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodGet, o.url+path, nil)
@@ -53,21 +54,21 @@ func (o operatorOf) get(t *testing.T, path string) string {
 	return string(body)
 }
 
-// What a running server tells is what was done to it, a Prometheus can read it, and nothing in it
-// names a caller.
-func TestARunningServersMetricsAreTrueAndNameNobody(t *testing.T) {
+// A running server's metrics count the test's requests, parse as Prometheus'
+// format, and contain no caller's name.
+func TestARunningServersMetricsAreCorrectAndNameNoCaller(t *testing.T) {
 	s := serveWeir(t, "--access-log=off")
 	op := operator(t, s)
-	const stranger = "weir-stranger-7f3a"
+	const callersName = "weir-stranger-7f3a"
 	token := session(t, s.url)
 	for i := range 40 {
-		req, err := http.NewRequest(http.MethodPost, s.url+"/api/v1/widget/leads?agent_id="+stranger, strings.NewReader(`{"email":"`+stranger+`@example.com"}`))
+		req, err := http.NewRequest(http.MethodPost, s.url+"/api/v1/widget/leads?agent_id="+callersName, strings.NewReader(`{"email":"`+callersName+`@example.com"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
 		req.Header = http.Header{
-			"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "X-Agent-Id": {stranger + "\"}\\"},
-			"User-Agent": {stranger}, "X-Forwarded-For": {stranger},
+			"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "X-Agent-Id": {callersName + "\"}\\"},
+			"User-Agent": {callersName}, "X-Forwarded-For": {callersName},
 		}
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {
@@ -78,37 +79,37 @@ func TestARunningServersMetricsAreTrueAndNameNobody(t *testing.T) {
 			t.Fatalf("lead %d: status %d, want %d", i+1, res.StatusCode, want)
 		}
 	}
-	told := op.get(t, "/metrics")
+	metrics := op.get(t, "/metrics")
 	for _, want := range []string{
 		`weir_decisions_total{limiter="widget-leads",outcome="admitted",window="60s by session or ip"} 30`,
 		`weir_decisions_total{limiter="widget-leads",outcome="refused",window="60s by session or ip"} 10`,
 		`weir_decisions_total{limiter="widget-init",outcome="admitted",window="60s by ip+agent"} 1`,
-		// Those that left 5 to 0.
+		// Requests that left 5 to 0.
 		`weir_near_limit_total{limiter="widget-leads",window="60s by session or ip"} 6`,
 		`weir_policy_last_reload_successful 1`,
 		`weir_store_up 1`,
 		`weir_store_breaker_open 0`,
 	} {
-		if !strings.Contains(told, want+"\n") {
-			t.Errorf("%s is missing in:\n%s", want, strings.Join(regexp.MustCompile(`(?m)^weir_(?:decisions|near|policy|store).*`).FindAllString(told, -1), "\n"))
+		if !strings.Contains(metrics, want+"\n") {
+			t.Errorf("%s is missing in:\n%s", want, strings.Join(regexp.MustCompile(`(?m)^weir_(?:decisions|near|policy|store).*`).FindAllString(metrics, -1), "\n"))
 		}
 	}
-	for _, secret := range []string{stranger, token, "127.0.0.1", op.token} {
-		if strings.Contains(told, secret) {
+	for _, secret := range []string{callersName, token, "127.0.0.1", op.token} {
+		if strings.Contains(metrics, secret) {
 			t.Errorf("%q is in the metrics", secret)
 		}
 	}
 	check := exec.Command("promtool", "check", "metrics")
-	check.Stdin = strings.NewReader(told)
+	check.Stdin = strings.NewReader(metrics)
 	if out, err := check.CombinedOutput(); err != nil {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)
 	}
 	s.end(t)
 }
 
-// Before an upstream a server tells how its addresses are doing, and what was no request, by either
-// engine as far as that knows it.
-func TestAServersMetricsTellOfItsUpstream(t *testing.T) {
+// Before an upstream, the metrics have the state of its addresses, and the number
+// of malformed requests, as far as the engine knows it.
+func TestMetricsDescribeTheUpstream(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 	}))
@@ -118,9 +119,9 @@ func TestAServersMetricsTellOfItsUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	down := "http://" + l.Addr().String()
-	l.Close() // nobody listens there now
-	s := serveWeir(t, "--access-log=off", "--upstream", down)
-	several := serveWeir(t, "--access-log=off", "--upstream", backend.URL+","+down)
+	l.Close() // the address has no listener now
+	s := serveWeir(t, "--access-log=off", "--policy", "contract", "--upstream", down)
+	several := serveWeir(t, "--access-log=off", "--policy", "contract", "--upstream", backend.URL+","+down)
 	ask := func(s *server, raw string, want int) {
 		t.Helper()
 		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
@@ -162,14 +163,14 @@ func TestAServersMetricsTellOfItsUpstream(t *testing.T) {
 			kept, malformed := map[bool]string{true: down + `"} 0`, false: backend.URL + `"} 1`}[at == s], map[bool]int{true: 1}[at == s]
 			want = append(want, `weir_upstream_connections_kept{upstream="`+kept, fmt.Sprintf(`weir_malformed_requests_total{status="400"} %d`, malformed))
 		}
-		told := operator(t, at).get(t, "/metrics")
+		metrics := operator(t, at).get(t, "/metrics")
 		for _, line := range want {
-			if !strings.Contains(told, line+"\n") {
-				t.Errorf("%s is missing in:\n%s", line, strings.Join(regexp.MustCompile(`(?m)^weir_(?:upstream|malformed).*`).FindAllString(told, -1), "\n"))
+			if !strings.Contains(metrics, line+"\n") {
+				t.Errorf("%s is missing in:\n%s", line, strings.Join(regexp.MustCompile(`(?m)^weir_(?:upstream|malformed).*`).FindAllString(metrics, -1), "\n"))
 			}
 		}
-		if testEngine == engineStd && regexp.MustCompile(`weir_upstream_connections_kept|weir_malformed`).MatchString(told) {
-			t.Error("net/http is said to tell what it does not")
+		if testEngine == engineStd && regexp.MustCompile(`weir_upstream_connections_kept|weir_malformed`).MatchString(metrics) {
+			t.Error("with net/http there are metrics of the other engine")
 		}
 		at.end(t)
 	}

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// blocks returns the blocks to paste that start-up prints: runs of indented lines.
+// blocks returns the blocks to paste from the start-up text: runs of indented
+// lines.
 func blocks(startup string) []string {
 	var found []string
 	inside := false
@@ -28,7 +29,7 @@ func blocks(startup string) []string {
 	return found
 }
 
-// startup returns what a server has printed once it was ready.
+// startup returns a server's output once it is ready.
 func (s *server) startup(t *testing.T) string {
 	t.Helper()
 	if _, err := s.stdout.await(ready); err != nil {
@@ -52,7 +53,7 @@ func paste(t *testing.T, block string) string {
 	return string(out)
 }
 
-// lastReply returns the last HTTP answer in what a block has printed.
+// lastReply returns the last HTTP answer in a block's output.
 func lastReply(t *testing.T, out string) reply {
 	t.Helper()
 	at := strings.LastIndex(out, "HTTP/")
@@ -66,7 +67,7 @@ func lastReply(t *testing.T, out string) reply {
 	return r
 }
 
-func TestTheBlocksThatStartUpPrintsEarnA429Each(t *testing.T) {
+func TestTheStartUpBlocksEachReachA429(t *testing.T) {
 	s := serveWeir(t)
 	found := blocks(s.startup(t))
 	if len(found) != 2 {
@@ -86,12 +87,12 @@ func TestTheBlocksThatStartUpPrintsEarnA429Each(t *testing.T) {
 	s.end(t)
 }
 
-func TestTheDemoIsWhereStartUpSays(t *testing.T) {
+func TestTheDemoIsAtTheStartUpsURL(t *testing.T) {
 	s := serveWeir(t)
-	said := s.startup(t)
-	m := regexp.MustCompile(`(?m)^demo +(\S+)$`).FindStringSubmatch(said)
+	text := s.startup(t)
+	m := regexp.MustCompile(`(?m)^demo +(\S+)$`).FindStringSubmatch(text)
 	if m == nil {
-		t.Fatalf("start-up names no demo page:\n%s", said)
+		t.Fatalf("start-up names no demo page:\n%s", text)
 	}
 	if page := curl(t, m[1]); page.status != http.StatusOK || !strings.Contains(page.body, "<title>Weir demo") {
 		t.Errorf("GET %s: %d %s", m[1], page.status, page.body)
@@ -99,9 +100,9 @@ func TestTheDemoIsWhereStartUpSays(t *testing.T) {
 	s.end(t)
 }
 
-func TestTheBlocksFitTheDataDirectoryAndTLS(t *testing.T) {
-	// No demo workspace: somebody has made another before the first start. The directory's name
-	// needs quoting.
+func TestTheStartUpBlocksWorkWithADataDirectoryAndTLS(t *testing.T) {
+	// The demo workspace is missing because another was created before the first
+	// start. The directory's name needs quoting.
 	data := t.TempDir() + "/it's data"
 	apiToken(t, data, "acme")
 	cert, key := t.TempDir()+"/cert.pem", t.TempDir()+"/key.pem"
@@ -121,7 +122,7 @@ func TestTheBlocksFitTheDataDirectoryAndTLS(t *testing.T) {
 	s.end(t)
 }
 
-func TestTheBlocksFollowThePolicy(t *testing.T) {
+func TestTheStartUpBlocksFollowThePolicy(t *testing.T) {
 	policy := t.TempDir() + "/policy.yaml"
 	source := `limiters:
   - name: leads
@@ -144,23 +145,23 @@ func TestTheBlocksFollowThePolicy(t *testing.T) {
 	s.end(t)
 }
 
-func TestBeforeAnUpstreamStartUpSaysWhatItCannotVerify(t *testing.T) {
-	s := serveWeir(t, "--upstream", "http://127.0.0.1:9")
-	said := s.startup(t)
-	if strings.Contains(said, "demo") {
-		t.Errorf("start-up names a demo page that this backend does not have:\n%s", said)
+func TestStartUpBeforeAnUpstreamNamesUnverifiedCredentials(t *testing.T) {
+	s := serveWeir(t, "--policy", "contract", "--upstream", "http://127.0.0.1:9")
+	text := s.startup(t)
+	if strings.Contains(text, "demo") {
+		t.Errorf("the start-up text names a demo page that this backend does not have:\n%s", text)
 	}
 	for _, want := range []string{
 		"sessions   not verified",
 		"API tokens not verified",
-		"counted by IP address and passed on",
+		"counted by IP address and forwarded",
 	} {
-		if !strings.Contains(said, want) {
-			t.Errorf("start-up does not say %q:\n%s", want, said)
+		if !strings.Contains(text, want) {
+			t.Errorf("the start-up text does not contain %q:\n%s", want, text)
 		}
 	}
-	if found := blocks(said); len(found) != 0 {
-		t.Errorf("start-up printed blocks for a backend that it does not know:\n%s", said)
+	if found := blocks(text); len(found) != 0 {
+		t.Errorf("start-up printed blocks for a backend that it does not know:\n%s", text)
 	}
 	s.end(t)
 }

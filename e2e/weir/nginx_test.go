@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimit/weir/e2e/nginxtest"
 )
 
-// The backend of an operator's own: it says what it received, and writes fields that are not its to
-// write.
+// An operator's own backend. It reports the requests it received, and writes fields
+// that only Weir may write.
 const nginxBackend = `
 server {
 	listen LISTEN;
@@ -35,7 +35,7 @@ server {
 
 func TestWithNginxBehindIt(t *testing.T) {
 	backend := nginxtest.Start(t, nginxBackend)
-	s := serveWeir(t, "--upstream", "http://"+backend.Addr)
+	s := serveWeir(t, "--policy", "contract", "--upstream", "http://"+backend.Addr)
 
 	t.Run("the limits are the contract's, and the fields ours", func(t *testing.T) {
 		wantExactly(t, s.url, 60, call{method: http.MethodPost, path: "/api/v1/widget/satisfaction", body: "{}", foreign: true}, 200)
@@ -71,7 +71,7 @@ func TestWithNginxBehindIt(t *testing.T) {
 	t.Run("what lies outside the surfaces passes without fields", func(t *testing.T) {
 		for _, path := range []string{"/", "/api/v2/widget/leads"} {
 			r := curl(t, s.url+path)
-			// nginx's own fields are nobody's business there.
+			// nginx's own fields are irrelevant there.
 			if r.status != 200 || len(r.values("X-RateLimit-Reset")) != 0 {
 				t.Errorf("%s: %d %v", path, r.status, r.fields)
 			}
@@ -97,8 +97,8 @@ func wantUnavailable(t *testing.T, r reply) {
 	wantStanding(t, r, 6000, 60)
 }
 
-// Behind a proxy that is trusted the client is who the proxy says it is, and nobody else is
-// believed (D12).
+// Behind a trusted proxy, the client is the address that the proxy reports. An
+// untrusted peer's report is ignored (D12).
 func TestBehindNginx(t *testing.T) {
 	s := serveWeir(t, "--trusted-proxies", "127.0.0.1")
 	addr := nginxtest.Start(t, fmt.Sprintf(`
@@ -115,7 +115,7 @@ server {
 	}
 	remaining := func(r reply) int64 { return r.integer(t, "X-RateLimit-Remaining") }
 
-	// Each request pretends to be somebody else; all are 127.0.0.2's.
+	// Each request claims another address; all come from 127.0.0.2.
 	for n := range int64(60) {
 		r := satisfaction("127.0.0.2", "http://"+addr, "-H", fmt.Sprintf("X-Forwarded-For: 198.51.100.%d", n))
 		if remaining(r) != 59-n {
@@ -127,7 +127,8 @@ server {
 	if got := remaining(satisfaction("127.0.0.3", "http://"+addr)); got != 59 {
 		t.Errorf("the first request of 127.0.0.3 leaves %d, want 59: it is another client", got)
 	}
-	// Past nginx, from an address that is no trusted proxy, the field is only words.
+	// If a request bypasses nginx, its peer is not a trusted proxy, so the field is
+	// ignored.
 	if got := remaining(satisfaction("127.0.0.4", s.url, "-H", "X-Forwarded-For: 127.0.0.2")); got != 59 {
 		t.Errorf("the first request of 127.0.0.4 leaves %d, want 59: it is not 127.0.0.2", got)
 	}
@@ -137,9 +138,10 @@ server {
 	s.end(t)
 }
 
-// nginx collects answers by default, and passes an event stream on as it comes: each event is read
-// before the next is reported, so that nothing else can have brought it.
-func TestEventsPassThroughNginxAsTheyCome(t *testing.T) {
+// nginx buffers answers by default, and forwards an event stream at once. Each
+// event is read before the next is reported, so that no later data can have flushed
+// it.
+func TestEventsPassThroughNginxAtOnce(t *testing.T) {
 	s := serveWeir(t, "--trusted-proxies", "127.0.0.1")
 	addr := nginxtest.Start(t, fmt.Sprintf("server { listen LISTEN; location / { proxy_pass %s; } }", s.url)).Addr
 	visitor := session(t, s.url)
@@ -158,7 +160,7 @@ func TestEventsPassThroughNginxAsTheyCome(t *testing.T) {
 		}
 	}
 	s.end(t)
-	if err := f.want(6, 6); err != nil { // the drain's end is passed on too
+	if err := f.want(6, 6); err != nil { // the drain's end is forwarded too
 		t.Error(err)
 	}
 	if _, err := f.next(); err != io.EOF {
@@ -166,16 +168,17 @@ func TestEventsPassThroughNginxAsTheyCome(t *testing.T) {
 	}
 }
 
-// With --proxy-protocol its header is required from trusted peers, and refused from others (D12).
+// With --proxy-protocol the header is required from trusted peers, and rejected
+// from others (D12).
 func TestBehindTheProxyProtocol(t *testing.T) {
-	for name, behind := range map[string][]string{"the sample backend": nil, "an upstream": {"--upstream", accepting(t)}} {
+	for name, behind := range map[string][]string{"the sample backend": nil, "an upstream": {"--policy", "contract", "--upstream", accepting(t)}} {
 		t.Run(name, func(t *testing.T) {
 			s := serveWeir(t, append(behind, "--trusted-proxies", "127.0.0.1", "--proxy-protocol")...)
 			path := s.url + "/api/v1/widget/satisfaction"
 			r := curl(t, "--haproxy-protocol", path, "-d", "{}")
 			wantStanding(t, r, 60, 60)
 			if r := curl(t, "--interface", "127.0.0.2", path, "-d", "{}"); r.integer(t, "X-RateLimit-Remaining") != 59 {
-				t.Errorf("a peer that is no proxy is not itself: %v", r.fields)
+				t.Errorf("a peer that is not a proxy is counted as another address: %v", r.fields)
 			}
 			for _, args := range [][]string{{path}, {"--haproxy-protocol", "--interface", "127.0.0.2", path}} {
 				cmd := exec.Command("curl", append([]string{"-q", "-s", "-i", "--max-time", "60"}, args...)...)

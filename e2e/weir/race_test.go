@@ -2,6 +2,6 @@
 
 package weir
 
-// raceEnabled says whether the tests run with the race detector; the binary under test is built
-// likewise.
+// raceEnabled reports whether the tests run with the race detector. The binary
+// under test is built the same way.
 const raceEnabled = true

@@ -16,7 +16,8 @@ type section struct {
 	blocks []block
 }
 
-// A block is what a page has between fences; kind is the rest of the line of the first fence.
+// A block is a page's text between fences; kind is the rest of the first fence's
+// line.
 type block struct{ kind, text string }
 
 // sections returns the sections of a page that have blocks.
@@ -34,15 +35,16 @@ func sections(text string) (all []section) {
 	return all
 }
 
-// masked stands for # inside of fences, where it begins no heading.
+// masked replaces # inside fences, because it does not start a heading there.
 const masked = "\x00"
 
 func maskFences(text string) string {
 	return fence.ReplaceAllStringFunc(text, func(s string) string { return strings.ReplaceAll(s, "#", masked) })
 }
 
-// The test types the README's sessions into a shell, checks its policy, and runs its program.
-func TestTheSessionsOfTheReadmePrintWhatTheyShow(t *testing.T) {
+// The test types the README's sessions into a shell, checks its policy, and runs
+// its program.
+func TestTheReadmesSessionsPrintWhatItShows(t *testing.T) {
 	kinds := map[string]int{}
 	for _, part := range sections(readText(t, repository+"/README.md")) {
 		for _, b := range part.blocks {
@@ -74,14 +76,14 @@ func TestTheSessionsOfTheReadmePrintWhatTheyShow(t *testing.T) {
 
 func statusOf(args string) string { return `curl -s -o /dev/null -w '%{http_code}\n' ` + args }
 
-// imported are the packages that the programs of pages may use.
+// imported are the packages that a page's programs may use.
 var imported = []string{
 	"errors", "fmt", "io", "log", "net/http", "os", "strings", "time",
 	module, module + "/httplimit", module + "/identity", module + "/memstore", module + "/pacer", module + "/policyfile",
 }
 
-// program returns a program with the lines of a page as its main function. It adds the imports, and
-// declares the variables that the page leaves to the reader.
+// program returns a program with a page's lines as its main function. It adds the
+// imports, and declares the variables that the page omits.
 func program(lines string) string {
 	var p strings.Builder
 	p.WriteString("package main\n\nimport (\n")
@@ -102,12 +104,12 @@ func program(lines string) string {
 	}
 	p.WriteString(lines)
 	if regexp.MustCompile(`(?m)^\S.*err :=`).MatchString(lines) {
-		p.WriteString("\t_ = err // the page leaves errors out\n")
+		p.WriteString("\t_ = err // the page omits error handling\n")
 	}
 	return p.String() + "}\n"
 }
 
-// build compiles the lines of a page, and returns the program's file.
+// build compiles a page's lines, and returns the program's file.
 func (s *readersShell) build(lines string) string {
 	s.t.Helper()
 	s.write("main.go", program(lines))
@@ -120,7 +122,7 @@ func (s *readersShell) build(lines string) string {
 	return built
 }
 
-// serveGo runs a program of a page that listens on :8000.
+// serveGo runs a page's program that listens on :8000.
 func (s *readersShell) serveGo(lines string) {
 	s.t.Helper()
 	if !strings.Contains(lines, `":8000"`) {
@@ -132,7 +134,7 @@ func (s *readersShell) serveGo(lines string) {
 	}
 	address := l.Addr().String()
 	built := s.build(strings.Replace(lines, `":8000"`, `"`+address+`"`, 1))
-	if err := l.Close(); err != nil { // the program takes it
+	if err := l.Close(); err != nil { // the program takes the port
 		s.t.Fatal(err)
 	}
 	s.port("8000", portOf(s.t, address))
@@ -144,8 +146,9 @@ kill -0 $!`)
 	}
 }
 
-// The test runs the tour's commands in their order: a 429, an answer from a document, and a sync.
-func TestTheCommandsOfTheTourPrintWhatItShows(t *testing.T) {
+// The test runs the tour's commands in order: a 429, an answer from a document, and
+// a sync.
+func TestTheToursCommandsPrintWhatItShows(t *testing.T) {
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +171,7 @@ func TestTheCommandsOfTheTourPrintWhatItShows(t *testing.T) {
 	here := strings.NewReplacer("localhost:8080", "127.0.0.1:"+port, "curl -sN", "curl -sN --max-time 5")
 	env := []string{"PATH=" + filepath.Dir(path) + ":" + os.Getenv("PATH"), "WEIR_DATA=" + data}
 	leads, documents, folder := find("SESSION="), find("TOKEN="), find("export WEIR_TOKEN=")
-	dir := t.TempDir() // with the folder that is pushed, which gets a file of its own
+	dir := t.TempDir() // with the folder to push, which gets a file of its own
 	if err := os.CopyFS(filepath.Join(dir, "docs"), os.DirFS(repository+"/docs")); err != nil {
 		t.Fatal(err)
 	}
@@ -177,13 +180,13 @@ func TestTheCommandsOfTheTourPrintWhatItShows(t *testing.T) {
 	}
 	refused := run(blocks[leads])
 	if !printsAs(strings.TrimSpace(blocks[leads+1]), refused) {
-		t.Errorf("a lead too many is answered\n%s\nand the tour says\n%s", refused, blocks[leads+1])
+		t.Errorf("a lead too many is answered\n%s\nand the tour shows\n%s", refused, blocks[leads+1])
 	}
 	session, _, _ := strings.Cut(blocks[leads], "\nfor ")
 	answered := run(session + "\n" + blocks[documents] + "\ntrue # --max-time ends the feed")
 	found := strings.Contains(answered, "“We are open from nine to five")
-	told := strings.Count(answered, `"type":"message.created"`) == 2
-	if !found || !told || strings.Contains(answered, `"error"`) {
+	delivered := strings.Count(answered, `"type":"message.created"`) == 2
+	if !found || !delivered || strings.Contains(answered, `"error"`) {
 		t.Errorf("a document, a question and the feed are answered\n%s", answered)
 	}
 	if pushed := run(blocks[folder]); strings.Contains(pushed, "error") {

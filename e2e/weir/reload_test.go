@@ -18,12 +18,12 @@ import (
 	"testing"
 )
 
-// onePolicy is a policy of one window for everything.
+// onePolicy is a policy of one window for all requests.
 func onePolicy(limit int) string {
 	return fmt.Sprintf("limiters:\n  - name: all\n    routes: [/*]\n    windows: [%d per hour by ip]\n", limit)
 }
 
-// replaceFile renames a file with that text into the place of path, as editors do.
+// replaceFile renames a new file with that text to path, as editors do.
 func replaceFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
@@ -34,10 +34,10 @@ func replaceFile(t *testing.T, path, text string) {
 	}
 }
 
-// A tallyman asks a server for the same thing all the time, and keeps what the answers say was
-// counted.
+// A tallyman repeats one request all the time, and records the counts in the
+// answers.
 type tallyman struct {
-	limits map[int]bool // that an answer may show
+	limits map[int]bool // the limits that an answer may have
 
 	mu      sync.Mutex
 	counts  []int // Limit - Remaining of each admitted request
@@ -46,7 +46,7 @@ type tallyman struct {
 }
 
 func (c *tallyman) ask(client *http.Client, url string) {
-	// A GET the client would send again by itself.
+	// The client would repeat a GET by itself.
 	response, err := client.Post(url, "text/plain", nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,8 +69,8 @@ func (c *tallyman) ask(client *http.Client, url string) {
 	}
 }
 
-// check wants every admitted request to have been counted once: together they are told 1, 2, 3 and
-// so on.
+// check verifies that every admitted request was counted once: sorted, the counts
+// are 1, 2, 3 and so on.
 func (c *tallyman) check(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
@@ -84,7 +84,7 @@ func (c *tallyman) check(t *testing.T) {
 	slices.Sort(c.counts)
 	for i, n := range c.counts {
 		if n != i+1 {
-			t.Fatalf("of %d admitted requests the %dth is told that %d were counted", len(c.counts), i+1, n)
+			t.Fatalf("of %d admitted requests the %dth has the count %d", len(c.counts), i+1, n)
 		}
 	}
 }
@@ -116,21 +116,21 @@ func TestAPolicyIsReplacedUnderLoadAndEveryCountIsKept(t *testing.T) {
 			}
 		})
 	}
-	hangUp := func(said string, times int) {
+	hangUp := func(line string, times int) {
 		t.Helper()
 		if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.stderr.await(regexp.MustCompile(fmt.Sprintf(`(?s)(?:%s.*){%d}`, said, times))); err != nil {
-			t.Fatalf("%v; it said:\n%s", err, s.stderr)
+		if _, err := s.stderr.await(regexp.MustCompile(fmt.Sprintf(`(?s)(?:%s.*){%d}`, line, times))); err != nil {
+			t.Fatalf("%v; it printed:\n%s", err, s.stderr)
 		}
 	}
 	for n := range swaps {
 		replaceFile(t, policy, onePolicy([]int{high, low}[n%2]))
-		hangUp("was replaced; counts go on", n+1)
+		hangUp("was replaced; counts continue", n+1)
 	}
 	replaceFile(t, policy, "limiters:\n  - name: all\n    windows: [0 per hour by ip]\n")
-	hangUp("problem of the refused policy.*policy.yaml:3:15:", 1)
+	hangUp("problem of the rejected policy.*policy.yaml:3:15:", 1)
 	ended.Store(true)
 	asking.Wait()
 	callers.check(t)
@@ -138,7 +138,8 @@ func TestAPolicyIsReplacedUnderLoadAndEveryCountIsKept(t *testing.T) {
 		t.Fatalf("%d requests were admitted, %d refused", len(callers.counts), callers.refused)
 	}
 
-	// The watch finds the next one: a limit below the count refuses, and says 0.
+	// The watch finds the next file: a limit below the count refuses with Remaining
+	// 0.
 	callers.limits[1] = true
 	replaceFile(t, policy, onePolicy(1))
 	if _, err := s.stderr.await(regexp.MustCompile(`by="?watch`)); err != nil {
@@ -148,7 +149,7 @@ func TestAPolicyIsReplacedUnderLoadAndEveryCountIsKept(t *testing.T) {
 	if callers.refused != 1 {
 		t.Errorf("a limit below the count admits")
 	}
-	// And after a restart with another one the count goes on.
+	// After a restart with another policy the count continues.
 	s.end(t)
 	replaceFile(t, policy, onePolicy(high))
 	again := serveIn(t, s.data, "--access-log=off", "--policy", policy, "--upstream", upstream)
@@ -157,8 +158,8 @@ func TestAPolicyIsReplacedUnderLoadAndEveryCountIsKept(t *testing.T) {
 	again.end(t)
 }
 
-func TestWhatWasReadFromNoFileIsNotReloaded(t *testing.T) {
-	s := serveWeir(t, "--upstream", nothingBehind(t))
+func TestTheBuiltInPolicyIsNotReloaded(t *testing.T) {
+	s := serveWeir(t, "--policy", "contract", "--upstream", nothingBehind(t))
 	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
@@ -168,8 +169,9 @@ func TestWhatWasReadFromNoFileIsNotReloaded(t *testing.T) {
 	s.end(t)
 }
 
-// Each shell replaces the policy every second, in another way, for as long as the server runs.
-func TestAPolicyThatAShellReplacesEverySecondComesIntoForce(t *testing.T) {
+// Each shell replaces the policy every second, in its own way, as long as the
+// server runs.
+func TestAPolicyReplacedEverySecondIsReloaded(t *testing.T) {
 	const loop = `n=2; while :; do n=$((n+1))
 		text="limiters:
   - name: all
@@ -188,7 +190,7 @@ func TestAPolicyThatAShellReplacesEverySecondComesIntoForce(t *testing.T) {
 			dir := t.TempDir()
 			policy := filepath.Join(dir, "policy.yaml")
 			replaceFile(t, policy, onePolicy(2))
-			if name == "a swapped folder" { // as Kubernetes mounts a ConfigMap
+			if name == "a swapped folder" { // like Kubernetes' mount of a ConfigMap
 				if err := errors.Join(os.Mkdir(filepath.Join(dir, "v2"), 0o700), os.Rename(policy, filepath.Join(dir, "v2", "policy.yaml")),
 					os.Symlink("v2", filepath.Join(dir, "..data")), os.Symlink("..data/policy.yaml", policy)); err != nil {
 					t.Fatal(err)
@@ -205,8 +207,8 @@ func TestAPolicyThatAShellReplacesEverySecondComesIntoForce(t *testing.T) {
 			if _, err := s.stderr.await(regexp.MustCompile(`(?s)(the policy was replaced.*){3}`)); err != nil {
 				t.Fatal(err)
 			}
-			if said := s.stderr.String(); strings.Contains(said, "level=ERROR") {
-				t.Errorf("it complains:\n%s", said)
+			if output := s.stderr.String(); strings.Contains(output, "level=ERROR") {
+				t.Errorf("it logs an error:\n%s", output)
 			}
 		})
 	}

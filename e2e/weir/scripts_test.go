@@ -23,7 +23,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestScripts runs the manual: each script in testdata is a page of it.
+// TestScripts runs the manual: each script in testdata is a page.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
@@ -58,9 +58,9 @@ type running struct{}
 //
 //	serve [NAME=VALUE…] [FLAG…]
 //
-// It runs weir serve on free ports of 127.0.0.1, waits until it listens, and sets $URL and $ADDR,
-// and $ADMIN to where operators are answered. A script that has one before an upstream runs once
-// more, on the other engine.
+// It runs weir serve on free ports of 127.0.0.1, waits until it listens, and sets
+// $URL, $ADDR, and $ADMIN, the admin listener's URL. If the server is before an
+// upstream, the script runs again on the other engine.
 func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("serve always succeeds; to see it fail: fails CODE weir serve …")
@@ -92,7 +92,7 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// scriptTest is the name of the test that a script is.
+// scriptTest is the name of a script's test.
 func scriptTest(ts *testscript.TestScript) string {
 	return "TestScripts/" + strings.TrimPrefix(filepath.Base(ts.Getenv("WORK")), "script-")
 }
@@ -101,8 +101,8 @@ func scriptTest(ts *testscript.TestScript) string {
 //
 //	end [TERM|INT|KILL]
 //
-// It ends the server, wants exit status 0 unless it is killed, and leaves what it printed in the
-// files serve.out and serve.err.
+// It ends the server, checks for exit status 0 unless the server is killed, and
+// writes its output to the files serve.out and serve.err.
 func scriptEnd(ts *testscript.TestScript, _ bool, args []string) {
 	sig, want := os.Signal(syscall.SIGTERM), 0
 	switch {
@@ -125,8 +125,8 @@ func scriptEnd(ts *testscript.TestScript, _ bool, args []string) {
 //
 //	fails CODE COMMAND…
 //
-// It runs a command that must end with the status, says nothing on standard output, and an error on
-// standard error.
+// It runs a command that must end with the status, with an empty standard output
+// and an error on standard error.
 func scriptFails(ts *testscript.TestScript, neg bool, args []string) {
 	scriptStatus(ts, neg, args)
 	stderr := ts.ReadFile("stderr")
@@ -174,8 +174,8 @@ func lookPath(ts *testscript.TestScript, name string) (string, error) {
 //
 //	untilrefused FILE
 //
-// It uses the API token in FILE until the server refuses it, which must be within a second of its
-// revocation. Half a second is added for this machine.
+// It uses the API token in FILE until the server refuses it, which must be within a
+// second of its revocation. Half a second more is for a slow machine.
 func scriptUntilRefused(ts *testscript.TestScript, _ bool, args []string) {
 	token := strings.TrimSpace(ts.ReadFile(args[0]))
 	ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
@@ -204,12 +204,12 @@ func scriptUntilRefused(ts *testscript.TestScript, _ bool, args []string) {
 //
 //	certificate CERT KEY
 //
-// It writes a certificate for 127.0.0.1, signed by itself, and its key.
+// It writes a self-signed certificate for 127.0.0.1, and its key.
 func scriptCertificate(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(writeCertificate(ts.MkAbs(args[0]), ts.MkAbs(args[1])))
 }
 
-// writeCertificate makes a certificate for 127.0.0.1, signed by itself.
+// writeCertificate writes a self-signed certificate for 127.0.0.1.
 func writeCertificate(certFile, keyFile string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -238,7 +238,7 @@ func writeCertificate(certFile, keyFile string) error {
 	return os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600)
 }
 
-func TestNoScriptIsCutShort(t *testing.T) {
+func TestNoScriptEndsEarly(t *testing.T) {
 	scripts, err := filepath.Glob(filepath.Join("testdata", "*.txtar"))
 	if err != nil || len(scripts) < 10 {
 		t.Fatalf("%d scripts, %v", len(scripts), err)

@@ -20,10 +20,11 @@ import (
 	"github.com/weirlimit/weir/e2e/redistest"
 )
 
-// A readersShell is a bash in which a test types what a page shows. It has a directory of its own,
-// and the real weir on its PATH. Servers get free ports; in commands and in their output the ports
-// of the page stand for them. The page's http://127.0.0.1:3000 is a backend that answers every
-// request with hello, and redis://127.0.0.1:6379 is a real Redis.
+// A readersShell is a bash in which a test types a page's commands. It has its own
+// directory, and the real weir on its PATH. Servers get free ports; in commands and
+// output they are replaced by the page's ports. The page's http://127.0.0.1:3000 is
+// a backend that answers every request with hello, and redis://127.0.0.1:6379 is a
+// real Redis.
 type readersShell struct {
 	t       *testing.T
 	page    string
@@ -33,13 +34,14 @@ type readersShell struct {
 	printed *bufio.Reader
 	ports   []shownPort
 	served  int
-	program string // the lines of a program that go run . runs
+	program string // the lines of the program for go run .
 }
 
-// A shownPort is a port on the page, and the port that is really used.
+// A shownPort is a port on the page, and the port in use.
 type shownPort struct{ shown, real string }
 
-// newReadersShell starts a reader's shell. It ends with the test, and so does what it has started.
+// newReadersShell starts a reader's shell. The shell and its background commands
+// end with the test.
 func newReadersShell(t *testing.T, page string) *readersShell {
 	t.Helper()
 	path, err := binary()
@@ -76,7 +78,7 @@ func newReadersShell(t *testing.T, page string) *readersShell {
 	return s
 }
 
-// end stops what still runs in the background.
+// end stops the background commands.
 func (s *readersShell) end() {
 	out, _, err := s.run("jobs -pr")
 	if err != nil {
@@ -91,7 +93,7 @@ func (s *readersShell) end() {
 	}
 }
 
-// port has a port of the page stand for a real one.
+// port maps a port of the page to a real one.
 func (s *readersShell) port(shown, real string) {
 	for i := range s.ports {
 		if s.ports[i].shown == shown {
@@ -114,7 +116,7 @@ func (s *readersShell) realPort(shown string) string {
 // hosts are this machine's names on the pages.
 var hosts = []string{"localhost:", "127.0.0.1:"}
 
-// real replaces the ports of the page; shown is the reverse.
+// real replaces the page's ports; shown is the reverse.
 func (s *readersShell) real(command string) string {
 	for _, p := range s.ports {
 		for _, host := range hosts {
@@ -131,7 +133,7 @@ func (s *readersShell) shown(printed string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(printed, "\r", ""), s.dir, "DIR")
 }
 
-// write puts a file where the reader works.
+// write puts a file in the reader's directory.
 func (s *readersShell) write(name, text string) {
 	s.t.Helper()
 	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(s.real(text)), 0o600); err != nil {
@@ -139,10 +141,10 @@ func (s *readersShell) write(name, text string) {
 	}
 }
 
-// block runs the commands of a block, each a line that begins with "$ ". A command must exit with
-// status 0 and print what the page shows below it. If the page shows nothing, it may print
-// anything. A line that ends with a backslash or a pipe continues in the next line. In the output …
-// stands for any text of a line, and a line … for any lines.
+// block runs the commands of a block, each a line that begins with "$ ". A command
+// must exit with status 0 and print the page's text below it; if there is none, it
+// may print anything. A line that ends with a backslash or a pipe continues in the
+// next line. In the output, … is any text of a line, and a line … is any lines.
 func (s *readersShell) block(text string) {
 	s.t.Helper()
 	for _, one := range strings.Split("\n"+strings.TrimRight(text, "\n"), "\n$ ")[1:] {
@@ -162,21 +164,21 @@ func (s *readersShell) block(text string) {
 	}
 }
 
-// varying are the fields that differ from run to run, and timePrinted are the times.
+// varying are the fields that vary between runs, and timePrinted are the times.
 var (
 	varying     = regexp.MustCompile(`(?m)^(Date|Retry-After|X-RateLimit-Reset|X-Weir-Denial): .*$`)
 	timePrinted = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`)
 )
 
-// continues matches a line of a command that goes on in the next one.
+// continues matches a line of a command that continues in the next one.
 var continues = regexp.MustCompile(`(\\| \|)$`)
 
-// printsAs compares what a command prints with what a page shows of it.
+// printsAs compares a command's output with the page's text.
 func printsAs(want, got string) bool {
 	same := func(text string) string {
 		text = timePrinted.ReplaceAllString(varying.ReplaceAllString(text, "$1"), "TIME")
 		text = regexp.MustCompile(`(?m) +$`).ReplaceAllString(text, "")
-		// Columns move.
+		// The columns' widths vary.
 		return strings.TrimSpace(regexp.MustCompile(` +`).ReplaceAllString(text, " "))
 	}
 	want, got = same(want), same(got)
@@ -186,14 +188,14 @@ func printsAs(want, got string) bool {
 	return regexp.MustCompile(`^` + pattern + `$`).MatchString(got)
 }
 
-// command runs what a reader types.
+// command runs a reader's command.
 func (s *readersShell) command(command string) (prints string, status int) {
 	s.t.Helper()
 	if strings.Contains(command, "127.0.0.1:6379") && s.realPort("6379") == "" {
 		s.port("6379", portOf(s.t, redistest.Start(s.t).Addr()))
 	}
 	switch {
-	case strings.HasPrefix(command, "git clone "): // what that installs is on the PATH
+	case strings.HasPrefix(command, "git clone "): // the installed programs are on the PATH
 		return "", 0
 	case regexp.MustCompile(`(^|\s)weir serve\b`).MatchString(command):
 		return s.serve(command)
@@ -208,10 +210,10 @@ func (s *readersShell) command(command string) (prints string, status int) {
 	return s.shown(out), status
 }
 
-// listenFlag is where a command says that it listens.
+// listenFlag matches a command's listen address.
 var listenFlag = regexp.MustCompile(` --listen (?:\S*:)(\d+)`)
 
-// serve runs weir serve in the background, on ports of its own, until it is ready.
+// serve runs weir serve in the background, on free ports, until it is ready.
 func (s *readersShell) serve(command string) (prints string, status int) {
 	s.t.Helper()
 	command, background := strings.CutSuffix(command, " &")
@@ -246,12 +248,12 @@ grep -q '^ready$' %[2]s`, s.real(command), log))
 	return s.shown(printed), 0
 }
 
-// end of a command's output, with its status.
+// ended matches the end of a command's output, with its status.
 var ended = regexp.MustCompile(`^<end of command: (\d+)>\n$`)
 
-// run has the shell run a command, and returns what it prints and its status.
+// run runs a command in the shell, and returns its output and status.
 func (s *readersShell) run(command string) (prints string, status int, err error) {
-	stuck := time.AfterFunc(patience, func() { _ = s.bash.Kill() }) // then reading ends
+	stuck := time.AfterFunc(patience, func() { _ = s.bash.Kill() }) // ends the read below
 	defer stuck.Stop()
 	if _, err := io.WriteString(s.stdin, command+"\nprintf '\\n<end of command: %d>\\n' $?\n"); err != nil {
 		return "", 0, err
@@ -286,7 +288,7 @@ func orElse(s, otherwise string) string {
 	return s
 }
 
-func TestWhatACommandPrintsIsComparedWithItsPage(t *testing.T) {
+func TestCommandOutputIsComparedWithItsPage(t *testing.T) {
 	for _, c := range []struct {
 		shown, printed string
 		same           bool

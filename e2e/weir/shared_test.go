@@ -20,7 +20,7 @@ import (
 	"github.com/weirlimit/weir/internal/gateway"
 )
 
-// patient keeps a test about exact counts from being one about a busy machine.
+// patient prevents failures of exact counts on a busy machine.
 const patient = "--store-deadline=10s"
 
 // allByAddress is a policy of one limiter.
@@ -29,10 +29,10 @@ func allByAddress(t *testing.T, limit int) string {
 	return policyFile(t, fmt.Sprintf("limiters:\n  - name: all\n    routes: [/*]\n    windows: [%d per day by ip]\n", limit))
 }
 
-// anyCall is a request that a backend which accepts everything answers 201.
+// anyCall is a request to a backend that answers every request with 201.
 var anyCall = call{method: http.MethodPost, path: "/any", foreign: true}
 
-// admitted counts the answers of the backend, and wants all windows to end at once.
+// admitted counts the backend's answers, and checks that all windows end at once.
 func admitted(t *testing.T, answers []standing) (n int) {
 	t.Helper()
 	for _, a := range answers {
@@ -48,8 +48,8 @@ func admitted(t *testing.T, answers []standing) (n int) {
 	return n
 }
 
-// Two servers, asked at once over many connections each, admit the limit together and not one more,
-// and tell the same reset.
+// Two servers under concurrent load admit exactly the limit together, and report
+// the same reset.
 func TestServersThatShareAStoreShareOneBudget(t *testing.T) {
 	const limit = 500
 	redis := redistest.Start(t)
@@ -74,7 +74,8 @@ func TestServersThatShareAStoreShareOneBudget(t *testing.T) {
 	two.end(t)
 }
 
-// However the store is reached, start-up says so, and two servers count as one.
+// For each kind of store, the start-up text names it, and two servers share one
+// count.
 func TestEveryKindOfStoreIsShared(t *testing.T) {
 	tls, cluster, sentinel := redistest.StartTLS(t), redistest.StartCluster(t, 3, 0), redistest.StartSentinel(t)
 	nodes, sentinels := strings.Join(cluster.Addrs(), ","), strings.Join(sentinel.Addrs(), ",")
@@ -101,17 +102,17 @@ func TestEveryKindOfStoreIsShared(t *testing.T) {
 	split := policyFile(t, "limiters:\n  - name: all\n    routes: [/*]\n    windows: [20 per day by ip, 2 per minute by agent]\n")
 	_, stderr, code := weirCommand(t.Context(), t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--policy", split, "--store", "redis://"+nodes)
 	if code != cli.Failed || !strings.Contains(stderr, `limiter "all"`) || !strings.Contains(stderr, "\nhint: ") {
-		t.Errorf("a policy whose windows are on several nodes: status %d, it said:\n%s", code, stderr)
+		t.Errorf("a policy whose windows are on several nodes: status %d, it printed:\n%s", code, stderr)
 	}
 	_, stderr, code = weirCommand(t.Context(), t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--store", tls.URL()+"?ca="+policyFile(t, "none"))
 	if code != cli.Failed || !strings.Contains(stderr, "holds none in PEM") {
-		t.Errorf("an authority's file that is none: status %d, it said:\n%s", code, stderr)
+		t.Errorf("an invalid CA file: status %d, it printed:\n%s", code, stderr)
 	}
 }
 
-// A server that is killed takes no count with it: the other goes on, and so does the one that is
-// started in its place.
-func TestAKilledServerLeavesItsCountsInTheStore(t *testing.T) {
+// If a server is killed, its counts are kept. The other server and the replacement
+// continue with them.
+func TestAKilledServersCountsStayInTheStore(t *testing.T) {
 	const limit = 40
 	args := []string{"--store", redistest.Start(t).URL(), "--upstream", accepting(t), "--policy", allByAddress(t, limit), patient}
 	one, two := serveWeir(t, args...), serveWeir(t, args...)
@@ -126,8 +127,8 @@ func TestAKilledServerLeavesItsCountsInTheStore(t *testing.T) {
 	}
 }
 
-// All servers are restarted one after the other, each as soon as the one before is back, while many
-// ask. Together they admit exactly the limit.
+// Servers are restarted under load, each once the one before is ready. Together
+// they admit exactly the limit.
 func TestARollingRestartAdmitsExactlyTheLimit(t *testing.T) {
 	const limit, servers, callers = 6000, 3, 16
 	args := []string{"--store", redistest.Start(t).URL(), "--upstream", accepting(t), "--policy", allByAddress(t, limit), "--access-log=off", patient}
@@ -137,11 +138,12 @@ func TestARollingRestartAdmitsExactlyTheLimit(t *testing.T) {
 	}
 	var passed, asked atomic.Int64
 	var restarted atomic.Bool
-	step := make(chan struct{}, limit) // a token for every request admitted
+	step := make(chan struct{}, limit) // a token for every admitted request
 	var all sync.WaitGroup
 	for n := range callers {
 		all.Go(func() {
-			// A connection a request: one that a draining server closes has no request in it.
+			// A connection for each request: if a draining server closes it, no
+			// request is lost.
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 			for i := n; ; i++ {
 				last := restarted.Load()
@@ -150,7 +152,7 @@ func TestARollingRestartAdmitsExactlyTheLimit(t *testing.T) {
 				case err != nil && strings.Contains(err.Error(), "X-Ratelimit"), err == nil && got.status != http.StatusCreated && got.status != http.StatusTooManyRequests:
 					t.Errorf("%+v, %v", got, err)
 					return
-				case err != nil: // it has just ended
+				case err != nil: // the server has just ended
 					continue
 				case got.status == http.StatusCreated:
 					passed.Add(1)
@@ -179,43 +181,44 @@ func TestARollingRestartAdmitsExactlyTheLimit(t *testing.T) {
 	}
 }
 
-func TestAServerThatTheStoreDoesNotLetInDoesNotStart(t *testing.T) {
+func TestAServerWithoutAccessToItsStoreDoesNotStart(t *testing.T) {
 	redis := redistest.Start(t, "--requirepass", "s3cret-of-the-server")
 	for name, store := range map[string]string{"another password": "redis://:hunter2@" + redis.Addr(), "none": "redis://" + redis.Addr()} {
 		_, stderr, code := weirCommand(t.Context(), t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--store", store)
-		if code != cli.Failed || !strings.Contains(stderr, "error: open the store: ") || !strings.Contains(stderr, "does not let us in") ||
+		if code != cli.Failed || !strings.Contains(stderr, "error: open the store: ") || !strings.Contains(stderr, "denies access") ||
 			!strings.Contains(stderr, "\nhint: is the password right?") || strings.Contains(stderr, "hunter2") {
-			t.Errorf("%s: status %d, it said:\n%s", name, code, stderr)
+			t.Errorf("%s: status %d, it printed:\n%s", name, code, stderr)
 		}
 	}
 	_, stderr, code := weirCommand(t.Context(), t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--store", "redis-sentinel://:hunter2@"+redis.Addr()+"/m")
 	if code != cli.Failed || !strings.Contains(stderr, "?sentinel_password= the Sentinels'") || strings.Contains(stderr, "hunter2") {
-		t.Errorf("a Sentinel that wants a password of its own: status %d, it said:\n%s", code, stderr)
+		t.Errorf("a Sentinel that wants a password of its own: status %d, it printed:\n%s", code, stderr)
 	}
-	s := serveWeir(t, "--store", redis.URL(), "--upstream", accepting(t))
+	s := serveWeir(t, "--store", redis.URL(), "--policy", "contract", "--upstream", accepting(t))
 	s.end(t)
-	if said := s.stdout.String() + s.stderr.String(); strings.Contains(said, "s3cret") || strings.Contains(said, "level=ERROR") {
-		t.Errorf("with the password it said:\n%s", said)
+	if output := s.stdout.String() + s.stderr.String(); strings.Contains(output, "s3cret") || strings.Contains(output, "level=ERROR") {
+		t.Errorf("with the password it printed:\n%s", output)
 	}
 }
 
-// Two nodes with different secrets would be two budgets (D18). A user of the store
-// who lacks a right that takes need ends a start, which names the right and how to give it.
-func TestAServerWhoseStoreUserLacksARightDoesNotStart(t *testing.T) {
+// Two nodes with different secrets would be two budgets (D18). If the store's user
+// lacks a right, the start fails, and the error names the right and how to grant
+// it.
+func TestAServerWithoutARightInItsStoreDoesNotStart(t *testing.T) {
 	redis := redistest.Start(t)
 	redis.Do(t, "ACL", "SETUSER", "weir", "on", ">hunter2", "~weir:*", "+@all", "-evalsha", "-decrby")
 	store := "redis://weir:hunter2@" + redis.Addr()
 	_, stderr, code := weirCommand(t.Context(), t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--store", store)
 	if code != cli.Failed || !strings.Contains(stderr, "user weir may not run 'evalsha', 'decrby'\n") ||
 		!strings.Contains(stderr, "\nhint: on the server: ACL SETUSER weir ~weir:* +eval +evalsha ") || strings.Contains(stderr, "hunter2") {
-		t.Errorf("status %d, it said:\n%s", code, stderr)
+		t.Errorf("status %d, it printed:\n%s", code, stderr)
 	}
 	_, hint, _ := strings.Cut(stderr, "on the server: ")
 	redis.Do(t, strings.Fields(hint)...)
-	s := serveWeir(t, "--store", store, "--upstream", accepting(t))
+	s := serveWeir(t, "--store", store, "--policy", "contract", "--upstream", accepting(t))
 	s.end(t)
-	if said := s.stdout.String() + s.stderr.String(); strings.Contains(said, "level=ERROR") || strings.Contains(said, "hunter2") {
-		t.Errorf("with the rights it said:\n%s", said)
+	if output := s.stdout.String() + s.stderr.String(); strings.Contains(output, "level=ERROR") || strings.Contains(output, "hunter2") {
+		t.Errorf("with the rights it printed:\n%s", output)
 	}
 }
 
@@ -239,9 +242,9 @@ func TestServersWithDifferentSecretsDoNotShareAStore(t *testing.T) {
 	}
 	for name, other := range map[string][]string{"another": {"--key-secret", secret(text + "x")}, "none": nil} {
 		_, stderr, code := weirCommand(t.Context(), t, append(append([]string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir()}, args...), other...)...)
-		if code != cli.Failed || !strings.Contains(stderr, "keyed with another secret") || !strings.Contains(stderr, "\nhint: all nodes have the same --key-secret") ||
+		if code != cli.Failed || !strings.Contains(stderr, "keyed with another secret") || !strings.Contains(stderr, "\nhint: give all nodes the same --key-secret") ||
 			strings.Contains(stderr, "hunter2") {
-			t.Errorf("%s: status %d, it said:\n%s", name, code, stderr)
+			t.Errorf("%s: status %d, it printed:\n%s", name, code, stderr)
 		}
 	}
 }
@@ -251,10 +254,10 @@ var (
 	again  = regexp.MustCompile(`level=INFO msg="the store answers again" store="redis \S+" after=\S+ "decided without it"=(\d+) "units given back"=(\d+) "units lost"=(\d+)`)
 )
 
-// The store ends and comes back (D25). Requests are answered meanwhile, from where the windows
-// stood; /readyz and one log line each time say so; and what was counted here is in the store
-// afterwards.
-func TestAnOutageOfTheStoreIsToldAndBridged(t *testing.T) {
+// The store stops and returns (D25). Meanwhile requests are answered, starting from
+// the last counts. /readyz and one log line each report the outage and its end.
+// Afterwards the local counts are in the store.
+func TestAnOutageOfTheStoreIsReportedAndBridged(t *testing.T) {
 	const limit = 10_000
 	redis := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	s := serveWeir(t, "--store", redis.URL(), "--upstream", accepting(t), "--policy", allByAddress(t, limit), "--access-log=off", patient)
@@ -270,7 +273,7 @@ func TestAnOutageOfTheStoreIsToldAndBridged(t *testing.T) {
 		}
 		return got
 	}
-	until := func(log *regexp.Regexp) []string { // a request now and then, until the log says so
+	until := func(log *regexp.Regexp) []string { // until sends requests until the log matches
 		t.Helper()
 		ticker := time.NewTicker(20 * time.Millisecond)
 		defer ticker.Stop()
@@ -296,9 +299,9 @@ func TestAnOutageOfTheStoreIsToldAndBridged(t *testing.T) {
 		t.Errorf("/readyz: %+v", got)
 	}
 	redis.Restart(t)
-	told := until(again)
-	if told[1] == "0" || told[2] != told[1] || told[3] != "0" {
-		t.Errorf("%s were decided here, %s given back, %s lost", told[1], told[2], told[3])
+	reported := until(again)
+	if reported[1] == "0" || reported[2] != reported[1] || reported[3] != "0" {
+		t.Errorf("%s were decided here, %s given back, %s lost", reported[1], reported[2], reported[3])
 	}
 	if got := ask(); got.remaining != limit-asked {
 		t.Errorf("request %d: %+v; want %d remaining", asked, got, limit-asked)
@@ -309,15 +312,15 @@ func TestAnOutageOfTheStoreIsToldAndBridged(t *testing.T) {
 	s.end(t)
 	for _, line := range []*regexp.Regexp{silent, again} {
 		if n := len(line.FindAllString(s.stderr.String(), -1)); n != 1 {
-			t.Errorf("%v is said %d times in:\n%s", line, n, s.stderr)
+			t.Errorf("%v is logged %d times in:\n%s", line, n, s.stderr)
 		}
 	}
 }
 
-// The store owns the clock (D6). Two edges whose machines' clocks are 14 minutes apart admit
-// exactly the limit together, tell the same Reset, Retry-After and Date, and serve again at the
-// same moment.
-func TestEdgesWhoseClocksDifferTellTheSameTime(t *testing.T) {
+// The store's clock decides (D6). Two edges whose clocks differ by 14 minutes admit
+// exactly the limit together, report the same Reset, Retry-After and Date, and
+// admit requests again at the same moment.
+func TestEdgesWithDifferentClocksReportTheSameTime(t *testing.T) {
 	const limit = 60
 	redis, clock := redistest.StartWithClock(t)
 	policy := parsed(t, fmt.Sprintf("limiters:\n  - name: all\n    routes: [/*]\n    windows: [%d per minute by ip]\n", limit))
@@ -338,9 +341,9 @@ func TestEdgesWhoseClocksDifferTellTheSameTime(t *testing.T) {
 		}
 		edges[i] = runEdge(t, openEdge(t, c))
 	}
-	// told is what both must say of the time.
-	type told struct{ status, date, reset, retryAfter string }
-	ask := func(url string) (at told) {
+	// reported holds the times that both edges must report.
+	type reported struct{ status, date, reset, retryAfter string }
+	ask := func(url string) (at reported) {
 		response, err := http.Get(url)
 		if err != nil {
 			t.Error(err)
@@ -348,11 +351,11 @@ func TestEdgesWhoseClocksDifferTellTheSameTime(t *testing.T) {
 		}
 		defer response.Body.Close()
 		h := response.Header
-		return told{fmt.Sprint(response.StatusCode), h.Get("Date"), h.Get("X-RateLimit-Reset"), h.Get("Retry-After")}
+		return reported{fmt.Sprint(response.StatusCode), h.Get("Date"), h.Get("X-RateLimit-Reset"), h.Get("Retry-After")}
 	}
 	for _, round := range []struct {
-		at   time.Duration // since the beginning
-		want map[bool]int  // how many of twice the limit are admitted, and not
+		at   time.Duration // since the start
+		want map[bool]int  // how many of twice the limit are admitted, and refused
 		wait int           // seconds until the reset
 	}{
 		{0, map[bool]int{true: limit, false: limit}, 60},
@@ -363,25 +366,25 @@ func TestEdgesWhoseClocksDifferTellTheSameTime(t *testing.T) {
 		clock.Advance(start.Add(round.at).Sub(clock.Now()))
 		at := start.Add(round.at).Unix()
 		date, reset := time.Unix(at, 0).UTC().Format(http.TimeFormat), fmt.Sprint(at+int64(round.wait))
-		yes, no := told{"201", date, reset, ""}, told{"429", date, reset, fmt.Sprint(round.wait)}
+		yes, no := reported{"201", date, reset, ""}, reported{"429", date, reset, fmt.Sprint(round.wait)}
 		var mu sync.Mutex
 		got := map[bool]int{}
 		var all sync.WaitGroup
 		for i := range 2 * limit {
 			all.Go(func() {
-				said := ask(edges[i%2])
+				output := ask(edges[i%2])
 				mu.Lock()
 				defer mu.Unlock()
-				if said != yes && said != no {
-					t.Errorf("after %v edge %d says %+v, want %+v or %+v", round.at, i%2, said, yes, no)
+				if output != yes && output != no {
+					t.Errorf("after %v edge %d reports %+v, want %+v or %+v", round.at, i%2, output, yes, no)
 				}
-				got[said.status == "201"]++
+				got[output.status == "201"]++
 			})
 		}
 		all.Wait()
 		for _, admitted := range []bool{true, false} {
 			if got[admitted] != round.want[admitted] {
-				t.Errorf("after %v %d are %v for admitted, want %d", round.at, got[admitted], admitted, round.want[admitted])
+				t.Errorf("after %v, %d answers have admitted %v, want %d", round.at, got[admitted], admitted, round.want[admitted])
 			}
 		}
 	}

@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// A stranger is a client of the widget at one address, which a trusted proxy names.
-type stranger struct {
+// A widgetClient is a client of the widget at one address, which a trusted proxy
+// reports.
+type widgetClient struct {
 	server  *server
 	address string
 	agent   string
@@ -20,7 +21,7 @@ type stranger struct {
 }
 
 // post sends a widget request and returns its answer.
-func (s *stranger) post(t *testing.T, path, body string) (status int, header http.Header, answer []byte) {
+func (s *widgetClient) post(t *testing.T, path, body string) (status int, header http.Header, answer []byte) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.server.url+"/api/v1/widget/"+path, strings.NewReader(body))
 	if err != nil {
@@ -44,7 +45,7 @@ func (s *stranger) post(t *testing.T, path, body string) (status int, header htt
 }
 
 // begin starts a session and returns the status of the answer.
-func (s *stranger) begin(t *testing.T) int {
+func (s *widgetClient) begin(t *testing.T) int {
 	t.Helper()
 	s.token = ""
 	status, _, body := s.post(t, "init", fmt.Sprintf(`{"agent_id":%q}`, s.agent))
@@ -56,16 +57,16 @@ func (s *stranger) begin(t *testing.T) int {
 	return status
 }
 
-// wants posts and reports any status but the wanted one.
-func (s *stranger) wants(t *testing.T, status int, path, body string) {
+// wants posts, and reports an unexpected status.
+func (s *widgetClient) wants(t *testing.T, status int, path, body string) {
 	t.Helper()
 	if got, _, answer := s.post(t, path, body); got != status {
 		t.Errorf("POST %s from %s for %s answers %d %s, want %d", path, s.address, s.agent, got, answer, status)
 	}
 }
 
-// chats does what a visitor does who is served.
-func (s *stranger) chats(t *testing.T) {
+// chats does what a visitor does, and expects success.
+func (s *widgetClient) chats(t *testing.T) {
 	t.Helper()
 	if status := s.begin(t); status != http.StatusCreated {
 		t.Errorf("POST init from %s for %s answers %d, want 201", s.address, s.agent, status)
@@ -78,9 +79,9 @@ func (s *stranger) chats(t *testing.T) {
 	s.wants(t, http.StatusNoContent, "typing", `{"typing":true}`)
 }
 
-// take stores as much as it can in one session within the limits, and returns the 507's message;
-// empty if its budget ended before.
-func (s *stranger) take(t *testing.T) (full string) {
+// take stores as much as it can in one session within the limits. It returns the
+// 507's message, or "" if its budget ended first.
+func (s *widgetClient) take(t *testing.T) (full string) {
 	t.Helper()
 	text := fmt.Sprintf(`{"text":%q}`, strings.Repeat("open ", 1600))
 	for {
@@ -116,8 +117,8 @@ func refusedAsFull(t *testing.T, header http.Header, body []byte) string {
 // wholePage is a document of the usual size.
 const wholePage = `{"items":[{"id":"page-%d","title":"Prices","url":"https://example.com/prices","text":%q}]}`
 
-// putPages syncs documents of that many bytes until there is no room for another, n at most, and
-// returns how many there was room for.
+// putPages syncs up to n documents of that many bytes until the storage is full,
+// and returns how many were stored.
 func putPages(t *testing.T, s *server, token string, n, length int) (stored int) {
 	t.Helper()
 	for ; stored < n; stored++ {
@@ -132,42 +133,42 @@ func putPages(t *testing.T, s *server, token string, n, length int) (stored int)
 	return stored
 }
 
-// One visitor, within all limits, takes what one session and one address may have. Everybody else
-// is served as before.
+// One visitor, within all limits, stores as much as one session and one address
+// may. Other visitors are served as before.
 func TestOneVisitorCannotFillTheStorage(t *testing.T) {
 	flags := []string{"--max-data", "16MiB", "--trusted-proxies", "127.0.0.0/8"}
 	s := serveWeir(t, flags...)
 	token := apiToken(t, s.data, "demo")
-	attacker := &stranger{server: s, address: "192.0.2.1", agent: "demo"}
+	attacker := &widgetClient{server: s, address: "192.0.2.1", agent: "demo"}
 	attacker.begin(t)
-	if told := attacker.take(t); !strings.Contains(told, "session") {
-		t.Errorf("one session stores as much as its limiter lets it; the last answer is %q", told)
+	if full := attacker.take(t); !strings.Contains(full, "session") {
+		t.Errorf("one session stores as much as its limiter lets it; the last answer is %q", full)
 	}
 	if code, err := s.signal(syscall.SIGKILL); err != nil || code != -1 {
 		t.Fatalf("SIGKILL: status %d, %v", code, err)
 	}
 	s = serveIn(t, s.data, flags...)
 	attacker.server = s
-	if told := attacker.take(t); !strings.Contains(told, "session") {
-		t.Errorf("after kill -9 the session's share is another: its last answer is %q", told)
+	if full := attacker.take(t); !strings.Contains(full, "session") {
+		t.Errorf("after kill -9 the session's share is another: its last answer is %q", full)
 	}
-	neighbour := &stranger{server: s, address: attacker.address, agent: "demo"}
+	neighbour := &widgetClient{server: s, address: attacker.address, agent: "demo"}
 	neighbour.chats(t)
 
-	var told []string
+	var full []string
 	for range 1000 { // sessions
 		if attacker.begin(t) != http.StatusCreated {
 			break
 		}
-		told = append(told, attacker.take(t))
-		if strings.Contains(told[len(told)-1], "address") {
+		full = append(full, attacker.take(t))
+		if strings.Contains(full[len(full)-1], "address") {
 			break
 		}
 	}
-	if len(told) == 0 || !strings.Contains(told[len(told)-1], "address") {
-		t.Errorf("after %d sessions of one address the 507 says %q", len(told), told[max(0, len(told)-2):])
+	if len(full) == 0 || !strings.Contains(full[len(full)-1], "address") {
+		t.Errorf("after %d sessions of one address the 507 is %q", len(full), full[max(0, len(full)-2):])
 	}
-	other := &stranger{server: s, address: "192.0.2.2", agent: "demo"}
+	other := &widgetClient{server: s, address: "192.0.2.2", agent: "demo"}
 	other.chats(t)
 	if stored := putPages(t, s, token, 20, 200_000); stored != 20 {
 		t.Errorf("after the attack there is room for %d documents, want all 20", stored)
@@ -175,28 +176,28 @@ func TestOneVisitorCannotFillTheStorage(t *testing.T) {
 	s.end(t)
 }
 
-// A crowd of addresses takes what one workspace may have. Another workspace, and documents, have
-// theirs.
+// A crowd of addresses stores as much as one workspace may. Another workspace, and
+// documents, keep their shares.
 func TestManyAddressesCannotFillAnotherWorkspaceOrTheDocuments(t *testing.T) {
 	s := serveWeir(t, "--max-data", "16MiB", "--trusted-proxies", "127.0.0.0/8")
 	token, another := apiToken(t, s.data, "demo"), apiToken(t, s.data, "shop")
-	var told []string
+	var full []string
 	for i := range 2000 {
-		attacker := &stranger{server: s, address: fmt.Sprintf("198.18.%d.%d", i/250, i%250+1), agent: "demo"}
+		attacker := &widgetClient{server: s, address: fmt.Sprintf("198.18.%d.%d", i/250, i%250+1), agent: "demo"}
 		for attacker.begin(t) == http.StatusCreated {
-			told = append(told, attacker.take(t))
-			if !strings.Contains(told[len(told)-1], "session") {
+			full = append(full, attacker.take(t))
+			if !strings.Contains(full[len(full)-1], "session") {
 				break
 			}
 		}
-		if len(told) > 0 && strings.Contains(told[len(told)-1], "workspace") {
+		if len(full) > 0 && strings.Contains(full[len(full)-1], "workspace") {
 			break
 		}
 	}
-	if len(told) == 0 || !strings.Contains(told[len(told)-1], "workspace") {
-		t.Fatalf("%d sessions from as many addresses as they like are told %q last", len(told), slices.Compact(told)[max(0, len(slices.Compact(told))-3):])
+	if len(full) == 0 || !strings.Contains(full[len(full)-1], "workspace") {
+		t.Fatalf("the last answers to %d sessions from many addresses are %q", len(full), slices.Compact(full)[max(0, len(slices.Compact(full))-3):])
 	}
-	other := &stranger{server: s, address: "203.0.113.9", agent: "shop"}
+	other := &widgetClient{server: s, address: "203.0.113.9", agent: "shop"}
 	other.chats(t)
 	if stored := putPages(t, s, token, 20, 200_000) + putPages(t, s, another, 10, 200_000); stored != 30 {
 		t.Errorf("after the attack there is room for %d documents, want all 30", stored)
@@ -204,14 +205,14 @@ func TestManyAddressesCannotFillAnotherWorkspaceOrTheDocuments(t *testing.T) {
 	s.end(t)
 }
 
-// Documents that fill their share leave the visitors theirs.
+// If documents fill their share, visitors keep theirs.
 func TestDocumentsCannotTakeTheVisitorsShare(t *testing.T) {
 	s := serveWeir(t, "--max-data", "2MiB", "--trusted-proxies", "127.0.0.0/8")
 	if stored := putPages(t, s, apiToken(t, s.data, "demo"), 59, 200_000); stored == 59 {
 		t.Fatal("59 documents do not fill 2 MiB")
 	}
 	for i := range 5 {
-		visitor := &stranger{server: s, address: fmt.Sprintf("203.0.113.%d", i+1), agent: "demo"}
+		visitor := &widgetClient{server: s, address: fmt.Sprintf("203.0.113.%d", i+1), agent: "demo"}
 		visitor.chats(t)
 	}
 	s.end(t)

@@ -23,7 +23,8 @@ import (
 	"github.com/weirlimit/weir/internal/replay"
 )
 
-// nginxBefore is nginx before weir, with two logs: combined, and JSON with milliseconds.
+// nginxBefore is nginx before weir, with two logs: combined, and JSON with
+// milliseconds.
 const nginxBefore = `
 log_format lines escape=json '{"msec":"$msec","remote_addr":"$remote_addr","request":"$request","status":$status,"request_time":$request_time,"http_user_agent":"$http_user_agent"}';
 server {
@@ -38,8 +39,9 @@ server {
 	}
 }`
 
-// Windows of an hour, so that what is refused does not depend on the second at which a busy machine
-// logs a request; and one of two seconds, which is asked in bursts that lie well inside it.
+// Most windows last an hour, so that refusals do not depend on the second at which
+// a busy machine logs a request. One lasts two seconds, and its requests come in
+// bursts well inside it.
 const nginxPolicy = `
 limiters:
   - name: chat
@@ -53,9 +55,10 @@ limiters:
     windows: [5 per 2 seconds by ip]
 `
 
-// What nginx has logged of real load, replayed, is what the server before it did: to the request,
-// in whichever format, compressed or not, and by the server's own log too.
-func TestTheLogsOfNginxReplayAsTheyWereServed(t *testing.T) {
+// A replay of nginx's log of real load gives the same results as the server before
+// it, to the request: in each format, compressed or not, and from the server's own
+// log, too.
+func TestNginxLogsReplayAsServed(t *testing.T) {
 	dir, policy := t.TempDir(), policyFile(t, nginxPolicy)
 	s := serveWeir(t, "--upstream", accepting(t), "--policy", policy, "--trusted-proxies", "127.0.0.1", "--log-format", "json")
 	proxy := nginxtest.Start(t, fmt.Sprintf(nginxBefore, dir, s.url))
@@ -63,7 +66,7 @@ func TestTheLogsOfNginxReplayAsTheyWereServed(t *testing.T) {
 	sent += bursts(t, proxy.Addr)
 	handshake(t, proxy.Addr)
 	served := measuredTotals(t, s)
-	if err := proxy.Stop(); err != nil { // its logs are whole then
+	if err := proxy.Stop(); err != nil { // its logs are complete then
 		t.Fatal(err)
 	}
 	s.end(t)
@@ -73,7 +76,7 @@ func TestTheLogsOfNginxReplayAsTheyWereServed(t *testing.T) {
 	}
 	for name, want := range (total{"chat refused": 80, "rest refused": 80, "burst refused": 6, "burst admitted": 10}) {
 		if served[name] != want {
-			t.Errorf("the server tells %d of %s, want %d: the load was not what it is meant to be", served[name], name, want)
+			t.Errorf("the server counts %d of %s, want %d: the load is not the intended one", served[name], name, want)
 		}
 	}
 	wantReplayed(t, policy, filepath.Join(dir, "combined.log"), "combined", sent+1, served, "burst")
@@ -90,8 +93,8 @@ func TestTheLogsOfNginxReplayAsTheyWereServed(t *testing.T) {
 	}
 }
 
-// mixedLoad is eight callers at once, each from an address of its own, and returns how many
-// requests they sent.
+// mixedLoad runs eight concurrent callers, each with its own address, and returns
+// how many requests they sent.
 func mixedLoad(t *testing.T, addr string) (sent int64) {
 	t.Helper()
 	requests := []struct {
@@ -132,7 +135,7 @@ func clientAt(from net.IP) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 4}}
 }
 
-// drive sends one request as it is written.
+// drive sends one request with the target unchanged.
 func drive(t *testing.T, client *http.Client, method, url, agent string) error {
 	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	if err != nil {
@@ -147,8 +150,8 @@ func drive(t *testing.T, client *http.Client, method, url, agent string) error {
 	return errors.Join(err, answer.Body.Close())
 }
 
-// bursts sends twice eight requests to a limiter of five per two seconds, each time just after a
-// second has begun.
+// bursts sends eight requests twice to a limiter of five per two seconds, each time
+// just after a second has begun.
 func bursts(t *testing.T, addr string) (sent int64) {
 	t.Helper()
 	client := clientAt(net.IPv4(127, 0, 0, 40))
@@ -165,7 +168,7 @@ func bursts(t *testing.T, addr string) (sent int64) {
 	return sent
 }
 
-// handshake speaks TLS to nginx, which does not.
+// handshake sends a TLS handshake to nginx, which does not speak TLS.
 func handshake(t *testing.T, addr string) {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -206,8 +209,8 @@ func simulated(t *testing.T, policy, log string) *replay.Report {
 	return r
 }
 
-// wantReplayed wants a log's replay to tell what the server has told, but of limiters whose windows
-// are finer than the log's stamps.
+// wantReplayed checks that a log's replay matches the server's counts, except for
+// limiters whose windows are finer than the log's timestamps.
 func wantReplayed(t *testing.T, policy, log, format string, lines int64, served total, but ...string) {
 	t.Helper()
 	r := simulated(t, policy, log)
@@ -218,15 +221,15 @@ func wantReplayed(t *testing.T, policy, log, format string, lines int64, served 
 		t.Errorf("%s: %d requests, and %d lines without one", log, r.Log.Requests, r.Log.Without)
 	}
 	if r.Policy.Unlimited != served[" admitted"] {
-		t.Errorf("%s: %d under no limiter, the server tells %d", log, r.Policy.Unlimited, served[" admitted"])
+		t.Errorf("%s: %d under no limiter, the server counts %d", log, r.Policy.Unlimited, served[" admitted"])
 	}
 	for _, l := range r.Policy.Limiters {
 		if admitted := l.Requests - l.Refused; l.Requests != served[l.Name+" admitted"]+served[l.Name+" refused"] {
-			t.Errorf("%s: %s: %d requests, the server tells %d", log, l.Name, l.Requests, served[l.Name+" admitted"]+served[l.Name+" refused"])
+			t.Errorf("%s: %s: %d requests, the server counts %d", log, l.Name, l.Requests, served[l.Name+" admitted"]+served[l.Name+" refused"])
 		} else if len(but) > 0 && but[0] == l.Name {
 			continue
 		} else if l.Refused != served[l.Name+" refused"] || admitted != served[l.Name+" admitted"] {
-			t.Errorf("%s: %s: %d admitted and %d refused, the server tells %d and %d", log, l.Name, admitted, l.Refused, served[l.Name+" admitted"], served[l.Name+" refused"])
+			t.Errorf("%s: %s: %d admitted and %d refused, the server counts %d and %d", log, l.Name, admitted, l.Refused, served[l.Name+" admitted"], served[l.Name+" refused"])
 		}
 	}
 }
@@ -240,7 +243,7 @@ func asJSON(t *testing.T, v any) string {
 	return string(b)
 }
 
-// gzipped and zstandard compress a file beside it.
+// gzipped and zstandard write a compressed copy next to a file.
 func gzipped(t *testing.T, path string) string {
 	t.Helper()
 	return packed(t, path, ".gz", func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil })

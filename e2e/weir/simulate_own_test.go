@@ -19,10 +19,10 @@ const ownPolicy = `limiters:
     windows: [5 per hour by ip+agent, 1000 per day by ip]
 `
 
-// What a server logged, its start-up text and its farewell among it, is replayed as the server
-// served it: the same requests are refused, though they came by agents that the log does not name.
-// With the agents cut out it is unknown.
-func TestAServersOwnLogReplaysAsItWasServed(t *testing.T) {
+// A server's own log, including its start-up and shutdown lines, replays as the
+// server served it: the same requests are refused, though the log does not name
+// their agents. Without the agents' hashes the result is unknown.
+func TestAServersOwnLogReplaysAsServed(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(backend.Close)
 	dir := t.TempDir()
@@ -68,14 +68,14 @@ type ownReport struct {
 	Policy struct{ Refused, Unknown int64 }
 }
 
-// replayOwn replays a log that came by standard input.
+// replayOwn replays a log from standard input.
 func replayOwn(t *testing.T, policy, log string) (out ownReport) {
 	t.Helper()
-	var said, errs bytes.Buffer
-	if code := run([]string{"simulate", "-", "--policy", policy, "--json"}, nil, strings.NewReader(log), &said, &errs); code != 0 {
+	var stdout, errs bytes.Buffer
+	if code := run([]string{"simulate", "-", "--policy", policy, "--json"}, nil, strings.NewReader(log), &stdout, &errs); code != 0 {
 		t.Fatalf("status %d: %s", code, errs.String())
 	}
-	if err := json.Unmarshal(said.Bytes(), &out); err != nil {
+	if err := json.Unmarshal(stdout.Bytes(), &out); err != nil {
 		t.Fatal(err)
 	}
 	return out

@@ -16,36 +16,36 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// replayPicture is where `make screenshot` wants the picture of a replay's page.
+// replayPicture is where `make screenshot` writes the picture of a replay's page.
 var replayPicture = flag.String("replay", "", "`file` to write the picture of a replay's page to")
 
-// What callers call themselves, and ask for.
+// Hostile agents and paths of callers.
 const (
 	hostileAgent = `</script><script>document.title='owned'</script><img src=https://example.com/x onerror=alert(1)>`
 	hostilePath  = `/chat/%3Csvg%20onload=alert(2)%3E`
 )
 
-// visits is a log of an afternoon: a busy shop, a program that asks too often, and somebody who
-// tries markup.
+// visits is a log of an afternoon: a busy shop, a program that asks too often, and
+// a caller that tries markup.
 func visits() string {
 	var b strings.Builder
 	begin := time.Date(2027, 1, 15, 12, 0, 0, 0, time.UTC)
-	say := func(second int, from, path, agent string) {
+	request := func(second int, from, path, agent string) {
 		fmt.Fprintf(&b, "%s - - [%s] \"POST %s HTTP/1.1\" 200 17 \"-\" \"%s\"\n",
 			from, begin.Add(time.Duration(second)*time.Second).Format("02/Jan/2006:15:04:05 -0700"), path, agent)
 	}
 	for second := range 3 * 3600 {
 		if busy := 3 + second/1200%4; second%7 < busy {
-			say(second, fmt.Sprintf("198.51.100.%d", second*busy%240), "/chat", "Mozilla/5.0")
+			request(second, fmt.Sprintf("198.51.100.%d", second*busy%240), "/chat", "Mozilla/5.0")
 		}
 		if second%3 == 0 {
-			say(second, fmt.Sprintf("203.0.113.%d", second/3%90), "/search?q=blue", "Mozilla/5.0")
+			request(second, fmt.Sprintf("203.0.113.%d", second/3%90), "/search?q=blue", "Mozilla/5.0")
 		}
 		if second > 5000 && second < 7400 && second%2 == 0 {
-			say(second, "192.0.2.7", "/chat", "pricebot/2.1")
+			request(second, "192.0.2.7", "/chat", "pricebot/2.1")
 		}
 		if second > 8000 && second < 8100 {
-			say(second, "192.0.2.66", hostilePath, hostileAgent)
+			request(second, "192.0.2.66", hostilePath, hostileAgent)
 		}
 	}
 	b.WriteString("\x1b[2J<b>no line</b>\n")
@@ -62,7 +62,8 @@ limiters:
     windows: [%d per minute by ip]
 `
 
-// visitsPage has weir simulate write the page of visits, and returns its address.
+// visitsPage runs weir simulate to write the page of visits, and returns its
+// address.
 func visitsPage(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -85,13 +86,13 @@ func visitsPage(t *testing.T) string {
 	return "file://" + path
 }
 
-// The page opens from a file, asks nobody for anything, and shows what callers call themselves as
-// text. openTab fails where it asks, or says anything on its console.
-func TestThePageOfAReplayIsWholeByItself(t *testing.T) {
+// The page opens from a file, makes no requests, and shows callers' names as text.
+// openTab fails if it makes a request, or writes to its console.
+func TestTheReplayPageIsSelfContained(t *testing.T) {
 	b := openTab(t, visitsPage(t), "")
 	b.until(`document.querySelectorAll(".chart canvas").length >= 8`)
 	if found := ask[int](b, `document.querySelectorAll("img, iframe, b, link[rel=stylesheet]").length`); found != 0 {
-		t.Errorf("%d elements were made of what a log tells", found)
+		t.Errorf("%d elements were made from a log's text", found)
 	}
 	if title := ask[string](b, `document.title`); title != "Replay: policy.yaml and stricter.yaml" {
 		t.Errorf("the title is %q", title)
@@ -117,8 +118,8 @@ func TestThePageOfAReplayIsWholeByItself(t *testing.T) {
 	b.leave()
 }
 
-// Paper is light, whatever the screen: and what is folded away is printed.
-func TestThePageOfAReplayIsPrintedByDay(t *testing.T) {
+// Paper is light even if the screen is dark, and folded parts are printed.
+func TestTheReplayPageIsPrintedInLightMode(t *testing.T) {
 	b := openTab(t, visitsPage(t), "")
 	b.prefer("dark")
 	const ground = `getComputedStyle(document.querySelector(".card")).backgroundColor`
@@ -137,13 +138,13 @@ func TestThePageOfAReplayIsPrintedByDay(t *testing.T) {
 	b.leave()
 }
 
-// Whoever has no pointer reads a chart step by step.
-func TestThePageOfAReplayIsUsedByKeyboard(t *testing.T) {
+// Without a pointer one reads a chart step by step.
+func TestTheReplayPageWorksFromTheKeyboard(t *testing.T) {
 	b := openTab(t, visitsPage(t), "")
 	b.until(`document.querySelectorAll(".chart canvas").length >= 8`)
 	b.do("go to a chart", chromedp.Focus(chromedp.CSS("#time .chart")))
-	said := func() string { return ask[string](b, `document.activeElement.querySelector("output").textContent`) }
-	if got := said(); !strings.HasPrefix(got, "a step is ") {
+	output := func() string { return ask[string](b, `document.activeElement.querySelector("output").textContent`) }
+	if got := output(); !strings.HasPrefix(got, "a step is ") {
 		t.Errorf("at first a chart reads %q", got)
 	}
 	const right, end, home = "\u0303", "\u0305", "\u0306"
@@ -151,7 +152,7 @@ func TestThePageOfAReplayIsUsedByKeyboard(t *testing.T) {
 		{right, "2027-01-15 12:00:00, "}, {end, "2027-01-15 14:59:"}, {home, "2027-01-15 12:00:00, "},
 	} {
 		b.press(step.key)
-		if got := said(); !strings.HasPrefix(got, step.want) || !strings.HasSuffix(got, " refused") {
+		if got := output(); !strings.HasPrefix(got, step.want) || !strings.HasSuffix(got, " refused") {
 			t.Errorf("after a key it reads %q, want %q", got, step.want)
 		}
 	}
@@ -161,7 +162,7 @@ func TestThePageOfAReplayIsUsedByKeyboard(t *testing.T) {
 	b.leave()
 }
 
-// The manual shows it, so it must not make that slow to load.
+// The manual shows the picture, so the picture must be small.
 func TestThePictureOfAReplayIsSmall(t *testing.T) {
 	b := openTab(t, visitsPage(t), "")
 	b.prefer("light")

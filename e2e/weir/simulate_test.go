@@ -17,7 +17,8 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 )
 
-// later is lines of a log from so many seconds after its begin, ten a second.
+// later returns log lines, ten a second, from so many seconds after the log's
+// start.
 func later(seconds, lines int) string {
 	var b strings.Builder
 	begin := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)
@@ -28,8 +29,9 @@ func later(seconds, lines int) string {
 	return b.String()
 }
 
-// Of a log that is read in part there is a report that says so, no page, and no gate that passes.
-func TestAnInterruptedReplayTellsWhatItHasFound(t *testing.T) {
+// If a replay is interrupted, its report says so, no page is written, and no gate
+// passes.
+func TestAnInterruptedReplayReportsWhatItRead(t *testing.T) {
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
@@ -48,22 +50,22 @@ func TestAnInterruptedReplayTellsWhatItHasFound(t *testing.T) {
 	}
 	// It has ended, or the test has failed.
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	// More than a pipe holds: it is reading.
+	// More than a pipe holds, so the command is reading.
 	if _, err := io.WriteString(in, later(0, 20_000)); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	for n := 2000; err == nil; n += 100 { // until nobody reads any more
+	for n := 2000; err == nil; n += 100 { // until the reader is gone
 		_, err = io.WriteString(in, later(n, 1000))
 	}
 	var exit *exec.ExitError
 	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != cli.Failed {
 		t.Fatalf("it ended with %v, want status 1:\n%s", err, &errs)
 	}
-	if said := errs.String(); !strings.Contains(said, "error: the log was read in part: interrupted\nhint: what was read until then is above; no page was written\n") || strings.Contains(said, "gate") {
-		t.Errorf("it says\n%s", said)
+	if output := errs.String(); !strings.Contains(output, "error: the log was read in part: interrupted\nhint: the report above covers what was read; no page was written\n") || strings.Contains(output, "gate") {
+		t.Errorf("it prints\n%s", output)
 	}
 	var found struct {
 		Partial string
@@ -78,7 +80,7 @@ func TestAnInterruptedReplayTellsWhatItHasFound(t *testing.T) {
 	}
 }
 
-// A pipe that has nothing more to say does not keep it from ending.
+// A replay that waits for input from a pipe still ends on a signal.
 func TestAReplayThatWaitsForAQuietPipeIsInterruptedAtOnce(t *testing.T) {
 	path, err := binary()
 	if err != nil {
@@ -126,9 +128,9 @@ func TestAReplayThatWaitsForAQuietPipeIsInterruptedAtOnce(t *testing.T) {
 	}
 }
 
-// Whoever may not read the log shall not read it in the page: the umask says who may, and for a
-// page that is there its own mode.
-func TestAPageIsForThoseWhomItsOwnerAllows(t *testing.T) {
+// If a user may not read the log, the page is not readable either. The umask
+// decides; if the page exists, its mode is kept.
+func TestAPagesModeFollowsTheUmask(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "access.log")
 	if err := os.WriteFile(log, []byte(later(0, 5)), 0o600); err != nil {
@@ -140,7 +142,7 @@ func TestAPageIsForThoseWhomItsOwnerAllows(t *testing.T) {
 	}
 	for _, c := range []struct {
 		umask       string
-		there, want os.FileMode // 0: no page is there
+		there, want os.FileMode // 0 if no page exists
 	}{
 		{"077", 0, 0o600}, {"027", 0, 0o640}, {"022", 0, 0o644}, {"022", 0o600, 0o600}, {"077", 0o644, 0o644},
 	} {
@@ -156,7 +158,7 @@ func TestAPageIsForThoseWhomItsOwnerAllows(t *testing.T) {
 			t.Fatalf("%v:\n%s", err, out)
 		}
 		if info, err := os.Stat(page); err != nil || info.Mode() != c.want || info.Size() < 1000 {
-			t.Errorf("with umask %s and a page of mode %o there is %v, %v; want mode %o", c.umask, c.there, info.Mode(), err, c.want)
+			t.Errorf("with umask %s and a page of mode %o the mode is %v, %v; want mode %o", c.umask, c.there, info.Mode(), err, c.want)
 		}
 	}
 }

@@ -19,8 +19,8 @@ import (
 
 const leadBody = `{"email":"ada@example.com"}`
 
-// leadSpellings are ways to write POST /api/v1/widget/leads of which some backend or other takes
-// each for that.
+// leadSpellings are ways to write POST /api/v1/widget/leads. For each, some backend
+// accepts it.
 var leadSpellings = []string{
 	"/api/v1/widget/leads", "/api/v1/widget/Leads", "/API/V1/WIDGET/LEADS", "/api/v1/Widget/leads",
 	"/api/v1/widget/leads/", "/api/v1/widget/leads//", "/api/v1/widget//leads", "//api/v1/widget/leads", "/api//v1//widget//leads",
@@ -40,14 +40,15 @@ var leadSpellings = []string{
 	"http://other.example/api/v1/widget/leads", "HTTP://127.0.0.1/api/v1/widget/leads",
 }
 
-// leadMethods are ways to say POST without saying it.
+// leadMethods are indirect ways to send a POST.
 var leadMethods = [][]string{
 	{"-X", "POST"}, {"-X", "post"}, {"-X", "Post"}, {"-X", "PUT"}, {"-X", "PATCH"}, {"-X", "GET"}, {"-X", "FOO"}, {"-X", "OPTIONS"}, {"-X", "DELETE"},
 	{"-X", "GET", "-H", "X-HTTP-Method-Override: POST"}, {"-X", "PUT", "-H", "X-HTTP-Method: POST"}, {"-X", "GET", "-H", "X-Method-Override: POST"},
 	{"-X", "OPTIONS", "-H", "Origin: https://example.com", "-H", "Access-Control-Request-Method: POST"},
 }
 
-// leadFields are fields by which a caller could try to be somebody or somewhere else.
+// leadFields are fields that could make a caller look like another one, or another
+// place.
 var leadFields = [][]string{
 	{"-H", "X-Forwarded-For: 198.51.100.1"}, {"-H", "Forwarded: for=198.51.100.1"}, {"-H", "X-Real-IP: 198.51.100.1"}, {"-H", "True-Client-IP: 198.51.100.1"},
 	{"-H", "CF-Connecting-IP: 198.51.100.1"}, {"-H", "Client-IP: 198.51.100.1"}, {"-H", "X-Cluster-Client-IP: 198.51.100.1"},
@@ -58,8 +59,8 @@ var leadFields = [][]string{
 	{"--http2-prior-knowledge"}, {"--http2"}, {"--http1.0"},
 }
 
-// visitorSpellings are ways to send a session's token such that somebody could take it for
-// another's.
+// visitorSpellings are ways to send a session's token that a server could take for
+// another session.
 func visitorSpellings(t *testing.T, token string) [][]string {
 	t.Helper()
 	parts := strings.Split(token, ".")
@@ -95,8 +96,8 @@ func visitorSpellings(t *testing.T, token string) [][]string {
 		bearer(foreign(jwt.SigningMethodHS512, []byte("another secret of thirty-two bytes"))),
 		bearer(strings.Repeat("a", 9000)), bearer("wpt_demo_" + strings.Repeat("a", 40)),
 	}
-	// The last character of a signature has bits that decode to nothing: four spellings, one
-	// signature.
+	// The last character of a signature has unused bits: four spellings decode to
+	// one signature.
 	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" {
 		if byte(c) != last {
 			all = append(all, bearer(parts[0]+"."+parts[1]+"."+signature[:len(signature)-1]+string(c)))
@@ -105,12 +106,13 @@ func visitorSpellings(t *testing.T, token string) [][]string {
 	return all
 }
 
-// A smuggler sends leads in all ways it knows, once the 30 of its session are spent.
+// A smuggler tries to send leads in all known ways, once the 30 of its session are
+// spent.
 type smuggler struct {
 	url, token string
 }
 
-// attempts returns the arguments for curl of every attempt.
+// attempts returns curl's arguments for every attempt.
 func (s smuggler) attempts(t *testing.T) [][]string {
 	t.Helper()
 	rest := []string{"-H", "Content-Type: application/json", "-d", leadBody}
@@ -139,15 +141,16 @@ func (s smuggler) attempts(t *testing.T) [][]string {
 	return all
 }
 
-// parserSays is how the bodies begin that a parser of HTTP answers with, net/http's and the fast
-// engine's.
-var parserSays = []string{"400 Bad Request", `{"error":{"code":"invalid_request","message":"This request cannot be taken: `}
+// parserAnswers are the prefixes of the HTTP parsers' own answers, net/http's and the
+// fast engine's.
+var parserAnswers = []string{"400 Bad Request", `{"error":{"code":"invalid_request","message":"This request is not accepted: `}
 
-// wantSurfaceFields wants the three fields on every answer that is not the HTTP parser's own (D9).
+// wantSurfaceFields checks for the three fields on every answer, except for the
+// HTTP parser's own (D9).
 func wantSurfaceFields(t *testing.T, what string, r reply) {
 	t.Helper()
 	if r.status == http.StatusBadRequest && slices.Equal(r.values("Connection"), []string{"close"}) &&
-		slices.ContainsFunc(parserSays, func(begins string) bool { return strings.HasPrefix(r.body, begins) }) {
+		slices.ContainsFunc(parserAnswers, func(begins string) bool { return strings.HasPrefix(r.body, begins) }) {
 		return
 	}
 	for _, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
@@ -158,7 +161,8 @@ func wantSurfaceFields(t *testing.T, what string, r reply) {
 	}
 }
 
-// leadsPerDay writes the contract with days for minutes, so that no window ends during a test.
+// leadsPerDay writes the contract with days for minutes, so that no window ends
+// during a test.
 func leadsPerDay(t *testing.T) string {
 	t.Helper()
 	contract, _, code := weirCommand(t.Context(), t, "policy", "show")
@@ -172,8 +176,8 @@ func leadsPerDay(t *testing.T) string {
 	return file
 }
 
-// A visitor has spent the 30 leads of its minute, and tries to get a 31st through (D10, D12, D14,
-// D16).
+// A visitor has spent the 30 leads of its minute, and tries to send a 31st (D10,
+// D12, D14, D16).
 func TestNoSpellingGetsA31stLeadThrough(t *testing.T) {
 	s := serveWeir(t, "--policy", leadsPerDay(t))
 	visitor := session(t, s.url)
@@ -196,8 +200,8 @@ func TestNoSpellingGetsA31stLeadThrough(t *testing.T) {
 	s.end(t)
 }
 
-// lenient takes nearly everything for a lead, as backends do in one way or another, and counts by
-// whom.
+// lenient accepts nearly everything as a lead, as some backends do, and counts by
+// caller.
 type lenient struct {
 	mu    sync.Mutex
 	leads []string
@@ -210,7 +214,7 @@ var (
 
 func (l *lenient) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.RequestURI
-	for range 4 { // decode as often as it goes
+	for range 4 { // decode repeatedly
 		if once, err := url.PathUnescape(path); err == nil {
 			path = once
 		}
@@ -229,8 +233,8 @@ func (l *lenient) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// The same before a backend of the operator's own, which takes every spelling for a lead. Here the
-// tokens are verified by the operator's key; requests that are not verified pass, counted by the
+// The same before an operator's backend that accepts every spelling as a lead. Here
+// the operator's key verifies the tokens. Unverified requests pass, counted by
 // address, which has 30 leads of its own.
 func TestNoSpellingGetsA31stLeadToALenientBackend(t *testing.T) {
 	backend := &lenient{}

@@ -11,9 +11,9 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 )
 
-// A folder that whoever syncs it may not write to is synced, and gets no file. Root may write
-// anywhere, so it syncs as nobody.
-func TestAFolderThatIsReadOnlyIsSynced(t *testing.T) {
+// A folder that the user may not write to is synced, without a file of its own.
+// Root may write anywhere, so the test runs as user nobody.
+func TestAReadOnlyFolderIsSynced(t *testing.T) {
 	docs, state := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(docs, "a.md"), []byte("# A page"), 0o444); err != nil {
 		t.Fatal(err)

@@ -38,9 +38,10 @@ func acknowledged(t *testing.T, docs, to string, ids ...string) {
 	}
 }
 
-// While a sync runs no other one of the same folder does, by whatever name it is called; killed, it
-// leaves a state from which the next goes on, and no lock.
-func TestASyncThatIsKilledLeavesAStateAndNoLock(t *testing.T) {
+// While a sync runs, no other sync of the same folder starts, under any name of the
+// folder. If a sync is killed, the next resumes from its state, and no lock is
+// left.
+func TestAKilledSyncLeavesAStateAndNoLock(t *testing.T) {
 	run := startWaitingSync(t)
 	acknowledged(t, run.docs, run.server.url, "p0000.md", "p0999.md") // both batches
 	link := filepath.Join(t.TempDir(), "link")

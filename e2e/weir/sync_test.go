@@ -30,7 +30,8 @@ func startSync(t *testing.T, token string, args ...string) *process {
 	return p
 }
 
-// A waitingSync is a sync that has sent 1000 of 1100 documents and waits for its budget.
+// A waitingSync is a sync that has sent 1000 of 1100 documents and waits for its
+// budget.
 type waitingSync struct {
 	docs, data, token string
 	server            *server
@@ -58,8 +59,8 @@ func startWaitingSync(t *testing.T) *waitingSync {
 	return &waitingSync{docs, data, token, s, p}
 }
 
-// finish restarts the server with the contract's limits, once the first sync has ended. The next
-// sync sends the rest and only that.
+// finish restarts the server with the contract's limits, once the first sync has
+// ended. The next sync sends only the rest.
 func (w *waitingSync) finish(t *testing.T) {
 	t.Helper()
 	w.server.end(t)
@@ -72,9 +73,9 @@ func (w *waitingSync) finish(t *testing.T) {
 	}
 }
 
-// Interrupted while it waits for its budget, a sync ends at once; the next one sends the rest, and
-// only that.
-func TestAnInterruptedSyncGoesOnWhereItWas(t *testing.T) {
+// If a sync is interrupted while it waits for its budget, it ends at once. The next
+// sync sends only the rest.
+func TestAnInterruptedSyncResumes(t *testing.T) {
 	run := startWaitingSync(t)
 	p := run.first
 	start := time.Now()
@@ -84,10 +85,11 @@ func TestAnInterruptedSyncGoesOnWhereItWas(t *testing.T) {
 	if took := time.Since(start); took > patience/2 {
 		t.Errorf("it ended after %v", took)
 	}
-	// A machine that is too busy to answer within a second is asked again, and may refuse that.
+	// If a busy machine does not answer within a second, the request is repeated,
+	// and may be refused.
 	for _, want := range []string{`sent 1000 documents, .* (3 requests, 0 refused|4 requests, 1 refused); `, `error: interrupted; run the same command again to go on`} {
 		if !regexp.MustCompile(want).MatchString(p.stderr.String()) {
-			t.Errorf("it did not say %q:\n%s", want, p.stderr)
+			t.Errorf("it did not print %q:\n%s", want, p.stderr)
 		}
 	}
 	run.finish(t)

@@ -30,12 +30,12 @@ func TestAServerPostsItsTracesBeforeItEnds(t *testing.T) {
 	defer mu.Unlock()
 	for _, want := range []string{"widget-session", "60s by session or ip", "unauthenticated", "/api/v1/widget/conversations", "service.name"} {
 		if !bytes.Contains(posted, []byte(want)) {
-			t.Errorf("the collector did not hear %q: %q", want, posted)
+			t.Errorf("the collector did not receive %q: %q", want, posted)
 		}
 	}
 	for _, secret := range []string{"secret", "127.0.0.1:", "Go-http-client"} {
 		if bytes.Contains(posted, []byte(secret)) {
-			t.Errorf("the collector heard %q: %q", secret, posted)
+			t.Errorf("the collector received %q: %q", secret, posted)
 		}
 	}
 }

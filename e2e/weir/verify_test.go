@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// shortContract has the contract's limiters and routes, with windows that a test can wait for.
+// shortContract has the contract's limiters and routes, with short windows.
 const shortContract = `limiters:
   - name: widget-init
     routes: [POST /api/v1/widget/init]
@@ -46,7 +46,7 @@ const shortContract = `limiters:
     windows: [60 per 5 seconds by ip]
 `
 
-// A verification is what weir verify --json has printed.
+// A verification is the output of weir verify --json.
 type verification struct {
 	verify.Report
 	Done  bool
@@ -76,11 +76,12 @@ func verifyAt(t *testing.T, url, tokens string, args ...string) (v verification,
 	return v, p.stderr.String(), code
 }
 
-// An exception is a clause that cannot be tested, for some limiters, and part of the reason.
+// An exception is a clause that cannot be tested, for some limiters, and part of
+// the reason.
 type exception struct{ clause, limiters, why string }
 
-// wantKept wants every clause kept for every limiter, but for the exceptions, which are untested
-// and nothing else.
+// wantKept checks that every clause is kept for every limiter, except for the
+// exceptions, which must be untested.
 func wantKept(t *testing.T, v verification, code int, exceptions []exception) {
 	t.Helper()
 	if code != cli.Done || !v.Done || v.Error != "" {
@@ -103,7 +104,7 @@ func wantKept(t *testing.T, v verification, code int, exceptions []exception) {
 		case x.Verdict == verify.Untested && !strings.Contains(x.Detail, exceptions[i].why):
 			t.Errorf("%s, %s: untested, since %s; want since %s", x.Clause, x.Limiter, x.Detail, exceptions[i].why)
 		case x.Verdict == verify.Kept && i >= 0:
-			t.Errorf("%s, %s: kept, and it was thought that it could not be tested", x.Clause, x.Limiter)
+			t.Errorf("%s, %s: kept, but expected to be untestable", x.Clause, x.Limiter)
 		}
 	}
 	for _, c := range verify.Clauses {
@@ -122,8 +123,8 @@ func twoTokens(t *testing.T, data string) string {
 	return strings.TrimSpace(mintToken(t, data)) + " " + strings.TrimSpace(mintToken(t, data))
 }
 
-// Every clause is kept by ours, whatever stands before it and whatever counts.
-func TestOursKeepsEveryClause(t *testing.T) {
+// Our server keeps every clause with each store, and behind each proxy.
+func TestWeirKeepsEveryClause(t *testing.T) {
 	policy := policyFile(t, shortContract)
 	serving := []string{"--policy", policy, "--access-log=off", patient}
 	verifying := []string{"--policy", policy}
@@ -188,8 +189,8 @@ server { listen LISTEN; %s }`, strings.TrimPrefix(one.url, "http://"), strings.T
 
 const byAddress = "widget-typing widget-satisfaction widget-coupon widget-other"
 
-// cannotBeSeen are the clauses that one caller at one address cannot test of the contract's
-// limiters.
+// cannotBeSeen are the clauses of the contract's limiters that a single caller at
+// one address cannot test.
 var cannotBeSeen = []exception{
 	{"separate", byAddress, "it counts by address, and the verifier has one address"},
 	{"fields-5xx", allLimiters, "no server error was answered"},
@@ -204,11 +205,12 @@ const allLimiters = "widget-init widget-session widget-leads wp-plugin " + byAdd
 // notQuick are the clauses that need a wait.
 var notQuick = []exception{{"restored", allLimiters, "(quick)"}, {"refused-free", allLimiters, "(quick)"}, {"fixed-window", allLimiters, "(quick)"}, {"retry-after", allLimiters, "(quick)"}}
 
-// theProxy is an address of this machine that only the proxy has: a client at a trusted address is
-// believed what it says (D12).
+// theProxy is an address that only the proxy uses. A client at a trusted address
+// may set its own address (D12).
 const theProxy = "127.0.0.9"
 
-// passingOn is an nginx location that passes everything on, and says for whom.
+// passingOn is an nginx location that forwards all requests with the client's
+// address.
 func passingOn(to string) string {
 	return fmt.Sprintf(`location / {
 	proxy_pass %s;
@@ -220,23 +222,22 @@ func passingOn(to string) string {
 }`, to, theProxy)
 }
 
-// Without waiting for any window, the whole contract is looked at in seconds; what that leaves out
-// is said.
-func TestTheContractIsLookedAtQuickly(t *testing.T) {
+// Without waits the verification takes seconds. It reports what it left out.
+func TestAQuickVerificationReportsWhatItLeavesOut(t *testing.T) {
 	s := serveWeir(t, "--access-log=off", patient)
 	v, stderr, code := verifyAt(t, s.url, twoTokens(t, s.data), "--quick")
 	wantKept(t, v, code, append(slices.Clone(cannotBeSeen), notQuick...))
 	if !strings.Contains(stderr, "and nothing is waited for") {
-		t.Errorf("it did not say that it is quick:\n%s", stderr)
+		t.Errorf("it did not report that it is quick:\n%s", stderr)
 	}
 	s.end(t)
 }
 
-// nextWindow is the line that says that it waits.
+// nextWindow matches the line that reports a wait.
 var nextWindow = regexp.MustCompile(`, next window in `)
 
-// Interrupted, it says what it has found so far.
-func TestAnInterruptedVerificationSaysWhatItHasFound(t *testing.T) {
+// If a verification is interrupted, it reports its results so far.
+func TestAnInterruptedVerificationReportsItsResults(t *testing.T) {
 	s := serveWeir(t, "--access-log=off", patient)
 	path, err := binary()
 	if err != nil {

@@ -72,8 +72,8 @@ func document(keys ...jwk) string {
 	return string(must(json.Marshal(map[string]any{"keys": keys})))
 }
 
-// An endpoint answers fetches, counts them, and a test can make it answer something else. It is
-// reached without a network, so that it lives inside a synctest bubble.
+// An endpoint answers fetches and counts them. A test can change its answer. It
+// needs no network, so that it works in a synctest bubble.
 type endpoint struct {
 	mu      sync.Mutex
 	fetches []time.Time
@@ -124,7 +124,7 @@ func (e *endpoint) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// A following is a Set that follows an endpoint, and what it reported.
+// A following is a Set that follows an endpoint, with its reports.
 type following struct {
 	*jwks.Set
 	e        *endpoint
@@ -132,7 +132,7 @@ type following struct {
 	reported []string
 }
 
-// follow begins one that ends with the test.
+// follow starts a following that ends with the test.
 func follow(t *testing.T, e *endpoint, o jwks.Options) *following {
 	t.Helper()
 	f := &following{e: e}

@@ -270,7 +270,7 @@ func parse(body []byte) ([]key, error) {
 	}
 	var set struct{ Keys []json.RawMessage }
 	if err := json.Unmarshal(body, &set); err != nil {
-		return nil, fmt.Errorf("the answer is no key set: %w", err)
+		return nil, fmt.Errorf("the answer is not a key set: %w", err)
 	}
 	if len(set.Keys) > maxKeys {
 		return nil, fmt.Errorf("%d keys: at most %d are read", len(set.Keys), maxKeys)

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimit/weir/identity/jwks"
 )
 
-// Whoever invents kids does not make us hammer the issuer (D14).
+// A client that invents kids cannot make us flood the issuer (D14).
 func TestAThousandUnknownKeysCostOneFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := follow(t, &endpoint{status: 200, body: document(ecJWK("k", &ecdsaKey().PublicKey))}, jwks.Options{})
@@ -39,7 +39,7 @@ func TestAThousandUnknownKeysCostOneFetch(t *testing.T) {
 	})
 }
 
-func TestTwoFetchesAreAMinuteApart(t *testing.T) { // whatever is asked for, and however it fails
+func TestTwoFetchesAreAMinuteApart(t *testing.T) { // for any request, and any failure
 	for _, o := range []jwks.Options{{}, {Between: time.Second, Every: time.Second}, {Between: time.Hour}} {
 		synctest.Test(t, func(t *testing.T) {
 			f := follow(t, &endpoint{status: 500}, o)
@@ -65,14 +65,14 @@ func TestANewKeyIsFetchedWhenItIsMissed(t *testing.T) { // an issuer rotates its
 		f := follow(t, &endpoint{status: 200, body: document(ecJWK("old", &ecdsaKey().PublicKey))}, jwks.Options{})
 		f.knows(t, "old", "ES256", &ecdsaKey().PublicKey)
 		f.e.answer(200, document(rsaJWK("new", &rsaKey().PublicKey)))
-		f.knows(t, "new", "RS256", nil) // a fetch was just now
+		f.knows(t, "new", "RS256", nil) // the last fetch was a moment ago
 		<-time.After(time.Minute)
 		f.knows(t, "new", "RS256", &rsaKey().PublicKey)
 		f.knows(t, "old", "ES256", nil) // withdrawn
 	})
 }
 
-// A withdrawn key ends though nobody misses one.
+// A withdrawn key ends even if no key is missing.
 func TestAKeySetIsFetchedAgainBeforeItIsOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := follow(t, &endpoint{status: 200, body: document(ecJWK("old", &ecdsaKey().PublicKey))}, jwks.Options{})
@@ -99,11 +99,11 @@ func TestTheLastGoodKeysStayWhileTheEndpointFails(t *testing.T) {
 		{"500", func(e *endpoint) { e.status = 500 }, "500"},
 		{"404 with a set", func(e *endpoint) { e.status = 404 }, "404"},
 		{"a redirection to nowhere", func(e *endpoint) { e.status = 302 }, "302"},
-		{"nothing", func(e *endpoint) { e.body = "" }, "no key set"},
-		{"garbage", func(e *endpoint) { e.body = "<html>" }, "no key set"},
-		{"a list", func(e *endpoint) { e.body = "[]" }, "no key set"},
-		{"cut short", func(e *endpoint) { e.body = good[:len(good)-1] }, "no key set"},
-		{"two documents", func(e *endpoint) { e.body = good + good }, "no key set"},
+		{"nothing", func(e *endpoint) { e.body = "" }, "not a key set"},
+		{"garbage", func(e *endpoint) { e.body = "<html>" }, "not a key set"},
+		{"a list", func(e *endpoint) { e.body = "[]" }, "not a key set"},
+		{"cut short", func(e *endpoint) { e.body = good[:len(good)-1] }, "not a key set"},
+		{"two documents", func(e *endpoint) { e.body = good + good }, "not a key set"},
 		{"no member keys", func(e *endpoint) { e.body = "{}" }, "none of its 0 keys"},
 		{"an empty set", func(e *endpoint) { e.body = document() }, "none of its 0 keys"},
 		{"no usable key", func(e *endpoint) { e.body = document(jwk{"kty": "oct", "k": "AAAA"}) }, "none of its 1 keys"},
@@ -136,7 +136,7 @@ func TestTheLastGoodKeysStayWhileTheEndpointFails(t *testing.T) {
 	}
 }
 
-// And is tried again a minute later, though nobody asks (D17).
+// The fetch is repeated a minute later, without a request (D17).
 func TestASetStartsWhileItsEndpointIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := follow(t, &endpoint{down: true}, jwks.Options{})
@@ -194,7 +194,7 @@ func TestASetStopsWithItsContext(t *testing.T) { // every goroutine has an owner
 	})
 }
 
-func TestAnEndpointThatAnswersIsNotFetchedFasterEither(t *testing.T) { // whatever Every says
+func TestAnEndpointThatAnswersIsNotFetchedFasterEither(t *testing.T) { // for any value of Every
 	synctest.Test(t, func(t *testing.T) {
 		f := follow(t, &endpoint{status: 200, body: document(edJWK("k"))}, jwks.Options{Every: time.Second})
 		<-time.After(10*time.Minute - time.Second)

@@ -18,7 +18,7 @@ import (
 	"github.com/weirlimit/weir/identity/jwks"
 )
 
-// One algorithm bound to each key (D14).
+// Each key is bound to one algorithm (D14).
 func TestOnlyPublicKeysThatVerifyOurAlgorithmsAreTaken(t *testing.T) {
 	r, e, d := rsaJWK("k", &rsaKey().PublicKey), ecJWK("k", &ecdsaKey().PublicKey), edJWK("k")
 	weak := must(rsa.GenerateKey(rand.Reader, 1024))
@@ -44,7 +44,7 @@ func TestOnlyPublicKeysThatVerifyOurAlgorithmsAreTaken(t *testing.T) {
 		{"asked for as another kind", r, "ES256", nil},
 		{"asked for as nothing", r, "", nil},
 		{"symmetric", jwk{"kty": "oct", "kid": "k", "k": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"}, "HS256", nil},
-		{"with a secret beside it", r.with("k", "AAAA"), "RS256", nil},
+		{"with a secret", r.with("k", "AAAA"), "RS256", nil},
 		{"a private one", e.with("d", "AAAA"), "ES256", nil},
 		{"RSA of 1024 bits", rsaJWK("k", &weak.PublicKey), "RS256", nil},
 		{"RSA whose exponent is 1", r.with("e", "AQ"), "RS256", nil},
@@ -59,7 +59,7 @@ func TestOnlyPublicKeysThatVerifyOurAlgorithmsAreTaken(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				other := rsaJWK("other", &rsaKey().PublicKey) // so that the set is a good one
+				other := rsaJWK("other", &rsaKey().PublicKey) // makes the set valid
 				f := follow(t, &endpoint{status: 200, body: document(other, c.key)}, jwks.Options{})
 				f.knows(t, "k", c.alg, c.want)
 				f.knows(t, "other", "RS256", &rsaKey().PublicKey)
@@ -68,7 +68,7 @@ func TestOnlyPublicKeysThatVerifyOurAlgorithmsAreTaken(t *testing.T) {
 	}
 }
 
-func TestATokenWithoutAKidGetsAKeyOnlyWhereThereIsOneForItsAlgorithm(t *testing.T) {
+func TestATokenWithoutAKidNeedsASingleKeyOfItsAlgorithm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		other := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 		f := follow(t, &endpoint{status: 200, body: document(rsaJWK("r", &rsaKey().PublicKey), ecJWK("e1", &ecdsaKey().PublicKey), ecJWK("e2", &other.PublicKey))}, jwks.Options{})
@@ -78,7 +78,7 @@ func TestATokenWithoutAKidGetsAKeyOnlyWhereThereIsOneForItsAlgorithm(t *testing.
 	})
 }
 
-func TestAKeyWithoutAKidAnswersNoKid(t *testing.T) {
+func TestAKeyWithoutAKidMatchesNoKid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := follow(t, &endpoint{status: 200, body: document(rsaJWK("", &rsaKey().PublicKey))}, jwks.Options{})
 		f.knows(t, "", "RS256", &rsaKey().PublicKey)
@@ -86,7 +86,7 @@ func TestAKeyWithoutAKidAnswersNoKid(t *testing.T) {
 	})
 }
 
-func TestAnEndpointIsReachedWhereNobodyCanChangeItsAnswer(t *testing.T) {
+func TestAnEndpointNeedsASecureConnection(t *testing.T) {
 	for url, want := range map[string]bool{
 		"https://issuer.example/keys": true, "HTTPS://issuer.example/keys": true, "http://127.0.0.1:8080/keys": true,
 		"http://[::1]/keys": true, "http://localhost/keys": true,
@@ -115,7 +115,7 @@ func TestAnEndpointIsReachedWhereNobodyCanChangeItsAnswer(t *testing.T) {
 }
 
 // Over the network, with the client's own TLS.
-func TestRedirectionsNeverLeaveTheTrustedWay(t *testing.T) {
+func TestRedirectsStaySecure(t *testing.T) {
 	good := document(ecJWK("k", &ecdsaKey().PublicKey))
 	var targets [2]atomic.Int64
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { targets[0].Add(1); w.Write([]byte(good)) }))
@@ -178,7 +178,7 @@ func TestRedirectionsNeverLeaveTheTrustedWay(t *testing.T) {
 	}
 }
 
-func TestOneOddKeyHidesNoOther(t *testing.T) { // an issuer may publish what we do not read
+func TestAnUnusableKeyDoesNotAffectTheOthers(t *testing.T) { // malformed or unknown keys
 	good := document(ecJWK("good", &ecdsaKey().PublicKey))
 	good = good[len(`{"keys":[`) : len(good)-len(`]}`)]
 	for _, odd := range []string{`{"kty":"EC","kid":5}`, `{"kty":"RSA","key_ops":"verify"}`, `7`, `null`, `{"kty":"new"}`} {

@@ -54,7 +54,7 @@ func openAdminSide(ctx context.Context, c *Config, l *listeners, self *ownListen
 	}
 	addr := a.listener.Addr()
 	if at, err := netip.ParseAddrPort(addr.String()); !c.secure() && (err != nil || !at.Addr().IsLoopback()) {
-		c.Log.Warn("admin tokens cross the network in clear text: give --tls-cert and --tls-key, or have the admin listener on 127.0.0.1 only", "admin", addr.String())
+		c.Log.Warn("admin tokens cross the network in clear text: give --tls-cert and --tls-key, or bind the admin listener to 127.0.0.1", "admin", addr.String())
 	}
 	a.tokens = admin.OpenTokens(data, admin.TokensOptions{Audit: audit})
 	made, err := a.tokens.Begin(ctx)

@@ -44,14 +44,14 @@ func openBackend(ctx context.Context, c *Config, self *ownListeners, own *parts)
 func openSample(ctx context.Context, c *Config, own *parts) (*backend, error) {
 	s, err := sample.Open(ctx, sample.Options{Dir: c.Data, Now: c.Now, Log: c.Log, MaxData: c.MaxData, Welcome: true, Callers: c.identityOptions()})
 	if errors.Is(err, sample.ErrMaxData) {
-		return nil, cli.Fail(fmt.Errorf("open the data directory %q: %w", c.Data, err), "give it more with --max-data, such as --max-data 1GiB")
+		return nil, cli.Fail(fmt.Errorf("open the data directory %q: %w", c.Data, err), "raise --max-data, such as --max-data 1GiB")
 	}
 	if err != nil {
 		return nil, noData(c.Data, err)
 	}
 	own.own(s.Close)
 	if c.Store.Shared() {
-		c.Log.Warn("the sample backend belongs to this machine: nodes that share a store do not share its sessions, tokens and rows; for several nodes use --upstream")
+		c.Log.Warn("the sample backend is local to this machine: nodes that share a store do not share its sessions, tokens and rows; for several nodes use --upstream")
 	}
 	b := &backend{
 		sessions:  s.Sessions(),

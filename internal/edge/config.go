@@ -48,9 +48,10 @@ type Config struct {
 
 	Callers  Callers
 	Sessions Sessions
-	// TokenFile has the ids and hashes of API tokens that another service issues; empty: the tokens
-	// in Data.
+	// TokenFile has the ids and hashes of API tokens that another service issues; empty: none.
 	TokenFile string
+	// Tokens verifies the API tokens in Data, before an Upstream. The sample backend always does.
+	Tokens bool
 
 	// MinRate is how many bytes a second a client must send or read; negative: no minimum.
 	MinRate       int64

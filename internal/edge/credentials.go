@@ -12,18 +12,31 @@ import (
 	"github.com/weirlimit/weir/internal/sample"
 )
 
-// The start-up lines of an upstream's credentials (D17).
-const (
-	unverified = "not verified: requests are counted by IP address and passed on; %s"
-	verified   = "; without one, a request that a limiter counts by it is counted by IP address and answered 401"
-)
+// verified ends the start-up line of credentials that are verified before an upstream (D17, D27).
+const verified = "; a request without one is counted by IP address, and answered 401 if its limiter requires one"
+
+// unverified returns the start-up line of credentials that no flag verifies. flags name those that
+// would.
+func unverified(c *Config, source, flags string) string {
+	line := "not verified: requests are counted by IP address and forwarded"
+	var all []string
+	for _, l := range c.Policy.Policy.Limiters {
+		if l.Requires == source {
+			all = append(all, l.Name)
+		}
+	}
+	if len(all) > 0 {
+		line += ", although required by " + strings.Join(all, ", ")
+	}
+	return line + "; " + flags
+}
 
 // openSessions returns the verifier of sessions that another service issues, and its start-up line.
 // It returns nil if no key is configured.
 func openSessions(ctx context.Context, c *Config, own *parts) (*identity.Sessions, string, error) {
 	s := &c.Sessions
 	if len(s.KeyFiles) == 0 && s.JWKS == nil {
-		return nil, fmt.Sprintf(unverified, "--jwt-key or --jwks gives the key"), nil
+		return nil, unverified(c, identity.Session, "--jwt-key or --jwks gives the key"), nil
 	}
 	o := identity.SessionsOptions{Issuer: s.Issuer, Audience: s.Audience, Leeway: s.Leeway}
 	var by []string
@@ -33,7 +46,7 @@ func openSessions(ctx context.Context, c *Config, own *parts) (*identity.Session
 			return nil, "", cli.Fail(fmt.Errorf("read the key of --jwt-key %q: %w", path, err), fileHint(err, "it holds either a secret of 32 bytes or more, or a public key in PEM"))
 		}
 		o.Keys = append(o.Keys, key)
-		by = append(by, filepath.Base(path))
+		by = append(by, "--jwt-key "+filepath.Base(path))
 	}
 	if s.JWKS != nil {
 		set, err := openKeySet(ctx, c, own)
@@ -41,7 +54,7 @@ func openSessions(ctx context.Context, c *Config, own *parts) (*identity.Session
 			return nil, "", err
 		}
 		o.Lookup = set.Lookup
-		by = append(by, s.JWKS.String())
+		by = append(by, "--jwks "+s.JWKS.Redacted())
 	}
 	sessions, err := identity.NewSessions(o)
 	if err != nil {
@@ -56,10 +69,10 @@ func openKeySet(ctx context.Context, c *Config, own *parts) (*jwks.Set, error) {
 	fetching, stop := context.WithCancel(ctx)
 	set, err := jwks.New(fetching, url, jwks.Options{Report: func(err error) {
 		if err != nil {
-			c.Log.Error("the sessions' keys cannot be fetched, the last good ones stay in force", "url", url, "error", err)
+			c.Log.Error("cannot fetch the sessions' keys; the last valid keys stay in force", "url", url, "error", err)
 			return
 		}
-		c.Log.Info("the sessions' keys are fetched again", "url", url)
+		c.Log.Info("the sessions' keys can be fetched again", "url", url)
 	}})
 	if err != nil {
 		stop()
@@ -70,29 +83,25 @@ func openKeySet(ctx context.Context, c *Config, own *parts) (*jwks.Set, error) {
 }
 
 // openTokens returns the verifier of an upstream's API tokens, and its start-up line. It returns
-// nil if there is no token: it would reject everything that this backend's callers send.
+// nil if no flag asks for one.
 func openTokens(ctx context.Context, c *Config, own *parts) (identity.Tokens, string, error) {
 	if c.TokenFile != "" {
 		tokens, err := identity.OpenTokenFile(c.TokenFile, func(err error) {
-			c.Log.Error("the changed token file cannot be read, its last good tokens stay in force", "file", c.TokenFile, "error", err)
+			c.Log.Error("cannot read the changed token file; the last valid tokens stay in force", "file", c.TokenFile, "error", err)
 		})
 		if err != nil {
 			return nil, "", cli.Fail(fmt.Errorf("read the tokens of --token-file %q: %w", c.TokenFile, err),
 				fileHint(err, "a line for each token: its id, the SHA-256 of the whole token in hex, and optionally its workspace"))
 		}
-		return tokens, fmt.Sprintf("verified by %s, %s", filepath.Base(c.TokenFile), cli.Count(tokens.Len(), "token")) + verified, nil
+		return tokens, fmt.Sprintf("verified by --token-file %s, %s", filepath.Base(c.TokenFile), cli.Count(tokens.Len(), "token")) + verified, nil
+	}
+	if !c.Tokens {
+		return nil, unverified(c, identity.Token, "--tokens verifies those of 'weir token create', --token-file others"), nil
 	}
 	tokens, err := sample.OpenTokens(ctx, sample.Options{Dir: c.Data, Now: c.Now, Log: c.Log})
 	if err != nil {
 		return nil, "", cli.Fail(fmt.Errorf("open the tokens in %q: %w", c.Data, err), DataHint)
 	}
 	own.own(tokens.Close)
-	all, err := tokens.List(ctx)
-	if err != nil {
-		return nil, "", cli.Fail(fmt.Errorf("list the tokens in %q: %w", c.Data, err), "")
-	}
-	if len(all) == 0 {
-		return nil, fmt.Sprintf(unverified, "--token-file, or 'weir token create' before the start, gives some"), nil
-	}
-	return tokens, fmt.Sprintf("verified by those of 'weir token create', in %s", absolute(c.Data)) + verified, nil
+	return tokens, fmt.Sprintf("verified by --tokens: those of 'weir token create', in %s", absolute(c.Data)) + verified, nil
 }

@@ -42,7 +42,7 @@ func readKey(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, &wrongKeyError{path, "no regular file"}
+		return nil, &wrongKeyError{path, "not a regular file"}
 	}
 	if info.Size() != denialKeySize {
 		return nil, &wrongKeyError{path, fmt.Sprintf("%d bytes long", info.Size())}

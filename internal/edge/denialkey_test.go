@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestProcessesThatStartAtOnceKeepOneKey(t *testing.T) {
+func TestConcurrentStartsAgreeOnOneKey(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, denialKeyFile)
 	keys := make([][]byte, 50)
@@ -42,7 +42,7 @@ func TestProcessesThatStartAtOnceKeepOneKey(t *testing.T) {
 	}
 }
 
-// A file that cannot be the key stays as it is.
+// If a file is not a valid key, it is not changed.
 func TestAWrongKeyIsNeverReplaced(t *testing.T) {
 	for what, content := range map[string]string{"an empty file": "", "a short one": strings.Repeat("k", 31), "a long one": strings.Repeat("k", 33)} {
 		path := filepath.Join(t.TempDir(), denialKeyFile)
@@ -69,6 +69,6 @@ func TestAWrongKeyIsNeverReplaced(t *testing.T) {
 		t.Error("there is a key in a directory that is not there")
 	}
 	if _, err := keptKey(filepath.Join(t.TempDir(), denialKeyFile), strings.NewReader("not random enough")); err == nil {
-		t.Error("a key is shorter than it says")
+		t.Error("a truncated key is accepted")
 	}
 }

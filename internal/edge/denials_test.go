@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/live"
 )
 
-// A node is a server whose denial ids a test opens.
+// A node is a server whose denial ids a test can open.
 type node struct {
 	*Server
 	hooks *hooks
@@ -22,7 +22,7 @@ func newNode(t *testing.T) node {
 	return node{s, h, h.operators().Denials}
 }
 
-// refused sends requests until one is refused, and returns its id.
+// refused sends requests until one is refused, and returns the refusal's id.
 func (n node) refused(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -34,7 +34,7 @@ func (n node) refused(t *testing.T) string {
 	return ""
 }
 
-// An id has the policy of its own time.
+// An id names the policy of its own time.
 func TestAnIDHasThePolicyInForce(t *testing.T) {
 	n := newNode(t)
 	if f, err := n.open(n.refused(t)); err != nil || f.Policy != n.policy.State().Version {
@@ -48,9 +48,9 @@ func TestAnIDHasThePolicyInForce(t *testing.T) {
 	}
 }
 
-// The hash of an agent in the access log is the same after a restart, and differs in another data
-// directory (D18).
-func TestTheHashOfAnAgentLastsAsLongAsTheDataDirectory(t *testing.T) {
+// In the access log an agent's hash is the same after a restart. In another data
+// directory it is different (D18).
+func TestAnAgentsHashIsStableInItsDataDirectory(t *testing.T) {
 	hashes := func(dir string) (all [3]uint64) {
 		t.Helper()
 		c, h := testConfig(t, twoPolicy), new(hooks)
@@ -82,8 +82,9 @@ func TestTheHashOfAnAgentLastsAsLongAsTheDataDirectory(t *testing.T) {
 	}
 }
 
-// Nodes that share a store have one key; while it is not known nothing is logged.
-func TestTheHashOfAnAgentIsThatOfAllNodes(t *testing.T) {
+// Nodes that share a store share the key. While the key is unknown, no hash is
+// logged.
+func TestNodesShareTheHashOfAnAgent(t *testing.T) {
 	secret := []byte(nil)
 	hash := agentHash(func() []byte { return secret })
 	if _, ok := hash("curl"); ok {

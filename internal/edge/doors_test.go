@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A testDoor is served until its drain is allowed to end.
+// A testDoor serves until its drain may end.
 type testDoor struct {
 	serving, draining, drained chan struct{}
 	fail                       error // ends Serve at once
@@ -41,8 +41,9 @@ func served(t *testing.T, d *doors) (result chan error, end func()) {
 	return result, end
 }
 
-// Operators can see how the doors for callers drain, all of them.
-func TestTheDoorsForOperatorsDrainLast(t *testing.T) {
+// The admin listener stays until all public doors have drained, so that operators
+// can watch them.
+func TestTheAdminListenerDrainsLast(t *testing.T) {
 	one, two, operators := newTestDoor(), newTestDoor(), newTestDoor()
 	result, end := served(t, &doors{callers: []Door{one, two}, operators: []Door{operators}})
 	for _, d := range []*testDoor{one, two, operators} {
@@ -54,9 +55,9 @@ func TestTheDoorsForOperatorsDrainLast(t *testing.T) {
 	close(one.drained)
 	select {
 	case <-operators.draining:
-		t.Error("the door for operators drains while a door for callers does")
+		t.Error("the admin listener drains while a public one does")
 	case err := <-result:
-		t.Fatalf("the server has ended while a door drains: %v", err)
+		t.Fatalf("the server has ended while a listener drains: %v", err)
 	default:
 	}
 	close(two.drained)
@@ -67,7 +68,7 @@ func TestTheDoorsForOperatorsDrainLast(t *testing.T) {
 	}
 }
 
-func TestIfADoorForCallersFailsTheOthersDrain(t *testing.T) {
+func TestIfAPublicListenerFailsTheOthersDrain(t *testing.T) {
 	one, bad, operators := newTestDoor(), newTestDoor(), newTestDoor()
 	bad.fail = errors.New("the port has gone")
 	close(one.drained)
@@ -80,7 +81,7 @@ func TestIfADoorForCallersFailsTheOthersDrain(t *testing.T) {
 	<-one.draining
 }
 
-func TestAServerGoesOnWithoutItsDoorForOperators(t *testing.T) {
+func TestAServerContinuesIfItsAdminListenerFails(t *testing.T) {
 	one, bad := newTestDoor(), newTestDoor()
 	bad.fail = errors.New("the port has gone")
 	close(one.drained)

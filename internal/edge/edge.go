@@ -39,7 +39,7 @@ type Server struct {
 
 // ErrStopped is the error of Open if its context ended while it waited for the process before this
 // one.
-var ErrStopped = errors.New("ended while the process before this one still runs")
+var ErrStopped = errors.New("ended while the previous process was still running")
 
 // Open opens all parts of a server. Connections wait at its listeners until Run. ctx ends the
 // server; what must outlive it, such as the backend, ends with Close. If Open fails, it has closed

@@ -22,10 +22,11 @@ import (
 
 var policies = policyfile.Reader{Sources: identity.Sources(), Messages: answer.Messages()}
 
-// twoPolicy has a limit that two requests use up.
+// twoPolicy has a limit of two requests.
 const twoPolicy = "limiters:\n  - name: all\n    routes: [/*]\n    windows: [2 per minute by session or ip, 1000 per hour by agent]\n"
 
-// testConfig returns a server on a free port before an upstream that accepts everything.
+// testConfig returns a server on a free port before an upstream that accepts every
+// request.
 func testConfig(t *testing.T, policy string) Config {
 	t.Helper()
 	document, err := live.Parse(policies, live.Stream, "policy", []byte(policy))
@@ -61,7 +62,7 @@ func opened(t *testing.T, c Config) (*Server, *hooks) {
 	return s, h
 }
 
-// operators returns what the observers have put into the admin API.
+// operators returns the observers' options of the admin API.
 func (h *hooks) operators() (o admin.Options) {
 	for _, attach := range h.admin {
 		attach(&o)
@@ -90,8 +91,9 @@ func TestPartsAreClosedInTheReverseOrder(t *testing.T) {
 	}
 }
 
-// What a failed start has opened is closed: the next start finds its address and its counts free.
-func TestAFailedStartClosesWhatItHasOpened(t *testing.T) {
+// If a start fails, all it has opened is closed. The next start can use its address
+// and its counts.
+func TestAFailedStartClosesEverything(t *testing.T) {
 	c := testConfig(t, twoPolicy)
 	s, err := Open(t.Context(), c)
 	if err != nil {
@@ -137,5 +139,18 @@ func TestTheRowsDescribeTheServer(t *testing.T) {
 	}
 	if got := strings.Join(names, ", "); got != "listening, policy, store, backend, engine, sessions, API tokens" {
 		t.Errorf("rows %s", got)
+	}
+}
+
+// ":8080" is every address, also one that others reach. The row must not look like loopback alone.
+func TestTheFirstRowReportsThatEveryAddressIsServed(t *testing.T) {
+	for listen, want := range map[string]bool{":0": true, "127.0.0.1:0": false} {
+		c := testConfig(t, twoPolicy)
+		c.Listen = listen
+		s, _ := opened(t, c)
+		row := s.Rows()[0]
+		if !strings.HasPrefix(row.Text, s.URL()) || strings.Contains(row.Text, "every address") != want {
+			t.Errorf("--listen %s: %s %s", listen, row.Name, row.Text)
+		}
 	}
 }

@@ -25,9 +25,9 @@ func noData(dir string, err error) error {
 func fileHint(err error, otherwise string) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "name a file that exists; a name that does not begin with a slash is looked up in the directory of the command"
+		return "name a file that exists; a path without a slash at its beginning is relative to the working directory"
 	case errors.Is(err, fs.ErrPermission):
-		return "let the user that runs this command read the file"
+		return "give the user that runs this command permission to read the file"
 	}
 	return otherwise
 }
@@ -37,11 +37,11 @@ func fileHint(err error, otherwise string) string {
 func listenHint(err error, free string) string {
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return "ports below 1024 are for privileged users; --listen :8080 is for everybody"
+		return "ports below 1024 need privileges; --listen :8080 needs none"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return "this machine has no such address; without a host, as in :8080, all that it has are listened on"
+		return "this machine does not have that address; without a host, as in :8080, Weir listens on all addresses of the machine"
 	case errors.As(err, new(*net.DNSError)):
-		return "is the name right? without a host, as in :8080, all addresses of this machine are listened on"
+		return "is the host name right? without a host, as in :8080, Weir listens on all addresses of the machine"
 	}
 	return "is another server running? " + free
 }

@@ -3,7 +3,9 @@ package edge
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
+	"strings"
 
 	"github.com/coreos/go-systemd/v22/activation"
 
@@ -71,7 +73,7 @@ func heldListeners(names []string, files []*os.File) (_ *listeners, err error) {
 			return nil, fmt.Errorf("of %s one is named %q: the names are %s and %s", cli.Count(len(files), "socket"), name, publicSocket, adminSocket)
 		}
 		if *slot != nil {
-			return nil, fmt.Errorf("two sockets are named %q: each name is for one socket", name)
+			return nil, fmt.Errorf("two sockets are named %q: give each socket a name of its own", name)
 		}
 		l, err := net.FileListener(f)
 		if err != nil {
@@ -116,8 +118,15 @@ func (s *listeners) by() string {
 
 // row returns the row of the public listener, which url reaches.
 func (s *listeners) row(url string) Row {
+	var notes []string
+	if at, err := netip.ParseAddrPort(s.public.Addr().String()); err == nil && at.Addr().IsUnspecified() {
+		notes = append(notes, "on every address of this machine")
+	}
 	if s.held {
-		url += " (held by the service manager; --listen is not opened)"
+		notes = append(notes, "held by the service manager; --listen is not opened")
+	}
+	if len(notes) > 0 {
+		url += " (" + strings.Join(notes, "; ") + ")"
 	}
 	return Row{"listening", url}
 }

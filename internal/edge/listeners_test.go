@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestASocketIsTakenForWhatItsNameSays(t *testing.T) {
+func TestASocketsNameDefinesItsUse(t *testing.T) {
 	file := func(network string) *os.File {
 		t.Helper()
 		l, err := net.Listen(network, map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")}[network])
@@ -25,7 +25,7 @@ func TestASocketIsTakenForWhatItsNameSays(t *testing.T) {
 	for _, test := range []struct {
 		names string
 		admin bool
-		err   string // empty: taken
+		err   string // empty if accepted
 	}{
 		{"http", false, ""},
 		{"weir.socket", false, ""},

@@ -28,7 +28,7 @@ func openManager(ctx context.Context, log *slog.Logger, own *parts) *manager {
 	sent := make(chan struct{})
 	unregister := context.AfterFunc(ctx, func() {
 		defer close(sent)
-		m.send(daemon.SdNotifyStopping, status("draining: requests under way may finish"))
+		m.send(daemon.SdNotifyStopping, status("draining: requests in flight may finish"))
 	})
 	own.own(func() error {
 		if !unregister() {
@@ -59,7 +59,7 @@ func (m *manager) serving(s live.State) string {
 	}
 	text := fmt.Sprintf("serving; policy %s (%s, %s)", from, s.Version, cli.Count(len(s.Policy.Limiters), "limiter"))
 	if !s.Last.OK {
-		text += fmt.Sprintf(", a newer one is refused (%s)", cli.Count(len(s.Last.Problems), "problem"))
+		text += fmt.Sprintf(", a newer one was rejected (%s)", cli.Count(len(s.Last.Problems), "problem"))
 	}
 	return status("%s; store %s", text, m.line)
 }
@@ -78,7 +78,7 @@ func (m *manager) reloading() (done func()) {
 func (m *manager) feedWatchdog(alive func(context.Context) error) (stop func() error) {
 	interval, err := daemon.SdWatchdogEnabled(true)
 	if err != nil {
-		m.log.Warn("the service manager's watchdog is not fed", "error", err)
+		m.log.Warn("cannot notify the service manager's watchdog", "error", err)
 	}
 	if interval <= 0 {
 		return func() error { return nil }
@@ -96,7 +96,7 @@ func (m *manager) feedWatchdog(alive func(context.Context) error) (stop func() e
 			if err == nil {
 				m.send(daemon.SdNotifyWatchdog)
 			} else if ctx.Err() == nil {
-				m.log.Error("the watchdog is not fed: the server does not work", "error", err)
+				m.log.Error("the server does not work, so the service manager's watchdog is not notified", "error", err)
 			}
 			select {
 			case <-ctx.Done():

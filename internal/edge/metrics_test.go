@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// A scrape reads the server that was opened.
-func TestTheMetricsAreThoseOfTheOpenServer(t *testing.T) {
+// A scrape reads the open server.
+func TestTheMetricsDescribeTheOpenServer(t *testing.T) {
 	c := testConfig(t, twoPolicy)
 	contract, err := live.Parse(policies, live.Contract, "the contract", policyfile.ContractSource())
 	if err != nil {

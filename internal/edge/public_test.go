@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The watchdog is fed by a server that accepts connections, and not by one that does not.
-func TestThePulseIsThatOfTheAcceptLoop(t *testing.T) {
+// The systemd watchdog is notified only if the server accepts connections.
+func TestTheWatchdogChecksTheAcceptLoop(t *testing.T) {
 	s, _ := opened(t, testConfig(t, twoPolicy))
 	p := &pulse{counter: s.counter, gateway: s.public.gateway, at: s.Addr()}
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -54,7 +54,7 @@ func (o *ownListeners) claimListener(ctx context.Context, l net.Listener, by str
 		for _, to := range addressesOf(ctx, host) {
 			if err := o.checkSelfProxy(netip.AddrPortFrom(to, uint16(n))); err != nil {
 				return cli.UsageError("--upstream takes the address of your backend; --listen and --admin, or the sockets of a service manager, are addresses of this server",
-					"--upstream %s is no backend: %w", u.Redacted(), err)
+					"--upstream %s is not a backend: %w", u.Redacted(), err)
 			}
 		}
 	}

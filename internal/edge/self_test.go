@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-func TestWhereAConnectionEnds(t *testing.T) {
+func TestWhichConnectionsEndAtThisServer(t *testing.T) {
 	own := func() []netip.Addr {
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("fe80::7")}
 	}
 	for _, c := range []struct {
-		bound, ends, passes string // by blanks
+		bound, ends, passes string // separated by blanks
 	}{
 		{"127.0.0.1", "127.0.0.1 ::ffff:127.0.0.1 0.0.0.0 ::", "127.0.0.2 192.0.2.7 ::1 198.51.100.1"},
 		{"::1", "::1 ::", "127.0.0.1 0.0.0.0 2001:db8::7"},
@@ -44,7 +44,7 @@ func listenAt(t *testing.T, address string) (l net.Listener, port string) {
 	return l, port
 }
 
-func TestAnUpstreamThatIsTheServerItselfIsRefused(t *testing.T) {
+func TestTheServerItselfIsRejectedAsUpstream(t *testing.T) {
 	_, other := listenAt(t, "127.0.0.1")
 	for bound, cases := range map[string]struct{ refused, taken []string }{
 		"127.0.0.1": {
@@ -68,15 +68,15 @@ func TestAnUpstreamThatIsTheServerItselfIsRefused(t *testing.T) {
 				if (err != nil) != wanted {
 					t.Errorf("upstream %s, listening on %v: %v, want it refused: %v", host, l.Addr(), err, wanted)
 				}
-				if wanted && err != nil && !strings.Contains(err.Error(), " is no backend: this server itself listens on "+l.Addr().String()+" (--listen)") {
-					t.Errorf("upstream %s: it says %q", host, err)
+				if wanted && err != nil && !strings.Contains(err.Error(), " is not a backend: this server itself listens on "+l.Addr().String()+" (--listen)") {
+					t.Errorf("upstream %s: the error is %q", host, err)
 				}
 			}
 		}
 	}
 }
 
-// ownHosts are this machine's addresses, as hosts of a URL with a port to be filled in.
+// ownHosts are this machine's addresses, as hosts of a URL without a port.
 func ownHosts(t *testing.T) (hosts []string) {
 	t.Helper()
 	own := interfaceAddresses()
@@ -84,15 +84,15 @@ func ownHosts(t *testing.T) (hosts []string) {
 		t.Fatal("this machine has no address, not even a loopback's")
 	}
 	for _, a := range own {
-		if !a.IsLinkLocalUnicast() { // these want a zone
+		if !a.IsLinkLocalUnicast() { // these need a zone
 			hosts = append(hosts, net.JoinHostPort(a.String(), "PORT"))
 		}
 	}
 	return hosts
 }
 
-// A name may come to mean this machine while the server runs.
-func TestAServerThatRunsConnectsToNoneOfItsListeners(t *testing.T) {
+// While the server runs, a name may start to resolve to this machine.
+func TestARunningServerDoesNotConnectToItself(t *testing.T) {
 	public, port := listenAt(t, "127.0.0.1")
 	operators, adminPort := listenAt(t, "127.0.0.1")
 	self := new(ownListeners)

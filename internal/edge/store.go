@@ -249,7 +249,7 @@ func (k *counter) giveBack(log *slog.Logger) error {
 	defer cancel()
 	k.Close(ctx)
 	if err := k.over.Close(ctx); err != nil {
-		log.Warn("units that were counted here do not reach the store", "error", err)
+		log.Warn("units that were counted here cannot be reported to the store", "error", err)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func openCounts(o memstore.Options, giveUp <-chan struct{}, log *slog.Logger) (*
 	if giveUp == nil || !errors.As(err, &held) {
 		return store, err
 	}
-	log.Info("waiting for the process before this one to release the counts", "held", held.Error(), "max", maxCountsWait)
+	log.Info("waiting for the previous process to release the counts", "held", held.Error(), "max", maxCountsWait)
 	timeout := time.NewTimer(maxCountsWait)
 	defer timeout.Stop()
 	retry := time.NewTicker(20 * time.Millisecond)
@@ -90,7 +90,7 @@ func noCounts(data string, err error) error {
 	case errors.Is(err, ErrStopped):
 		return err
 	case errors.As(err, &held):
-		return cli.Fail(held, "another server uses this data directory; give this one a --data of its own, or end that one first")
+		return cli.Fail(held, "another server uses this data directory; give this one its own --data, or stop the other server first")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		hint = "the disk is full: make room, or give another directory with --data DIR"
 	case errors.Is(err, syscall.ENOMEM):

@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// The next process waits for the counts that the last one still holds, and no longer than it is to
-// run itself.
+// The next process waits for the counts that the last one still holds, until its
+// own context ends.
 func TestTheNextProcessWaitsForTheCounts(t *testing.T) {
 	o := memstore.Options{Memory: memstore.MinMemory, File: filepath.Join(t.TempDir(), "counters"), Log: slog.New(slog.DiscardHandler)}
 	last, err := memstore.New(o)
@@ -33,7 +33,7 @@ func TestTheNextProcessWaitsForTheCounts(t *testing.T) {
 	defer to.Close()
 	go func() {
 		for lines := bufio.NewScanner(from); lines.Scan(); {
-			if strings.Contains(lines.Text(), "waiting for the process before") {
+			if strings.Contains(lines.Text(), "waiting for the previous process") {
 				_ = last.Close()
 			}
 		}

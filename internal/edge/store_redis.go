@@ -27,7 +27,7 @@ func openRedis(ctx context.Context, at redisstore.Options, o *opening) (*openSto
 	if o.KeySecret != "" {
 		secret, err := readSecret(o.KeySecret)
 		if err != nil {
-			return nil, cli.Fail(fmt.Errorf("read the secret of --key-secret: %w", err), fileHint(err, "all nodes have the same file, such as one made by: openssl rand -hex 32"))
+			return nil, cli.Fail(fmt.Errorf("read the secret of --key-secret: %w", err), fileHint(err, "give all nodes the same file, such as the output of: openssl rand -hex 32"))
 		}
 		at.Secret = secret
 	}
@@ -101,7 +101,7 @@ func noRedis(at redisstore.Options, err error) error {
 			hint = "are the passwords right? the one before the hosts is the server's, ?sentinel_password= the Sentinels'; in WEIR_STORE they are kept out of ps"
 		}
 	case errors.Is(err, redisstore.ErrSecret):
-		hint = "all nodes have the same --key-secret, or none has one; to count under another secret, start anew under another ?prefix="
+		hint = "give all nodes the same --key-secret, or give it to none; to use another secret, use another ?prefix= too"
 	case errors.Is(err, redisstore.ErrServer):
 		hint = "--store needs Redis 6.2, Valkey or later: one server, with a database that exists there, or nodes of one cluster, or Sentinels"
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-func TestAValueOfStoreMeansItsRow(t *testing.T) {
+func TestStoreValuesAreParsedByTheirRow(t *testing.T) {
 	for value, want := range map[string]struct {
 		name   string
 		shared bool
@@ -45,8 +45,9 @@ func TestAValueOfStoreMeansItsRow(t *testing.T) {
 	}
 }
 
-// A store prints a value that sets it again, so that help and start-up show what can be typed.
-func FuzzAStorePrintsWhatSetsIt(f *testing.F) {
+// A store's text can be parsed again, so help and the start-up text show valid
+// values.
+func FuzzAStoresTextParsesAgain(f *testing.F) {
 	for _, seed := range []string{"memory", "redis://h:1/2?prefix=edge", "rediss-sentinel://[::1]:7,h/m", "redis://u:p@h", "x"} {
 		f.Add(seed)
 	}
@@ -71,16 +72,16 @@ func (silent) Take(context.Context, []weir.Charge, *weir.Receipt) error {
 
 func TestTheLogOfAnOutageComesBeforeTheObservers(t *testing.T) {
 	c := testConfig(t, twoPolicy)
-	var heard []string
-	hear := func(who string) func(failover.Event) {
-		return func(failover.Event) { heard = append(heard, who) }
+	var called []string
+	record := func(who string) func(failover.Event) {
+		return func(failover.Event) { called = append(called, who) }
 	}
-	h := &hooks{storeEvents: []func(failover.Event){hear("metrics"), hear("another")}}
+	h := &hooks{storeEvents: []func(failover.Event){record("metrics"), record("another")}}
 	logged := func(p weir.Policy, e failover.Event) {
 		if len(p.Limiters) != 1 || !e.Failing {
 			t.Errorf("the log has %+v, under %+v", e, p)
 		}
-		heard = append(heard, "log")
+		called = append(called, "log")
 	}
 	var own parts
 	defer own.close()
@@ -93,11 +94,11 @@ func TestTheLogOfAnOutageComesBeforeTheObservers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 20 { // of which the first few are not yet an outage
+	for range 20 { // the first few are not an outage
 		_, _ = k.Decide(t.Context(), weir.Request{Method: "GET", Path: "/", Keys: anybody{}})
 	}
-	if !slices.Equal(heard, []string{"log", "metrics", "another"}) {
-		t.Errorf("called were %v", heard)
+	if !slices.Equal(called, []string{"log", "metrics", "another"}) {
+		t.Errorf("called were %v", called)
 	}
 }
 

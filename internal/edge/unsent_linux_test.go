@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestTheKernelTakesLittleOfAnAnswerAhead(t *testing.T) {
+func TestTheKernelBuffersLittleOfAnAnswer(t *testing.T) {
 	opened, err := openListeners("127.0.0.1:0", new(parts))
 	if err != nil {
 		t.Fatal(err)

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// An upstream that stops in the middle of a body whose length it has said is let go; one that
-// streams may be quiet.
-func TestAnUpstreamThatStallsInsideABodyIsLetGo(t *testing.T) {
+// If an upstream stalls in a body with a declared length, its connection is closed.
+// A stream may be silent.
+func TestAnUpstreamThatStallsInABodyIsClosed(t *testing.T) {
 	release := make(chan struct{})
 	e := open(t, nil, func(o *Options) {
 		rawUpstream(t, func(c net.Conn) {
@@ -28,14 +28,14 @@ func TestAnUpstreamThatStallsInsideABodyIsLetGo(t *testing.T) {
 	defer close(release)
 	c := e.dial()
 	fmt.Fprint(c, "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n")
-	// Up to the end of the connection.
+	// Until the connection ends.
 	if answer, _ := io.ReadAll(c); !strings.Contains(string(answer), "half") {
 		t.Errorf("%q", answer)
 	}
 }
 
-// What the upstream did not declare is not guessed: a browser told not to sniff must not be told
-// otherwise.
+// If the upstream sends no Content-Type, neither does the gateway: a guess could
+// override the page's ban on sniffing.
 func TestAnUndeclaredTypeStaysUndeclared(t *testing.T) {
 	e := open(t, nil, rawUpstream(t, func(c net.Conn) {
 		readHead(c)
@@ -50,7 +50,8 @@ func TestAnUndeclaredTypeStaysUndeclared(t *testing.T) {
 	}
 }
 
-// A trailer of ours that an upstream announces is neither sent nor announced (D19).
+// If an upstream announces a trailer with the name of our fields, it is neither
+// sent nor announced (D19).
 func TestATrailerThatIsNotSentIsNotAnnounced(t *testing.T) {
 	e := open(t, nil, behind(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Trailer", "X-RateLimit-Limit, X-Good, Retry-After")
@@ -66,7 +67,8 @@ func TestATrailerThatIsNotSentIsNotAnnounced(t *testing.T) {
 	}
 }
 
-// An HTTP/2 client that is refused while it still sends gets its answer, not a reset stream.
+// If an HTTP/2 client is refused while it sends, it gets its answer, and not a
+// reset stream.
 func TestARefusedBodyOverHTTP2IsReadToItsEnd(t *testing.T) {
 	rest, refused := io.Pipe()
 	e := open(t, &recorder{}, nil)
@@ -80,7 +82,7 @@ func TestARefusedBodyOverHTTP2IsReadToItsEnd(t *testing.T) {
 	}
 	sent := make(chan error, 1)
 	go func() {
-		_, err := refused.Write(make([]byte, 100_000)) // all of it is taken, though nobody wants it
+		_, err := refused.Write(make([]byte, 100_000)) // all of it is read, though it is discarded
 		sent <- err
 		refused.Close()
 	}()
@@ -96,20 +98,20 @@ func TestARefusedBodyOverHTTP2IsReadToItsEnd(t *testing.T) {
 	}
 }
 
-// One line says that addresses may not be what they seem; not one a request.
-func TestAnUntrustedForwarderIsMentionedOnce(t *testing.T) {
+// One log line reports that addresses may be wrong, not one for each request.
+func TestAnUntrustedForwarderIsLoggedOnce(t *testing.T) {
 	e := open(t, &recorder{}, nil)
 	for range 3 {
 		e.ask("GET /v1/wp/status", "X-Forwarded-For: 192.0.2.1")
 	}
 	if n := strings.Count(e.log.String(), "no proxy is trusted"); n != 1 {
-		t.Errorf("said %d times in %q", n, e.log.String())
+		t.Errorf("logged %d times in %q", n, e.log.String())
 	}
 }
 
-// A pair that could not be read is tried again though no stamp has changed since: permissions leave
-// none.
-func TestACertificateThatCouldNotBeReadIsTriedAgain(t *testing.T) {
+// If a key pair could not be read, it is read again even with unchanged timestamps,
+// because a change of permissions does not change them.
+func TestAnUnreadableCertificateIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	certificateFiles(t, certFile, keyFile)
@@ -129,7 +131,7 @@ func TestACertificateThatCouldNotBeReadIsTriedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// With the same size and time, as a change of permissions leaves them.
+	// With the same size and time, as after a change of permissions.
 	restamp := func(key []byte) {
 		if err := os.WriteFile(keyFile, key, 0o600); err != nil {
 			t.Fatal(err)
@@ -145,8 +147,8 @@ func TestACertificateThatCouldNotBeReadIsTriedAgain(t *testing.T) {
 			t.Fatal("a key that cannot be read took the place of a good one")
 		}
 	}
-	if n := strings.Count(log.String(), "cannot be read"); n != 1 {
-		t.Errorf("said %d times in %q", n, log.String())
+	if n := strings.Count(log.String(), "cannot read"); n != 1 {
+		t.Errorf("logged %d times in %q", n, log.String())
 	}
 	restamp(good)
 	now = now.Add(2 * time.Second)

@@ -16,14 +16,15 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// The figure to hold: BenchmarkGateway, with limiter and access log, within 10 % of
-// BenchmarkBareReverseProxy, in one run. Both stand between the same client and the same upstream,
-// on sockets, with the same transport, so that nothing but the gateway's own work differs; the bare
-// proxy is httputil's with nothing set but Rewrite.
+// The target: BenchmarkGateway, with limiter and access log, is within 10 % of
+// BenchmarkBareReverseProxy in one run. Both have the same client, upstream,
+// sockets and transport, so they differ only in the gateway's own work. The bare
+// proxy is httputil's with only Rewrite set.
 //
 //	go test -run - -bench 'Gateway|ReverseProxy' -count 10 ./internal/gateway
 
-// trivialUpstream answers every request on a connection with the same bytes, at the least cost.
+// trivialUpstream answers every request on a connection with the same bytes, as
+// cheaply as possible.
 func trivialUpstream(b *testing.B) *url.URL {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,7 +60,7 @@ func trivialUpstream(b *testing.B) *url.URL {
 	return &url.URL{Scheme: "http", Host: l.Addr().String()}
 }
 
-// hammer sends requests on kept connections, one after another on each, and reads the answers.
+// hammer sends sequential requests on kept connections, and reads the answers.
 func hammer(b *testing.B, addr string) {
 	b.Helper()
 	request := []byte("GET /v1/wp/status HTTP/1.1\r\nHost: weir.test\r\nUser-Agent: bench/1\r\nAccept: */*\r\nAccept-Language: en\r\n\r\n")
@@ -104,8 +105,8 @@ func hammer(b *testing.B, addr string) {
 
 func BenchmarkBareReverseProxy(b *testing.B) { benchmarkProxy(b, nil) }
 
-// The same with the one setting that most of the difference comes from, to show what the gateway
-// itself costs.
+// The same with the setting that makes most of the difference. This shows the
+// gateway's own cost.
 func BenchmarkPooledReverseProxy(b *testing.B) { benchmarkProxy(b, new(buffers)) }
 
 func benchmarkProxy(b *testing.B, pool httputil.BufferPool) {
@@ -131,8 +132,8 @@ func benchmarkProxy(b *testing.B, pool httputil.BufferPool) {
 
 func BenchmarkGateway(b *testing.B) { benchmarkGateway(b, nil) }
 
-// BenchmarkGatewayByAgent is BenchmarkGateway where each request is counted by agent, and the
-// access log has its hash.
+// BenchmarkGatewayByAgent is BenchmarkGateway with requests counted by agent, and
+// its hash in the access log.
 func BenchmarkGatewayByAgent(b *testing.B) {
 	key, err := weir.ParseKey("ip+agent")
 	if err != nil {
@@ -141,7 +142,8 @@ func BenchmarkGatewayByAgent(b *testing.B) {
 	benchmarkGateway(b, key)
 }
 
-// benchmarkGateway measures with the test policy, its windows counting by key if there is one.
+// benchmarkGateway measures with the test policy. Its windows count by key, if
+// there is one.
 func benchmarkGateway(b *testing.B, key weir.Key) {
 	target := trivialUpstream(b)
 	resolver, err := identity.New(identity.Options{})
@@ -172,7 +174,7 @@ func benchmarkGateway(b *testing.B, key weir.Key) {
 	hammer(b, l.Addr().String())
 }
 
-// buffers lends the buffers that bodies are copied through.
+// buffers pools the buffers for copying bodies.
 type buffers struct{ pool sync.Pool }
 
 func (p *buffers) Get() []byte {

@@ -96,13 +96,13 @@ func (c *certificate) refresh() {
 		// and logged once.
 		if what := err.Error(); what != c.logged {
 			c.logged = what
-			c.log.Error("the changed TLS certificate cannot be read, the old one stays in force",
+			c.log.Error("cannot read the changed TLS certificate; the previous one stays in force",
 				"certificate", c.certFile, "key", c.keyFile, "error", err)
 		}
 		return
 	}
 	c.current, c.stamps, c.logged = &pair, stamps, ""
-	c.log.Info("the TLS certificate was read again", "certificate", c.certFile)
+	c.log.Info("the TLS certificate was reloaded", "certificate", c.certFile)
 }
 
 func (c *certificate) config() *tls.Config {

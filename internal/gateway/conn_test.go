@@ -12,8 +12,9 @@ import (
 	proxyproto "github.com/pires/go-proxyproto"
 )
 
-// Required from trusted peers, refused from others (D12); it replaces the peer.
-func TestThePROXYHeaderIsForTrustedPeersAlone(t *testing.T) {
+// The header is required from trusted peers, and rejected from others (D12). It
+// replaces the peer's address.
+func TestThePROXYHeaderNeedsATrustedPeer(t *testing.T) {
 	addr := func(s string) net.Addr { a, _ := net.ResolveTCPAddr("tcp", s); return a }
 	v2 := func(h proxyproto.Header) string {
 		h.Version = 2
@@ -57,7 +58,7 @@ func TestThePROXYHeaderIsForTrustedPeersAlone(t *testing.T) {
 			default:
 			}
 			switch {
-			case peer == "-": // either reading is safe: it names nobody else
+			case peer == "-": // both results are safe: no other client is named
 				if got != "" && got != "127.0.0.1" {
 					t.Errorf("trusted %v, %.40q: peer %q", trusted, header, got)
 				}
@@ -72,14 +73,14 @@ func TestThePROXYHeaderIsForTrustedPeersAlone(t *testing.T) {
 		if !trusted {
 			continue
 		}
-		// A trusted peer that says nothing is not waited for.
+		// A trusted peer that sends nothing is closed after a timeout.
 		if b, _ := io.ReadAll(e.dial()); len(b) > 0 {
 			t.Errorf("%q", b)
 		}
 	}
 }
 
-func TestTheWalkGoesOnFromThePROXYHeadersPeer(t *testing.T) {
+func TestTheForwardedChainStartsAtThePROXYHeadersPeer(t *testing.T) {
 	e := open(t, new(recorder), func(o *Options) {
 		o.ProxyProtocol, o.TrustedProxies = true, []netip.Prefix{loopback[0], mustPrefix("198.51.100.0/24")}
 	})

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// Admitted is counted, whatever the backend then answers, or does not (D5).
-func TestARequestCountsWhateverTheBackendAnswers(t *testing.T) {
+// Every admitted request is counted, even if the backend fails or does not answer
+// (D5).
+func TestARequestCountsForAnyAnswerOfTheBackend(t *testing.T) {
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch status, err := strconv.Atoi(r.URL.RawQuery); {
 		case r.URL.RawQuery == "abort":
@@ -27,7 +28,7 @@ func TestARequestCountsWhateverTheBackendAnswers(t *testing.T) {
 		spent++
 		left := strconv.Itoa(limit - spent)
 		if query == "429" {
-			left = "0" // the backend's own refusal says so (D19)
+			left = "0" // because the backend refuses too (D19)
 		}
 		if got := res.Header.Get("X-RateLimit-Remaining"); got != left {
 			t.Errorf("%s: %s remaining, want %s", query, got, left)
@@ -44,8 +45,8 @@ func TestARequestCountsWhateverTheBackendAnswers(t *testing.T) {
 	}
 }
 
-// An expectation that nobody meets is the HTTP server's own 417, and never was a request of a
-// surface (D9).
+// An unknown expectation gets the HTTP server's own 417, before it is a request of
+// any surface (D9).
 func TestAnUnknownExpectationIsTheServersOwn417(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, nil)

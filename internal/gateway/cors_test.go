@@ -16,7 +16,8 @@ func preflight(e *edge, path string, header ...string) *http.Response {
 	return e.ask("OPTIONS "+path, append([]string{"Origin: https://shop.test", "Access-Control-Request-Method: POST"}, header...)...)
 }
 
-// Preflights are answered here and never spend a visitor's or a token's budget (D9).
+// Preflights are answered here, and never spend a visitor's or a token's budget
+// (D9).
 func TestAPreflightIsAnsweredHereAndChargedToWidgetOther(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, nil)
@@ -55,8 +56,8 @@ func TestAPreflightWithoutWidgetOtherIsChargedToTheFallback(t *testing.T) {
 	want(t, preflight(e, "/v1/wp/status"), http.StatusNoContent, "", wpPlugin)
 }
 
-// Anything less than a preflight is an ordinary request.
-func TestOptionsThatIsNoPreflightGoesToTheBackend(t *testing.T) {
+// If an OPTIONS request is not a preflight, it is an ordinary request.
+func TestOPTIONSWithoutAPreflightGoesToTheBackend(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, nil)
 	for _, header := range [][]string{nil, {"Origin: https://shop.test"}, {"Access-Control-Request-Method: POST"}} {
@@ -65,15 +66,16 @@ func TestOptionsThatIsNoPreflightGoesToTheBackend(t *testing.T) {
 			t.Errorf("%q: %v", header, s)
 		}
 	}
-	// A path outside both surfaces is the backend's, preflights and all.
+	// If a path is outside both surfaces, its requests go to the backend, including
+	// preflights.
 	preflight(e, "/shop/cart")
 	if _, reached := seen.last(); !reached {
 		t.Error("the preflight of another surface did not reach the backend")
 	}
 }
 
-// A browser that comes back to an event stream sends Last-Event-ID; Content-Type it may read of any
-// answer.
+// When a browser resumes an event stream, it sends Last-Event-ID. It may read the
+// Content-Type of any answer.
 func TestAScriptMayResumeAnEventStream(t *testing.T) {
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -85,11 +87,12 @@ func TestAScriptMayResumeAnEventStream(t *testing.T) {
 	}
 	res = e.ask("GET /api/v1/widget/events", "Origin: https://shop.test", "Last-Event-ID: cnv_1/7")
 	if got := res.Header.Get("Access-Control-Allow-Origin"); got != "*" {
-		t.Errorf("may be read by %q", got)
+		t.Errorf("readable by %q", got)
 	}
 }
 
-// A field that Connection names is about this hop alone, so no engine answers a preflight by it.
+// A field that Connection names concerns only this hop, so no engine uses it to
+// answer a preflight.
 func TestAPreflightIsAnsweredWithoutFieldsThatConnectionNames(t *testing.T) {
 	backend := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	for _, change := range []func(*Options){nil, behind(t, backend)} {
@@ -102,10 +105,10 @@ func TestAPreflightIsAnsweredWithoutFieldsThatConnectionNames(t *testing.T) {
 	}
 }
 
-func TestOnlyListedOriginsMayRead(t *testing.T) {
+func TestOnlyListedOriginsCanReadAnswers(t *testing.T) {
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")
-		// What a careless backend does.
+		// A backend may reflect the origin.
 		w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
 		w.Header().Set("Access-Control-Allow-Credentials", "true")
 	}), func(o *Options) { o.CORSOrigins = []string{"https://shop.test", "http://localhost:3000"} })
@@ -138,8 +141,8 @@ func TestOnlyListedOriginsMayRead(t *testing.T) {
 	}
 }
 
-// Any origin by default, without credentials, on the widget surface alone (D22); a backend's list
-// of readable fields is kept.
+// By default any origin can read answers, without credentials, on the widget
+// surface only (D22). A backend's list of exposed fields is kept.
 func TestABrowserCanReadTheFieldsOfEveryAnswer(t *testing.T) {
 	backend := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -182,7 +185,7 @@ func TestABrowserCanReadTheFieldsOfEveryAnswer(t *testing.T) {
 		}
 		narrow = e
 	}
-	// Outside the widget surface a backend's own fields are its own.
+	// Outside the widget surface a backend's own fields are kept.
 	res := narrow.ask("GET /elsewhere?own", "Origin: https://shop.test")
 	if got := res.Header["Access-Control-Allow-Origin"]; len(got) != 2 {
 		t.Errorf("Access-Control-Allow-Origin %q", got)
@@ -227,7 +230,7 @@ func TestHostileFieldNamesAreNotReflected(t *testing.T) {
 	}
 }
 
-// A script can read the id of its refusal where there are ids, so that a person can report it.
+// If refusals have ids, scripts can read them, so that users can report them.
 func TestADenialCanBeReadByABrowser(t *testing.T) {
 	p := testPolicy(t)
 	for i := range p.Limiters {

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// newEager starts an origin that answers /v1/wp/early as soon as it has the head of the request. It
-// ends that answer after it has read the body. Any other request is answered once it was read.
+// newEager starts an origin that answers /v1/wp/early once it has the head of the
+// request, and ends that answer after it has read the body. It reads any other
+// request completely before it answers.
 func newEager(t *testing.T) *origin {
 	return newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {
@@ -27,10 +28,11 @@ func newEager(t *testing.T) *origin {
 	})
 }
 
-// firstPart is how much of a body comes before the answer: more than a gateway awaits.
+// firstPart is the part of a body before the answer: more than a gateway waits for.
 const firstPart = 20000
 
-// asksEarly sends a request whose answer begins before its body ends. It reads the answer whole.
+// asksEarly sends a request whose answer begins before its body ends, and reads the
+// whole answer.
 func asksEarly(client *http.Client, method, url string, length int64) error {
 	body, rest := io.Pipe()
 	req, err := http.NewRequest(method, url, body)
@@ -58,9 +60,10 @@ func asksEarly(client *http.Client, method, url string, length int64) error {
 	return err
 }
 
-// A connection whose answer came early is not used again. Its successor must not pay for that.
-func TestAnUploadGoesThroughAfterAnAnswerThatCameEarly(t *testing.T) {
-	early := h2c(t) // a server of HTTP/1.1 may read all of the body before it says anything
+// If an answer was early, its connection is not used again. The next request must
+// not fail because of that.
+func TestAnUploadSucceedsAfterAnEarlyAnswer(t *testing.T) {
+	early := h2c(t) // a server of HTTP/1.1 may read the whole body before it answers
 	for name, client := range map[string]*http.Client{"HTTP/1.1": {Transport: new(http.Transport)}, "HTTP/2": early} {
 		for _, length := range []int64{firstPart + 4, -1} {
 			o := newEager(t)
@@ -87,8 +90,9 @@ func TestAnUploadGoesThroughAfterAnAnswerThatCameEarly(t *testing.T) {
 	}
 }
 
-// Over HTTP/2 the end of a body arrives apart from its last byte, and perhaps after the answer.
-func TestUploadsOverHTTP2GoThroughOnKeptConnections(t *testing.T) {
+// Over HTTP/2 the end of a body is sent separately from its last byte, perhaps
+// after the answer.
+func TestUploadsOverHTTP2SucceedOnKeptConnections(t *testing.T) {
 	const callers, each = 4, 100
 	for _, chunked := range []bool{false, true} {
 		o := newEager(t)
@@ -128,9 +132,9 @@ func TestUploadsOverHTTP2GoThroughOnKeptConnections(t *testing.T) {
 	}
 }
 
-// Nobody's early answers make the requests of others fail, with or without a body that was
-// announced.
-func TestEarlyAnswersOfOneCallerFailNobodyElse(t *testing.T) {
+// One caller's early answers never make another caller's requests fail, with or
+// without a declared body.
+func TestEarlyAnswersAffectNoOtherCaller(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of work")
 	}
@@ -169,23 +173,24 @@ func TestEarlyAnswersOfOneCallerFailNobodyElse(t *testing.T) {
 			t.Errorf("request %d: %v", n, err)
 			continue
 		}
-		said, _ := io.ReadAll(res.Body)
+		answer, _ := io.ReadAll(res.Body)
 		res.Body.Close()
 		if res.StatusCode != http.StatusOK {
-			t.Errorf("request %d: %d %s", n, res.StatusCode, said)
+			t.Errorf("request %d: %d %s", n, res.StatusCode, answer)
 		}
 	}
 	close(stop)
 	attackers.Wait()
 }
 
-// HEAD uses the connections that GET uses. Only an answer that declares a body ends one.
+// HEAD uses the same connections as GET. A connection ends only if the answer
+// declares a body.
 func TestHEADUsesAKeptConnection(t *testing.T) {
 	for length, conns := range map[string]int64{"Content-Length: 0\r\n": 1, "": 1, "Content-Length: 5\r\n": 3} {
 		o := newOrigin(t, func(s *served) {
 			for r := s.request(); r != nil; r = s.request() {
 				if r.Close {
-					t.Errorf("%s says that it ends its connection", r.Method)
+					t.Errorf("%s has Connection: close", r.Method)
 				}
 				if r.Method == http.MethodHead {
 					s.answers("HTTP/1.1 200 OK\r\n%s\r\n", length)
@@ -197,8 +202,8 @@ func TestHEADUsesAKeptConnection(t *testing.T) {
 		e := open(t, nil, o.use)
 		c := e.caller()
 		for _, method := range []string{"GET", "HEAD", "HEAD", "GET"} {
-			c.asks(method + " /v1/wp/x")
-			if res, _ := c.hears(method); res.StatusCode != http.StatusOK {
+			c.request(method + " /v1/wp/x")
+			if res, _ := c.readAnswer(method); res.StatusCode != http.StatusOK {
 				t.Errorf("%q, %s: %d", length, method, res.StatusCode)
 			}
 			eventually(t, "the connection is put back, or closed", func() bool { return e.gateway.Upstreams()[0].Busy == 0 })

@@ -24,9 +24,8 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// The contract's limiters, keyed by address throughout: these tests are about which limiter
-// applies, not about who calls. Every limit is a different number, so that X-RateLimit-Limit names
-// the limiter.
+// The contract's limiters, all by address: these tests check which limiter applies,
+// not to whom. The limits differ, so that X-RateLimit-Limit identifies the limiter.
 var testLimiters = []struct {
 	name   string
 	routes []string
@@ -84,7 +83,7 @@ func testDecider(t testing.TB, p weir.Policy) *weir.Decider {
 	return d
 }
 
-// A lockedText collects what several goroutines write.
+// A lockedText collects the output of several goroutines.
 type lockedText struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -107,13 +106,13 @@ type edge struct {
 	t       testing.TB
 	gateway *Gateway
 	addr    string
-	log     *lockedText // what is not about one request
+	log     *lockedText // lines that do not belong to a request
 	access  *lockedText
-	stop    func() // drains; returns what Serve does
+	stop    func() // drains, and returns the result of Serve
 	result  chan error
 }
 
-// testEngine is the one that open's gateways have: the whole suite runs on each.
+// testEngine is the engine of open's gateways. The whole suite runs on each.
 var testEngine Engine
 
 func TestMain(m *testing.M) {
@@ -126,7 +125,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// open starts a gateway before backend with the test policy; change may alter anything.
+// open starts a gateway before backend with the test policy. change may alter the
+// options.
 func open(t testing.TB, backend http.Handler, change func(*Options)) *edge {
 	t.Helper()
 	e := &edge{t: t, log: new(lockedText), access: new(lockedText), result: make(chan error, 1)}
@@ -170,7 +170,7 @@ func open(t testing.TB, backend http.Handler, change func(*Options)) *edge {
 
 func (e *edge) url(path string) string { return "http://" + e.addr + path }
 
-// dial opens a connection that ends with the test, and fails rather than hangs.
+// dial opens a connection that ends with the test. It fails on a timeout.
 func (e *edge) dial() net.Conn {
 	e.t.Helper()
 	c, err := net.Dial("tcp", e.addr)
@@ -182,7 +182,7 @@ func (e *edge) dial() net.Conn {
 	return c
 }
 
-// send writes bytes as they are on a connection of their own and reads one answer.
+// send writes raw bytes on a new connection, and reads one answer.
 func (e *edge) send(raw string) *http.Response {
 	e.t.Helper()
 	c := e.dial()
@@ -203,7 +203,7 @@ func (e *edge) send(raw string) *http.Response {
 	return res
 }
 
-// ask sends one request line with the least header.
+// ask sends one request line with a minimal header.
 func (e *edge) ask(line string, header ...string) *http.Response {
 	e.t.Helper()
 	return e.send(line + " HTTP/1.1\r\nHost: weir.test\r\nConnection: close\r\n" + strings.Join(append(header, ""), "\r\n") + "\r\n")
@@ -218,10 +218,11 @@ func text(t testing.TB, res *http.Response) string {
 	return string(b)
 }
 
-// limitOf returns the X-RateLimit-Limit, whichever way the header map spells it.
+// limitOf returns the X-RateLimit-Limit, in any spelling of the header map.
 func limitOf(h http.Header) string { return h.Get("X-RateLimit-Limit") }
 
-// want checks the status, the code of the error if there is one, and the limiter by its limit.
+// want checks the status, the error's code if there is one, and the limiter by its
+// limit.
 func want(t testing.TB, res *http.Response, status int, code, limit string) {
 	t.Helper()
 	body := text(t, res)
@@ -236,7 +237,7 @@ func want(t testing.TB, res *http.Response, status int, code, limit string) {
 	}
 }
 
-// A recorder is a backend that remembers what it saw.
+// A recorder is a backend that records requests.
 type recorder struct {
 	mu   sync.Mutex
 	seen []sighting
@@ -257,7 +258,8 @@ func (b *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.mu.Unlock()
 }
 
-// last returns and forgets what was seen; ok is false where that is not exactly one request.
+// last returns and removes the recorded request; ok is false unless there is
+// exactly one.
 func (b *recorder) last() (s sighting, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -289,8 +291,8 @@ var loopback = []netip.Prefix{mustPrefix("127.0.0.0/8")}
 
 func mustPrefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
-// eventually waits for something that another goroutine is about to do and that has no event to
-// wait for.
+// eventually waits for an action of another goroutine that has no event to wait
+// for.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(10 * time.Second)
@@ -306,7 +308,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// bodyFailed answers as the gateway does if the body of a request does not arrive.
+// bodyFailed answers as the gateway does if a request's body does not arrive.
 func bodyFailed(w http.ResponseWriter, err error) {
 	a := rules.BodyFailed(err)
 	if a.Closes {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// A drain cuts nobody off, in whatever phase it finds him: half a head, half a body, an answer that
-// has not begun or is half out, HTTP/2 beside it. Idle connections end at once, and a websocket is
-// not waited for.
+// A drain finishes every request, in each phase: half a head, half a body, an
+// answer that has not begun or is half sent, and HTTP/2. Idle connections are
+// closed at once. The drain does not wait for websockets.
 func TestADrainFindsEveryPhase(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of work")
@@ -43,21 +43,21 @@ func TestADrainFindsEveryPhase(t *testing.T) {
 	})
 	e := open(t, nil, o.use)
 	idle, halfHead, halfBody, waits, halfAnswer, socket := e.caller(), e.caller(), e.caller(), e.caller(), e.caller(), e.caller()
-	idle.asks("GET /v1/wp/x")
-	idle.hears("GET")
+	idle.request("GET /v1/wp/x")
+	idle.readAnswer("GET")
 	fresh := e.caller()
-	// In one segment, so that its half is read with the first.
-	halfHead.say("GET /v1/wp/x HTTP/1.1\r\nHost: h\r\n\r\nGET /v1/wp/x HTTP/1.1\r\nHos")
-	halfHead.hears("GET")
-	halfBody.asks("POST /v1/wp/body", "Content-Length: 100000")
-	halfBody.say("half")
+	// In one segment, so that the half head is read with the first request.
+	halfHead.write("GET /v1/wp/x HTTP/1.1\r\nHost: h\r\n\r\nGET /v1/wp/x HTTP/1.1\r\nHos")
+	halfHead.readAnswer("GET")
+	halfBody.request("POST /v1/wp/body", "Content-Length: 100000")
+	halfBody.write("half")
 	<-arrived
-	waits.asks("GET /v1/wp/wait")
+	waits.request("GET /v1/wp/wait")
 	<-arrived
-	halfAnswer.asks("GET /v1/wp/half")
+	halfAnswer.request("GET /v1/wp/half")
 	halfAnswer.head()
 	halfAnswer.reads("4\r\nhalf\r\n")
-	socket.asks("GET /v1/wp/socket", "Connection: Upgrade", "Upgrade: websocket")
+	socket.request("GET /v1/wp/socket", "Connection: Upgrade", "Upgrade: websocket")
 	socket.head()
 	over2 := make(chan string, 1)
 	client := h2c(t)
@@ -77,27 +77,27 @@ func TestADrainFindsEveryPhase(t *testing.T) {
 	go func() { e.stop(); close(stopped) }()
 	idle.ends()
 	if e.gateway.Fast() { // net/http takes both of these for idle connections
-		fresh.asks("GET /v1/wp/x") // it was opened for this
-		if res, body := fresh.hears("GET"); body != "ok" || !res.Close {
-			t.Errorf("a connection on which nothing had come: %q, close %v", body, res.Close)
+		fresh.request("GET /v1/wp/x") // it was opened for this
+		if res, body := fresh.readAnswer("GET"); body != "ok" || !res.Close {
+			t.Errorf("a connection without a byte: %q, close %v", body, res.Close)
 		}
-		halfHead.say("t: h\r\n\r\n")
-		if res, body := halfHead.hears("GET"); body != "ok" || !res.Close {
+		halfHead.write("t: h\r\n\r\n")
+		if res, body := halfHead.readAnswer("GET"); body != "ok" || !res.Close {
 			t.Errorf("half a head: %q, close %v", body, res.Close)
 		}
 		halfHead.ends()
 	}
-	halfBody.say("%s", strings.Repeat("x", 100000-4))
-	if res, body := halfBody.hears("POST"); body != "ok" || !res.Close {
+	halfBody.write("%s", strings.Repeat("x", 100000-4))
+	if res, body := halfBody.readAnswer("POST"); body != "ok" || !res.Close {
 		t.Errorf("half a body: %q, close %v", body, res.Close)
 	}
 	select {
 	case <-stopped:
-		t.Fatal("it did not wait for what was under way")
+		t.Fatal("it did not wait for the requests in flight")
 	default:
 	}
 	close(proceed)
-	if res, body := waits.hears("GET"); body != "ok" || !res.Close {
+	if res, body := waits.readAnswer("GET"); body != "ok" || !res.Close {
 		t.Errorf("no answer yet: %q, close %v", body, res.Close)
 	}
 	halfAnswer.reads("4\r\nhalf\r\n0\r\n\r\n")
@@ -118,14 +118,14 @@ func TestADrainFindsEveryPhase(t *testing.T) {
 	}
 }
 
-// HTTP/2 by prior knowledge is known by its first bytes, however they come; what begins like it and
-// is not, is refused.
-func TestHTTP2BeginsOnTheSamePort(t *testing.T) {
+// HTTP/2 with prior knowledge is detected by its first bytes, in any segments.
+// Similar but invalid bytes are rejected.
+func TestHTTP2IsServedOnTheSamePort(t *testing.T) {
 	o := answering(t, ok200)
 	e := open(t, nil, o.use)
 	c := e.caller()
 	for i := range http2.ClientPreface {
-		c.say("%s", http2.ClientPreface[i:i+1])
+		c.write("%s", http2.ClientPreface[i:i+1])
 	}
 	f := http2.NewFramer(c.Conn, c)
 	if err := f.WriteSettings(); err != nil {
@@ -136,9 +136,9 @@ func TestHTTP2BeginsOnTheSamePort(t *testing.T) {
 	}
 	for _, begin := range []string{"PRI * HTTP/2.0\r\n\r\nSM\r\n\rx", "PRI * HTTP/2.0\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n", "PRI / HTTP/1.1\r\nHost: h\r\n\r\n", "PRIX"} {
 		c := e.caller()
-		c.say("%s", begin)
+		c.write("%s", begin)
 		if begin == "PRIX" {
-			c.say(" / HTTP/1.1\r\nHost: h\r\n\r\n")
+			c.write(" / HTTP/1.1\r\nHost: h\r\n\r\n")
 		}
 		if status, _ := c.head(); !strings.HasPrefix(status, "4") && !strings.HasPrefix(status, "505") {
 			t.Errorf("%q: %s", begin, status)
@@ -147,14 +147,15 @@ func TestHTTP2BeginsOnTheSamePort(t *testing.T) {
 	if n := o.requests.Load(); n != 0 {
 		t.Errorf("the upstream saw %d requests", n)
 	}
-	// It goes on with HTTP/1.1 beside it.
+	// HTTP/1.1 and HTTP/2 still work at the same time.
 	if res, err := h2c(t).Get(e.url("/v1/wp/x")); err != nil || res.ProtoMajor != 2 || text(t, res) != "ok" {
 		t.Errorf("%v, %v", res, err)
 	}
 	want(t, e.ask("GET /v1/wp/x"), http.StatusOK, "", wpPlugin)
 }
 
-// A TLS port speaks both by ALPN, before an upstream too, and tells whoever comes without TLS.
+// A TLS port serves both protocols by ALPN, before an upstream, too. Clients
+// without TLS get an error.
 func TestATLSPortSpeaksBothBeforeAnUpstream(t *testing.T) {
 	o := newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {
@@ -180,7 +181,7 @@ func TestATLSPortSpeaksBothBeforeAnUpstream(t *testing.T) {
 		}
 	}
 	c := e.caller()
-	c.asks("GET /v1/wp/x")
+	c.request("GET /v1/wp/x")
 	if b, _ := io.ReadAll(c); !strings.HasPrefix(string(b), "HTTP/1.0 400 ") {
 		t.Errorf("without TLS: %q", b)
 	}

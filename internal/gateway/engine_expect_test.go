@@ -10,10 +10,10 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// Whoever is answered before his body has come, and then sends nothing, does not keep his
-// connection: neither while it is known that he waits to be asked, nor once he was, nor in the
-// middle of it, nor where the answer breaks off.
-func TestAnAnsweredClientThatSendsNothingIsLetGo(t *testing.T) {
+// A client is answered before its body has arrived, and then sends nothing. Its
+// connection is closed after a timeout: before and after it is asked for the body,
+// in the middle of the body, and if the answer breaks off.
+func TestAnAnsweredClientThatSendsNothingIsClosed(t *testing.T) {
 	const final = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno"
 	const expects = "POST /v1/wp/status HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n"
 	for _, framing := range []struct{ name, fields, begin string }{
@@ -23,7 +23,7 @@ func TestAnAnsweredClientThatSendsNothingIsLetGo(t *testing.T) {
 	} {
 		for _, c := range []struct {
 			name, request string
-			asks          bool // the upstream asks for the body
+			wantsBody     bool // the upstream asks for the body
 			answer        string
 		}{
 			{"expects", expects, false, final},
@@ -43,11 +43,11 @@ func TestAnAnsweredClientThatSendsNothingIsLetGo(t *testing.T) {
 						return
 					}
 					switch {
-					case c.asks:
+					case c.wantsBody:
 						s.answers("HTTP/1.1 100 Continue\r\n\r\n")
 						<-begun
 					case r.Header.Get("Expect") == "":
-						// The gateway waits for the next byte, or nearly.
+						// The gateway waits for the next byte, or is about to.
 						_, _ = r.Body.Read(make([]byte, 1))
 					}
 					if s.answers("%s", c.answer); c.answer == final {
@@ -57,7 +57,7 @@ func TestAnAnsweredClientThatSendsNothingIsLetGo(t *testing.T) {
 				e := open(t, nil, func(options *Options) { o.use(options); options.Limits.Stall = 100 * time.Millisecond })
 				client := e.caller()
 				fmt.Fprint(client.Conn, c.request+framing.fields)
-				if c.asks {
+				if c.wantsBody {
 					if status, _ := client.head(); status != "100 Continue" {
 						t.Errorf("%q, want 100", status)
 					}
@@ -65,13 +65,13 @@ func TestAnAnsweredClientThatSendsNothingIsLetGo(t *testing.T) {
 				} else if c.request != expects {
 					fmt.Fprint(client.Conn, framing.begin)
 				}
-				// Which is far longer than it takes, and far shorter than for ever.
+				// Far longer than the gateway needs, but finite.
 				if answer, err := io.ReadAll(client); pace.IsTimeout(err) {
-					t.Errorf("the connection stands after %q, want its end", answer)
+					t.Errorf("the connection is open after %q, want its end", answer)
 				} else if !strings.Contains(string(answer), "HTTP/1.1 413 ") && !strings.Contains(c.name, "half") {
 					t.Errorf("%q and %v, want the answer", answer, err)
 				}
-				eventually(t, "nothing is under way", func() bool { return e.gateway.InFlight() == 0 && e.gateway.rules.Open.Load() == 0 })
+				eventually(t, "nothing is in flight", func() bool { return e.gateway.InFlight() == 0 && e.gateway.rules.Open.Load() == 0 })
 			})
 		}
 	}

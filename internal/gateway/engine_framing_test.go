@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// What belongs to one hop, or is named by Connection, stays there: on the way back as on the way
-// there (TestTheUpstreamHears…). What every hop needs does not go away because somebody names it.
-func TestFieldsOfOneHopStayThere(t *testing.T) {
+// Hop-by-hop fields, and those that Connection names, are not forwarded, in either
+// direction (TestTheUpstreamGetsTheDecidedFields). Fields that every hop needs are
+// kept, even if Connection names them.
+func TestHopByHopFieldsAreNotForwarded(t *testing.T) {
 	heads := make(chan string, 1)
 	o := newOrigin(t, func(s *served) {
 		head, _ := readHead(s.Conn)
@@ -22,31 +23,31 @@ func TestFieldsOfOneHopStayThere(t *testing.T) {
 	})
 	e := open(t, nil, o.use)
 	c := e.caller()
-	c.asks("POST /v1/wp/status", "Connection: keep-alive, Host, Content-Length, x-forwarded-for, X-Forwarded-Proto", "Connection: X-Evil", "X-Evil: 1",
+	c.request("POST /v1/wp/status", "Connection: keep-alive, Host, Content-Length, x-forwarded-for, X-Forwarded-Proto", "Connection: X-Evil", "X-Evil: 1",
 		"Proxy-Authorization: evil", "Content-Length: 0", "Cookie: a=1", "Cookie: b=2")
 	head := <-heads
 	for _, field := range []string{"\r\nHost: weir.test\r\n", "\r\nContent-Length: 0\r\n", "\r\nX-Forwarded-For: 127.0.0.1\r\n", "\r\nX-Forwarded-Proto: http\r\n", "\r\nCookie: a=1\r\n"} {
 		if strings.Count(head, field) != 1 {
-			t.Errorf("%q is not there once:\n%s", field, head)
+			t.Errorf("%q does not occur exactly once:\n%s", field, head)
 		}
 	}
 	if strings.Contains(strings.ToLower(head), "evil") {
-		t.Errorf("the upstream hears\n%s", head)
+		t.Errorf("the upstream receives\n%s", head)
 	}
-	res, body := c.hears("POST")
+	res, body := c.readAnswer("POST")
 	if body != "body" || res.Close || res.Header.Get("X-Kept") != "1" || len(res.Header["Set-Cookie"]) != 2 || limitOf(res.Header) != wpPlugin || res.Header.Get("Date") == "" {
 		t.Errorf("%q, %v", body, res)
 	}
 	for name, values := range res.Header {
 		if strings.Contains(strings.ToLower(name+strings.Join(values, " ")), "evil") || name == "Keep-Alive" {
-			t.Errorf("the client hears %s: %q", name, values)
+			t.Errorf("the client receives %s: %q", name, values)
 		}
 	}
 }
 
-// The client is asked for its body when the upstream wants it, and not before: an earlier 100 would
-// come before the 103.
-func TestABodyIsAskedForWhenTheUpstreamWantsIt(t *testing.T) {
+// The client is asked for its body only if the upstream asks, and not before. An
+// earlier 100 would precede the 103.
+func TestABodyIsRequestedWhenTheUpstreamRequestsIt(t *testing.T) {
 	o := newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {
 			s.answers("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nRetry-After: 6\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\r\n")
@@ -62,7 +63,7 @@ func TestABodyIsAskedForWhenTheUpstreamWantsIt(t *testing.T) {
 	e := open(t, nil, o.use)
 	for _, framing := range [][2]string{{"Content-Length: 4", "body"}, {"Transfer-Encoding: chunked", "4\r\nbody\r\n0\r\n\r\n"}} {
 		c := e.caller()
-		c.asks("POST /v1/wp/status", "Expect: 100-continue", framing[0])
+		c.request("POST /v1/wp/status", "Expect: 100-continue", framing[0])
 		status, h := c.head()
 		if status != "103 Early Hints" || h.Get("Link") != "</x>" || e.gateway.Fast() && h.Get("X-Hop") != "" {
 			t.Errorf("%s: %q %v", framing[0], status, h)
@@ -70,14 +71,14 @@ func TestABodyIsAskedForWhenTheUpstreamWantsIt(t *testing.T) {
 		if status, _ := c.head(); status != "100 Continue" {
 			t.Errorf("%s: %q, want 100", framing[0], status)
 		}
-		c.say("%s", framing[1])
-		if res, body := c.hears("POST"); res.StatusCode != 200 || body != "body" || res.Close {
+		c.write("%s", framing[1])
+		if res, body := c.readAnswer("POST"); res.StatusCode != 200 || body != "body" || res.Close {
 			t.Errorf("%s: %d %q, close %v", framing[0], res.StatusCode, body, res.Close)
 		}
 	}
 }
 
-// An upstream that does not know Expect waits for the body: it gets it after a second.
+// If an upstream ignores Expect, it waits for the body, and gets it after a second.
 func TestAnUpstreamThatIgnoresExpectGetsTheBody(t *testing.T) {
 	o := newOrigin(t, func(s *served) {
 		if r := s.request(); r != nil {
@@ -87,19 +88,19 @@ func TestAnUpstreamThatIgnoresExpectGetsTheBody(t *testing.T) {
 	})
 	e := open(t, nil, o.use)
 	c := e.caller()
-	c.asks("POST /v1/wp/status", "Expect: 100-continue", "Content-Length: 4")
+	c.request("POST /v1/wp/status", "Expect: 100-continue", "Content-Length: 4")
 	if status, _ := c.head(); status != "100 Continue" {
 		t.Errorf("%q, want 100", status)
 	}
-	c.say("body")
-	if _, body := c.hears("POST"); body != "body" {
+	c.write("body")
+	if _, body := c.readAnswer("POST"); body != "body" {
 		t.Errorf("%q", body)
 	}
 }
 
-// What is answered without the body never asks for it, and ends the connection: nobody knows
-// whether the client sends it now.
-func TestAFinalAnswerAsksForNoBody(t *testing.T) {
+// If the answer does not need the body, the client is not asked for it. The
+// connection ends, because the client may or may not send the body.
+func TestAFinalAnswerDoesNotRequestTheBody(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}
@@ -112,13 +113,13 @@ func TestAFinalAnswerAsksForNoBody(t *testing.T) {
 		e := open(t, nil, o.use)
 		for n := range 2 {
 			c := e.caller()
-			c.asks("POST /v1/wp/status", "Expect: 100-continue", "Content-Length: 4")
-			res, body := c.hears("POST")
+			c.request("POST /v1/wp/status", "Expect: 100-continue", "Content-Length: 4")
+			res, body := c.readAnswer("POST")
 			if res.StatusCode != status || body != "no" {
 				t.Errorf("%d: %d %q", status, res.StatusCode, body)
 			}
 			if c.ends(); !res.Close {
-				t.Errorf("%d: it is not said that the connection ends", status)
+				t.Errorf("%d: the answer has no Connection: close", status)
 			}
 			if got := o.conns.Load(); got != int64(n+1) {
 				t.Errorf("%d: %d connections to the upstream for %d requests: it waits for a body on the first", status, got, n+1)
@@ -127,16 +128,16 @@ func TestAFinalAnswerAsksForNoBody(t *testing.T) {
 	}
 }
 
-// The limiter refuses before anybody asks for the body.
-func TestTheLimiterRefusesWithoutAskingForTheBody(t *testing.T) {
+// The limiter refuses before the body is requested.
+func TestARefusalDoesNotRequestTheBody(t *testing.T) {
 	o := answering(t, ok200)
 	e := open(t, nil, func(options *Options) { o.use(options); allowing(t, "1 per hour by ip")(options) })
 	e.ask("GET /")
-	// A short one might come.
+	// A short body could still arrive.
 	for _, length := range []string{"Content-Length: 1000000", "Content-Length: 4"} {
 		c := e.caller()
-		c.asks("POST /", "Expect: 100-continue", length)
-		res, body := c.hears("POST")
+		c.request("POST /", "Expect: 100-continue", length)
+		res, body := c.readAnswer("POST")
 		if res.StatusCode != 429 || !res.Close || !strings.Contains(body, "rate_limited") {
 			t.Errorf("%s: %d %q, close %v", length, res.StatusCode, body, res.Close)
 		}
@@ -145,32 +146,32 @@ func TestTheLimiterRefusesWithoutAskingForTheBody(t *testing.T) {
 	if n := o.requests.Load(); n != 1 {
 		t.Errorf("the upstream saw %d requests, 1 was admitted", n)
 	}
-	// A body that is on its way already, too long to wait for, is not waited for, and the client is
-	// told.
+	// If a body is already on its way, but too long to wait for, the connection
+	// ends, and the answer has Connection: close.
 	c := e.caller()
-	c.asks("POST /", "Content-Length: 1000000000")
-	if res, _ := c.hears("POST"); res.StatusCode != 429 || !res.Close {
+	c.request("POST /", "Content-Length: 1000000000")
+	if res, _ := c.readAnswer("POST"); res.StatusCode != 429 || !res.Close {
 		t.Errorf("%d, close %v", res.StatusCode, res.Close)
 	}
 	c.ends()
-	// A short one is read, and the connection goes on.
+	// A short body is read, and the connection is kept.
 	c = e.caller()
-	c.asks("POST /", "Content-Length: 4")
-	c.say("body")
-	c.asks("GET /")
+	c.request("POST /", "Content-Length: 4")
+	c.write("body")
+	c.request("GET /")
 	for range 2 {
-		if res, _ := c.hears("POST"); res.StatusCode != 429 || res.Close {
+		if res, _ := c.readAnswer("POST"); res.StatusCode != 429 || res.Close {
 			t.Errorf("%d, close %v", res.StatusCode, res.Close)
 		}
 	}
 }
 
-// How an answer without a body is framed, and that the caller's connection goes on behind it. The
-// upstream's goes on if nothing was declared.
+// The framing of answers without a body. The caller's connection is kept; the
+// upstream's is kept if no body was declared.
 func TestAnswersWithoutABody(t *testing.T) {
 	for _, test := range []struct {
 		method, answer string
-		length         string // what the client hears of it
+		length         string // the length that the client receives
 	}{
 		{"HEAD", "200 OK\r\nContent-Length: 12345", "12345"},
 		{"HEAD", "200 OK", ""},
@@ -179,7 +180,7 @@ func TestAnswersWithoutABody(t *testing.T) {
 		{"GET", "204 No Content", ""},
 		{"GET", "204 No Content\r\nContent-Length: 0", ""},
 		{"GET", "304 Not Modified\r\nETag: \"x\"", ""},
-		// A SHOULD NOT that both engines see differently.
+		// A SHOULD NOT that the engines interpret differently.
 		{"GET", "304 Not Modified\r\nContent-Length: 12345", "?"},
 		{"GET", "200 OK\r\nContent-Length: 0", "0"},
 	} {
@@ -191,7 +192,7 @@ func TestAnswersWithoutABody(t *testing.T) {
 		e := open(t, nil, o.use)
 		c := e.caller()
 		for n := range 3 {
-			c.asks(test.method + " /v1/wp/status")
+			c.request(test.method + " /v1/wp/status")
 			status, h := c.head()
 			if word, _, _ := strings.Cut(test.answer, "\r\n"); status != word {
 				t.Errorf("%s, %q: %q", test.method, test.answer, status)
@@ -204,7 +205,8 @@ func TestAnswersWithoutABody(t *testing.T) {
 			}
 			conns := int64(1)
 			if test.method == "HEAD" && test.answer != "200 OK" || strings.Contains(test.answer, "12345") {
-				// A declared body could come all the same, and be taken for the next answer.
+				// A declared body could still arrive, and be taken for the next
+				// answer.
 				conns = int64(n + 1)
 			}
 			if n, m := o.requests.Load(), int64(n+1); n != m || o.conns.Load() != conns {
@@ -214,14 +216,14 @@ func TestAnswersWithoutABody(t *testing.T) {
 	}
 }
 
-// Every framing of an answer reaches every kind of client whole, and its connection goes on where
-// it can.
+// Each framing of an answer reaches each kind of client completely. The connection
+// is kept if possible.
 func TestEveryFramingReachesEveryClient(t *testing.T) {
 	const goesOn, closes = true, false
 	for _, test := range []struct {
 		answer string
-		// Whether the connection of a client of HTTP/1.1, HTTP/1.0, and HTTP/1.0 with keep-alive
-		// goes on.
+		// Whether the connection is kept, for a client of HTTP/1.1, HTTP/1.0, and
+		// HTTP/1.0 with keep-alive.
 		new, old, keptOld bool
 	}{
 		{"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world", goesOn, closes, goesOn},
@@ -244,16 +246,16 @@ func TestEveryFramingReachesEveryClient(t *testing.T) {
 		for kind, on := range map[string]bool{"1.1\r\nHost: h": test.new, "1.0\r\nHost: h": test.old, "1.0\r\nHost: h\r\nConnection: keep-alive": test.keptOld} {
 			c := e.caller()
 			for range 2 {
-				c.say("GET /v1/wp/status HTTP/%s\r\n\r\n", kind)
-				res, body := c.hears("GET")
+				c.write("GET /v1/wp/status HTTP/%s\r\n\r\n", kind)
+				res, body := c.readAnswer("GET")
 				if body != "hello world" || res.StatusCode != 200 || limitOf(res.Header) != wpPlugin {
 					t.Errorf("%q to %q: %d %q", test.answer, kind, res.StatusCode, body)
 				}
 				if strings.HasPrefix(kind, "1.0") && len(res.TransferEncoding) > 0 {
 					t.Errorf("%q to %q: %v", test.answer, kind, res.TransferEncoding)
 				}
-				if said := res.Header.Get("Connection"); strings.HasPrefix(kind, "1.0") && on != (said == "keep-alive") {
-					t.Errorf("%q to %q: Connection: %q", test.answer, kind, said)
+				if connection := res.Header.Get("Connection"); strings.HasPrefix(kind, "1.0") && on != (connection == "keep-alive") {
+					t.Errorf("%q to %q: Connection: %q", test.answer, kind, connection)
 				}
 				if !on {
 					c.ends()
@@ -264,8 +266,8 @@ func TestEveryFramingReachesEveryClient(t *testing.T) {
 	}
 }
 
-// An old client cannot be told anything before the answer.
-func TestAnOldClientHearsNothingInterim(t *testing.T) {
+// A client of HTTP/1.0 gets no interim answers.
+func TestAnHTTP10ClientGetsNoInterimAnswers(t *testing.T) {
 	o := newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -274,18 +276,18 @@ func TestAnOldClientHearsNothingInterim(t *testing.T) {
 	})
 	e := open(t, nil, o.use)
 	c := e.caller()
-	c.say("GET /v1/wp/status HTTP/1.0\r\nHost: h\r\n\r\n")
+	c.write("GET /v1/wp/status HTTP/1.0\r\nHost: h\r\n\r\n")
 	if status, _ := c.head(); !strings.HasSuffix(status, "200 OK") {
 		t.Errorf("%q", status)
 	}
 	c = e.caller()
-	c.say("POST /v1/wp/status HTTP/1.0\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\nbody")
+	c.write("POST /v1/wp/status HTTP/1.0\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\nbody")
 	if status, _ := c.head(); !strings.HasSuffix(status, "200 OK") {
 		t.Errorf("%q", status)
 	}
 }
 
-// An upstream that never comes to its answer is not heard for ever.
+// If an upstream sends interim answers without end, it is cut off.
 func TestAFloodOfInterimAnswersEnds(t *testing.T) {
 	for _, line := range []string{"HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"} {
 		flooded := make(chan error, 1)
@@ -302,18 +304,18 @@ func TestAFloodOfInterimAnswersEnds(t *testing.T) {
 		e := open(t, nil, func(options *Options) {
 			o.use(options)
 			if options.Engine == EngineStd {
-				options.Limits.Upstream = 300 * time.Millisecond // httputil counts them not
+				options.Limits.Upstream = 300 * time.Millisecond // httputil does not count them
 			}
 		})
 		for _, framing := range []string{"GET", "POST"} {
 			if framing == "POST" && !e.gateway.Fast() {
-				continue // the time runs from the end of the request
+				continue // the timeout starts at the end of the request
 			}
 			c := e.caller()
 			if framing == "GET" {
-				c.asks("GET /v1/wp/status")
-			} else { // a body under way, which the answer's time waits for
-				c.asks("POST /v1/wp/status", "Transfer-Encoding: chunked")
+				c.request("GET /v1/wp/status")
+			} else { // a body in flight, which delays the timeout
+				c.request("POST /v1/wp/status", "Transfer-Encoding: chunked")
 			}
 			go func() { _, _ = io.Copy(io.Discard, c) }()
 			within(t, 10*time.Second, "the upstream is cut off", flooded)
@@ -321,7 +323,8 @@ func TestAFloodOfInterimAnswersEnds(t *testing.T) {
 	}
 }
 
-// Trailers pass that were announced, but for those that could be taken for what was decided.
+// Announced trailers are forwarded, except for those that could be taken for fields
+// of the decision.
 func TestTrailersOnTheWire(t *testing.T) {
 	requests := make(chan string, 1)
 	o := newOrigin(t, func(s *served) {
@@ -339,14 +342,14 @@ func TestTrailersOnTheWire(t *testing.T) {
 	})
 	e := open(t, nil, o.use)
 	c := e.caller()
-	c.asks("POST /v1/wp/status", "Transfer-Encoding: chunked", "Trailer: X-Sum, X-Forwarded-For", "TE: trailers, deflate", "Connection: TE")
-	c.say("4\r\nbody\r\n0\r\nX-Sum: 1\r\nX-Unannounced: 1\r\n\r\n")
+	c.request("POST /v1/wp/status", "Transfer-Encoding: chunked", "Trailer: X-Sum, X-Forwarded-For", "TE: trailers, deflate", "Connection: TE")
+	c.write("4\r\nbody\r\n0\r\nX-Sum: 1\r\nX-Unannounced: 1\r\n\r\n")
 	request := <-requests
 	if !strings.HasSuffix(request, "\r\nX-Sum: 1\r\n\r\n") || !strings.Contains(request, "\r\nTrailer: X-Sum\r\n") || strings.Contains(request, "Unannounced") ||
 		!strings.Contains(strings.ToLower(request), "\r\nte: trailers\r\n") || strings.Contains(request, "deflate") {
-		t.Errorf("the upstream hears\n%s", request)
+		t.Errorf("the upstream receives\n%s", request)
 	}
-	res, body := c.hears("POST")
+	res, body := c.readAnswer("POST")
 	if body != "body" || res.Trailer.Get("X-Sum") != "1" || res.Trailer.Get("X-Ratelimit-Limit") != "" || res.Trailer.Get("Retry-After") != "" {
 		t.Errorf("%q, trailers %v", body, res.Trailer)
 	}

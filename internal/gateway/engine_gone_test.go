@@ -15,48 +15,49 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// The phases of a request in which its client goes away, and what the access log says of each.
+// The phases of a request in which its client goes away, and the access log's text
+// for each.
 var goneIn = []struct {
 	name, logs string
 	leave      func(e *edge, c *caller, arrived <-chan bool)
 }{
 	{"before the answer", "status=499", func(_ *edge, c *caller, arrived <-chan bool) {
-		c.asks("GET /v1/wp/quiet")
+		c.request("GET /v1/wp/quiet")
 		<-arrived
 	}},
 	{"before the answer, with a body", "status=499", func(_ *edge, c *caller, arrived <-chan bool) {
-		c.asks("POST /v1/wp/quiet", "Content-Length: 4")
-		c.say("body")
+		c.request("POST /v1/wp/quiet", "Content-Length: 4")
+		c.write("body")
 		<-arrived
 	}},
 	{"in a streamed upload", "status=499", func(_ *edge, c *caller, arrived <-chan bool) {
-		c.asks("POST /v1/wp/quiet", "Transfer-Encoding: chunked")
-		c.say("4\r\nbody\r\n")
+		c.request("POST /v1/wp/quiet", "Transfer-Encoding: chunked")
+		c.write("4\r\nbody\r\n")
 		<-arrived
 	}},
 	{"in a long upload", "status=499", func(_ *edge, c *caller, arrived <-chan bool) {
-		c.asks("POST /v1/wp/quiet", "Content-Length: 1000000000")
-		c.say("%s", strings.Repeat("x", 1<<20))
+		c.request("POST /v1/wp/quiet", "Content-Length: 1000000000")
+		c.write("%s", strings.Repeat("x", 1<<20))
 		<-arrived
 	}},
 	{"in an answer", "aborted=true", func(_ *edge, c *caller, _ <-chan bool) {
-		c.asks("GET /v1/wp/flood")
+		c.request("GET /v1/wp/flood")
 		c.head()
 	}},
 	{"in a quiet event stream", "aborted=true", func(_ *edge, c *caller, _ <-chan bool) {
-		c.asks("GET /v1/wp/events")
+		c.request("GET /v1/wp/events")
 		c.head()
 	}},
 	{"in a websocket", "status=101", func(_ *edge, c *caller, _ <-chan bool) {
-		c.asks("GET /v1/wp/socket", "Connection: Upgrade", "Upgrade: websocket")
+		c.request("GET /v1/wp/socket", "Connection: Upgrade", "Upgrade: websocket")
 		c.head()
 	}},
 }
 
-// A client that goes away takes its request upstream with it, within a second, whatever it was
-// about; the log says so, and says nothing of an upstream's failure; and nothing stays: no
-// goroutine, no file, no kept connection that is in the middle of something.
-func TestAClientThatGoesAwayTakesItsRequestAlong(t *testing.T) {
+// If a client goes away in any phase, its request to the upstream ends within a
+// second. The log reports the client, and no failure of the upstream. No goroutine,
+// file or half-used connection is left.
+func TestAClientThatGoesAwayEndsItsRequest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}
@@ -89,7 +90,7 @@ func TestAClientThatGoesAwayTakesItsRequestAlong(t *testing.T) {
 			left := time.Now()
 			c.Close()
 			eventually(t, in.name+": the upstream's request ends", func() bool { return o.open.Load() == 0 })
-			// A second, and much for a busy machine.
+			// A second, and much more for a busy machine.
 			if took := time.Since(left); took > 3*time.Second {
 				t.Errorf("%s, %s: its request upstream ends after %v", in.name, how, took)
 			}
@@ -108,9 +109,9 @@ func TestAClientThatGoesAwayTakesItsRequestAlong(t *testing.T) {
 	}
 }
 
-// Who has sent more behind a request than is read meanwhile is missed all the same when he goes
-// away, and is answered if he does not.
-func TestWhoSendsMuchAheadIsMissedToo(t *testing.T) {
+// A client has sent more requests than are read ahead. If it goes away, that is
+// detected; if it stays, all are answered.
+func TestAPipeliningClientThatGoesAwayIsDetected(t *testing.T) {
 	for _, how := range []string{"ends", "resets", "ends his half", "stays"} {
 		more := make(chan bool)
 		o := newOrigin(t, func(s *served) {
@@ -130,16 +131,16 @@ func TestWhoSendsMuchAheadIsMissedToo(t *testing.T) {
 		})
 		e := open(t, nil, o.use)
 		if !e.gateway.Fast() || runtime.GOOS != "linux" {
-			return // net/http reads one byte meanwhile
+			return // net/http reads one byte ahead
 		}
 		c := e.caller()
-		c.asks("GET /v1/wp/events")
+		c.request("GET /v1/wp/events")
 		c.head()
 		const behind = 400
 		for range behind {
-			c.asks("GET /v1/wp/one", "X-Long: "+strings.Repeat("x", 100))
+			c.request("GET /v1/wp/one", "X-Long: "+strings.Repeat("x", 100))
 		}
-		eventually(t, "all that may be has been read", func() bool {
+		eventually(t, "the read-ahead is full", func() bool {
 			stacks := make([]byte, 1<<20)
 			return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "pace.AwaitHangup")
 		})
@@ -151,8 +152,8 @@ func TestWhoSendsMuchAheadIsMissedToo(t *testing.T) {
 			}
 			_, _ = c.Reader.Discard(2) // the end of its trailers
 			for n := range behind {
-				if res, body := c.hears("GET"); res.StatusCode != 200 || body != "ok" {
-					t.Fatalf("request %d behind it: %d %q", n, res.StatusCode, body)
+				if res, body := c.readAnswer("GET"); res.StatusCode != 200 || body != "ok" {
+					t.Fatalf("request %d after it: %d %q", n, res.StatusCode, body)
 				}
 			}
 		case "resets":
@@ -170,15 +171,16 @@ func TestWhoSendsMuchAheadIsMissedToo(t *testing.T) {
 	}
 }
 
-// files counts the files that this process has open; 0 where the system does not tell.
+// files counts this process's open files; it returns 0 if the system does not
+// report them.
 func files() int {
 	names, _ := os.ReadDir("/proc/self/fd")
 	return len(names)
 }
 
-// Clients that go away in every phase, many times over, leave nothing behind while the gateway
+// Many clients go away in every phase. They leave nothing behind while the gateway
 // serves on.
-func TestNothingStaysOfClientsThatWent(t *testing.T) {
+func TestClientsThatGoAwayLeaveNothingBehind(t *testing.T) {
 	arrived := make(chan bool, 1)
 	o := newOrigin(t, func(s *served) {
 		r := s.request()
@@ -220,9 +222,9 @@ func TestNothingStaysOfClientsThatWent(t *testing.T) {
 	})
 }
 
-// A client that went away says nothing of its address: the next caller is served there, on a
-// connection that is not in the middle of anything.
-func TestAClientThatWentHarmsNobodyElse(t *testing.T) {
+// A client that goes away does not affect its address: the next caller is served,
+// on a connection that is not half-used.
+func TestAClientThatGoesAwayAffectsNoOtherCaller(t *testing.T) {
 	arrived := make(chan bool, 1)
 	o := newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {
@@ -244,9 +246,9 @@ func TestAClientThatWentHarmsNobodyElse(t *testing.T) {
 		c.Close()
 		eventually(t, "its request ends", func() bool { return e.gateway.InFlight() == 0 })
 		for range 3 {
-			other.asks("GET /v1/wp/status")
-			if res, body := other.hears("GET"); res.StatusCode != http.StatusOK || body != "ok" {
-				t.Errorf("after one went %s: %d %q", in.name, res.StatusCode, body)
+			other.request("GET /v1/wp/status")
+			if res, body := other.readAnswer("GET"); res.StatusCode != http.StatusOK || body != "ok" {
+				t.Errorf("after a client went away %s: %d %q", in.name, res.StatusCode, body)
 			}
 		}
 	}
@@ -256,8 +258,9 @@ func TestAClientThatWentHarmsNobodyElse(t *testing.T) {
 	}
 }
 
-// Each step has its time: who lets one pass is told, where he can be, and let go.
-func TestEveryStepHasItsTime(t *testing.T) {
+// Each step has a timeout. At its end the peer gets an error if possible, and the
+// connection is closed.
+func TestEveryStepHasATimeout(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}
@@ -286,8 +289,8 @@ func TestEveryStepHasItsTime(t *testing.T) {
 		name     string
 		upstream func(*served)
 		limit    func(*Limits)
-		say      string
-		status   string // empty: the connection ends without a word
+		write    string
+		status   string // empty if the connection ends without an answer
 		unread   bool   // the client does not read
 	}{
 		{"nothing comes", nil, func(l *Limits) { l.Idle = short }, "", "", false},
@@ -313,9 +316,9 @@ func TestEveryStepHasItsTime(t *testing.T) {
 			e := open(t, nil, func(options *Options) { o.use(options); test.limit(&options.Limits) })
 			c := e.caller()
 			began := time.Now()
-			c.say("%s", test.say)
+			c.write("%s", test.write)
 			if test.unread {
-				eventually(t, "it is let go", func() bool { return o.conns.Load() == 1 && o.open.Load() == 0 && e.gateway.rules.Open.Load() == 0 })
+				eventually(t, "the connection is closed", func() bool { return o.conns.Load() == 1 && o.open.Load() == 0 && e.gateway.rules.Open.Load() == 0 })
 				return
 			}
 			if test.status == "504" || test.name == "a small body that stalls" {
@@ -325,7 +328,8 @@ func TestEveryStepHasItsTime(t *testing.T) {
 			} else {
 				b, err := io.ReadAll(c)
 				if len(b) == 0 && !e.gateway.Fast() && test.status == "200" {
-					// Net/http holds an answer's beginning back, and then has nothing to say.
+					// net/http holds the beginning of an answer back, and then
+					// sends nothing.
 					test.status = ""
 				}
 				if pace.IsTimeout(err) || !strings.HasPrefix(string(b), strings.TrimSuffix("HTTP/1.1 "+test.status, "HTTP/1.1 ")) {

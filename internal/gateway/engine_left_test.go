@@ -15,11 +15,12 @@ import (
 	"github.com/weirlimit/weir/failover"
 )
 
-// A slowStore is a shared store that answers nothing until it is released, or its context is done.
+// A slowStore is a shared store that answers only when released, or when its
+// context ends.
 type slowStore struct {
 	asked    chan bool
 	released chan bool
-	canceled atomic.Int64 // takes whose context was canceled rather than late
+	canceled atomic.Int64 // takes whose context was canceled, not expired
 }
 
 func (s *slowStore) Take(ctx context.Context, charges []weir.Charge, receipt *weir.Receipt) error {
@@ -39,7 +40,8 @@ func (s *slowStore) Take(ctx context.Context, charges []weir.Charge, receipt *we
 	}
 }
 
-// waiting has the limiter wait for the store for so long at most, and refuse if it does not answer.
+// waiting makes the limiter wait for the store for at most that long, and refuse if
+// there is no answer.
 func (s *slowStore) waiting(t testing.TB, most time.Duration, failed *atomic.Int64) func(*Options) {
 	t.Helper()
 	w, err := weir.ParseWindow("100 per hour by ip")
@@ -66,9 +68,10 @@ func (s *slowStore) waiting(t testing.TB, most time.Duration, failed *atomic.Int
 	return func(o *Options) { o.Decider = d }
 }
 
-// A client that goes away while the limiter waits for its store is 499 in the access log, whatever
-// the store says in the end. Its take goes on: it is no failure of the store.
-func TestAClientThatLeavesWhileTheStoreIsAskedIs499(t *testing.T) {
+// If a client goes away while the limiter waits for its store, the access log has
+// 499, for any answer of the store. The take continues, and does not count as a
+// failure of the store.
+func TestAClientThatLeavesDuringATakeIs499(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}
@@ -138,9 +141,9 @@ func leavesDuringATake(t *testing.T, before, answers, over2 bool) {
 	}
 }
 
-// A client that leaves in the middle of its upload is 499 too, before a backend of this process and
-// over HTTP/2.
-func TestAClientThatLeavesItsUploadIs499Everywhere(t *testing.T) {
+// If a client leaves during its upload, that is 499, too, with a backend in this
+// process and over HTTP/2.
+func TestAClientThatLeavesDuringAnUploadIs499(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}
@@ -148,7 +151,7 @@ func TestAClientThatLeavesItsUploadIs499Everywhere(t *testing.T) {
 		if _, err := io.ReadAll(r.Body); err != nil && r.Context().Err() == nil {
 			bodyFailed(w, err)
 		} else if err != nil {
-			w.WriteHeader(http.StatusServiceUnavailable) // as a backend says that was canceled
+			w.WriteHeader(http.StatusServiceUnavailable) // as a canceled backend answers
 		}
 	}
 	for name, before := range map[string]bool{"an upstream": true, "a backend": false} {
@@ -156,7 +159,7 @@ func TestAClientThatLeavesItsUploadIs499Everywhere(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, HTTP/2 %v", name, over2), func(t *testing.T) {
 				begun := make(chan bool, 1)
 				reading := func(w http.ResponseWriter, r *http.Request) {
-					begun <- true // net/http keeps the first bytes of the body back
+					begun <- true // net/http holds the first bytes of the body back
 					read(w, r)
 				}
 				e := open(t, http.HandlerFunc(reading), func(o *Options) {

@@ -15,8 +15,9 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// Requests one after another use one connection; of several, the last that came free is used next.
-func TestUpstreamConnectionsAreUsedAgainTheLastFirst(t *testing.T) {
+// Sequential requests use one connection. Of several kept connections, the one that
+// was used last is used next.
+func TestTheLastUsedUpstreamConnectionIsUsedNext(t *testing.T) {
 	var gate sync.WaitGroup
 	gate.Add(2)
 	o := newOrigin(t, func(s *served) {
@@ -31,37 +32,37 @@ func TestUpstreamConnectionsAreUsedAgainTheLastFirst(t *testing.T) {
 	e := open(t, nil, o.use)
 	c := e.caller()
 	for range 10 {
-		c.asks("GET /v1/wp/one")
-		if _, body := c.hears("GET"); body != "1" {
+		c.request("GET /v1/wp/one")
+		if _, body := c.readAnswer("GET"); body != "1" {
 			t.Errorf("on connection %s, want 1", body)
 		}
 	}
 	other := e.caller()
-	c.asks("GET /v1/wp/both")
-	other.asks("GET /v1/wp/both")
-	_, first := c.hears("GET")
-	_, second := other.hears("GET")
+	c.request("GET /v1/wp/both")
+	other.request("GET /v1/wp/both")
+	_, first := c.readAnswer("GET")
+	_, second := other.readAnswer("GET")
 	if first == second || o.conns.Load() != 2 {
 		t.Errorf("%s and %s, at a time; %d connections", first, second, o.conns.Load())
 	}
-	free := func() { // an answer may be heard before its connection is put back
+	free := func() { // an answer may arrive before its connection is put back
 		eventually(t, "every connection is put back", func() bool { return e.gateway.Upstreams()[0].Busy == 0 })
 	}
 	free()
-	c.asks("GET /v1/wp/one")
-	_, last := c.hears("GET")
+	c.request("GET /v1/wp/one")
+	_, last := c.readAnswer("GET")
 	for range 5 {
 		free()
-		other.asks("GET /v1/wp/one")
-		if _, body := other.hears("GET"); body != last {
+		other.request("GET /v1/wp/one")
+		if _, body := other.readAnswer("GET"); body != last {
 			t.Errorf("on connection %s, want the last used, %s", body, last)
 		}
 	}
 }
 
-// A kept connection that the upstream has closed is not used: no request is lost on it, not even
-// one that could not be repeated.
-func TestAConnectionThatIsClosedIsSeenBeforeItIsUsed(t *testing.T) {
+// If the upstream has closed a kept connection, it is not used. No request is lost
+// on it, not even one that could not be repeated.
+func TestAClosedConnectionIsDetectedBeforeItIsUsed(t *testing.T) {
 	closed := make(chan bool)
 	o := newOrigin(t, func(s *served) {
 		if s.request() == nil {
@@ -75,13 +76,13 @@ func TestAConnectionThatIsClosedIsSeenBeforeItIsUsed(t *testing.T) {
 	c := e.caller()
 	method, body := "POST", "body"
 	if !e.gateway.Fast() {
-		// Whoever reads net/http's kept connections may come to it too late.
+		// net/http may notice the end of its kept connections too late.
 		method, body = "GET", ""
 	}
 	for n := range 20 {
-		c.asks(method+" /v1/wp/status", fmt.Sprintf("Content-Length: %d", len(body)))
-		c.say("%s", body)
-		if res, body := c.hears(method); res.StatusCode != 200 {
+		c.request(method+" /v1/wp/status", fmt.Sprintf("Content-Length: %d", len(body)))
+		c.write("%s", body)
+		if res, body := c.readAnswer(method); res.StatusCode != 200 {
 			t.Fatalf("request %d: %d %s", n, res.StatusCode, body)
 		}
 		<-closed
@@ -91,12 +92,13 @@ func TestAConnectionThatIsClosedIsSeenBeforeItIsUsed(t *testing.T) {
 	}
 }
 
-// A kept connection may end while a request is on its way. No request is sent again that went out:
-// it may have been read, and was counted once. net/http would, where the request may be repeated.
-func TestNoRequestIsSentAgain(t *testing.T) {
+// A kept connection may end while a request is on its way. A request that was sent
+// is not repeated, because it may have been read, and was counted once. net/http
+// would repeat some.
+func TestNoRequestIsRepeated(t *testing.T) {
 	for _, test := range []struct {
 		line, field, body string
-		partial           string // what comes before the end
+		partial           string // the bytes before the end
 	}{
 		{"GET /v1/wp/x", "", "", ""},
 		{"HEAD /v1/wp/x", "", "", ""},
@@ -123,14 +125,14 @@ func TestNoRequestIsSentAgain(t *testing.T) {
 		})
 		e := open(t, nil, o.use)
 		c := e.caller()
-		c.asks("GET /v1/wp/first")
-		c.hears("GET")
+		c.request("GET /v1/wp/first")
+		c.readAnswer("GET")
 		fields := []string{fmt.Sprintf("Content-Length: %d", len(test.body))}
 		if test.field != "" {
 			fields = append(fields, test.field)
 		}
-		c.asks(test.line, fields...)
-		c.say("%s", test.body)
+		c.request(test.line, fields...)
+		c.write("%s", test.body)
 		status, h := c.head()
 		for strings.HasPrefix(status, "103") {
 			status, h = c.head()
@@ -139,7 +141,7 @@ func TestNoRequestIsSentAgain(t *testing.T) {
 			t.Errorf("%s, %q, %q, %q: %s %v, asked %d times; want 502, asked once", test.line, test.field, test.body, test.partial, status, h, len(asked))
 		}
 	}
-	// On a new connection nothing is repeated.
+	// On a new connection no request is repeated.
 	o := newOrigin(t, func(s *served) { s.request() })
 	e := open(t, nil, o.use)
 	want(t, e.ask("GET /v1/wp/x"), 502, "upstream_unavailable", wpPlugin)
@@ -148,9 +150,9 @@ func TestNoRequestIsSentAgain(t *testing.T) {
 	}
 }
 
-// Bytes that no request asked for are never the beginning of the next one's answer, which may be
-// another caller's.
-func TestUnaskedBytesAreNobodysAnswer(t *testing.T) {
+// Unrequested bytes are never taken for the beginning of the next answer, which may
+// be another caller's.
+func TestUnrequestedBytesAreNotAnAnswer(t *testing.T) {
 	const evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nX-Evil: 1\r\n\r\nevil"
 	for name, test := range map[string]struct{ method, answer, later string }{
 		"two answers at once":               {"GET", ok200 + evil, ""},
@@ -185,18 +187,19 @@ func TestUnaskedBytesAreNobodysAnswer(t *testing.T) {
 			e := open(t, nil, o.use)
 			attacker, victim := e.caller(), e.caller()
 			for range 5 {
-				attacker.asks(test.method + " /v1/wp/evil")
-				attacker.hears(test.method)
+				attacker.request(test.method + " /v1/wp/evil")
+				attacker.readAnswer(test.method)
 				if test.later != "" {
 					came <- true // the answer has ended
 				}
 				<-came
-				// Net/http's transport sees them when it gets to it: it is given that time.
+				// net/http's transport detects them asynchronously, so the test
+				// waits.
 				if !e.gateway.Fast() {
 					eventually(t, "the transport sees what came", func() bool { return o.open.Load() == 0 })
 				}
-				victim.asks("GET /v1/wp/victim")
-				if res, body := victim.hears("GET"); body != "victim" || res.Header.Get("X-Evil") != "" {
+				victim.request("GET /v1/wp/victim")
+				if res, body := victim.readAnswer("GET"); body != "victim" || res.Header.Get("X-Evil") != "" {
 					t.Fatalf("%s: the next caller gets %d %q %v", name, res.StatusCode, body, res.Header)
 				}
 			}
@@ -204,23 +207,23 @@ func TestUnaskedBytesAreNobodysAnswer(t *testing.T) {
 	}
 }
 
-// An answer that is there before its request is not taken on a kept connection; and an answer after
-// which the upstream closes, or says so, ends its connection.
-func TestAConnectionThatWasSaidToCloseIsNotUsed(t *testing.T) {
+// If an answer is there before its request, the kept connection is not used. If the
+// upstream closes after an answer, or announces it, the connection ends.
+func TestAConnectionThatIsToCloseIsNotUsed(t *testing.T) {
 	for _, head := range []string{
 		"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 200 OK\r\nConnection: foo, Close\r\nContent-Length: 2\r\n\r\nok",
 		"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
 	} {
 		o := newOrigin(t, func(s *served) {
 			for r := s.request(); r != nil; r = s.request() {
-				s.answers("%s", head) // and does not close it
+				s.answers("%s", head) // without closing it
 			}
 		})
 		e := open(t, nil, o.use)
 		c := e.caller()
 		for range 3 {
-			c.asks("GET /v1/wp/status")
-			if res, body := c.hears("GET"); body != "ok" || res.Close {
+			c.request("GET /v1/wp/status")
+			if res, body := c.readAnswer("GET"); body != "ok" || res.Close {
 				t.Errorf("%q: %q, close %v", head, body, res.Close)
 			}
 		}
@@ -231,9 +234,9 @@ func TestAConnectionThatWasSaidToCloseIsNotUsed(t *testing.T) {
 	}
 }
 
-// What cannot be read in one way only is a 502, whole, with the fields; nothing of it is passed on,
-// and the connection is not used again.
-func TestAnAnswerThatIsNoneIs502(t *testing.T) {
+// If an answer is ambiguous or invalid, the caller gets a complete 502 with the
+// fields. Nothing of the answer is forwarded, and its connection is not used again.
+func TestAnInvalidAnswerIs502(t *testing.T) {
 	for name, answer := range map[string]string{
 		"both lengths":       "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nevil\r\n0\r\n\r\n",
 		"two lengths":        "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nevil!",
@@ -261,12 +264,12 @@ func TestAnAnswerThatIsNoneIs502(t *testing.T) {
 			})
 			e := open(t, nil, o.use)
 			if lax && !e.gateway.Fast() {
-				return // net/http's reading of it; docs/engines.md
+				return // net/http parses it differently; docs/engines.md
 			}
 			c := e.caller()
 			for range 2 {
-				c.asks("POST /v1/wp/status", "Content-Length: 0")
-				res, body := c.hears("POST")
+				c.request("POST /v1/wp/status", "Content-Length: 0")
+				res, body := c.readAnswer("POST")
 				if res.StatusCode != 502 || !strings.Contains(body, "upstream_unavailable") || strings.Contains(body, "evil") || limitOf(res.Header) != wpPlugin || res.Close {
 					t.Errorf("%s: %d %.200q, %.200v", name, res.StatusCode, body, res.Header)
 				}
@@ -274,14 +277,14 @@ func TestAnAnswerThatIsNoneIs502(t *testing.T) {
 			if n := o.conns.Load(); n != 2 {
 				t.Errorf("%s: %d connections for two requests", name, n)
 			}
-			eventually(t, name+": nothing of it is under way any more", func() bool { return o.open.Load() == 0 && e.gateway.Upstreams()[0].Busy == 0 })
+			eventually(t, name+": nothing of it is in flight", func() bool { return o.open.Load() == 0 && e.gateway.Upstreams()[0].Busy == 0 })
 		})
 	}
 }
 
-// With several addresses nobody notices one that is down; when all are, callers hear so; when they
-// are back, so is everything.
-func TestAddressesGoAndComeBack(t *testing.T) {
+// If one of several addresses is down, callers do not notice. If all are down,
+// callers get an error. When they are back, requests succeed.
+func TestAddressesFailAndRecover(t *testing.T) {
 	var addrs []string
 	var servers [2]*http.Server
 	serve := func(i int) {
@@ -305,8 +308,8 @@ func TestAddressesGoAndComeBack(t *testing.T) {
 	})
 	c := e.caller()
 	ask := func(method string) (int, string) {
-		c.asks(method+" /v1/wp/status", "Content-Length: 0")
-		res, body := c.hears(method)
+		c.request(method+" /v1/wp/status", "Content-Length: 0")
+		res, body := c.readAnswer(method)
 		return res.StatusCode, body
 	}
 	seen := map[string]bool{}
@@ -317,7 +320,8 @@ func TestAddressesGoAndComeBack(t *testing.T) {
 	if !seen["0"] || !seen["1"] {
 		t.Errorf("only %v are asked", seen)
 	}
-	// And its connections: what is under way on one that ends is lost, and was counted.
+	// Its connections end as well. A request in flight on one is lost, and was
+	// counted.
 	servers[0].Close()
 	for range 20 {
 		if status, body := ask("GET"); status != 200 || body != "1" && body != "0" {
@@ -339,7 +343,7 @@ func TestAddressesGoAndComeBack(t *testing.T) {
 	}
 }
 
-// Ten requests in one segment are answered in their order, and each is counted.
+// Ten requests in one segment are answered in order, and each is counted.
 func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	o := newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {
@@ -361,10 +365,10 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	}
 	want := []string{"/0", "/1ab", "/2ab", "/3", "/4ab", "/5ab", "/6", "/7ab"}
 	c := e.caller()
-	c.say("%s", all.String())
+	c.write("%s", all.String())
 	var got []string
 	for i := range 10 {
-		res, body := c.hears("GET")
+		res, body := c.readAnswer("GET")
 		if res.StatusCode != map[bool]int{true: 200, false: 429}[i < 8] {
 			t.Errorf("%d: status %d", i, res.StatusCode)
 		}
@@ -375,12 +379,12 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	if !slices.Equal(got, want) || o.requests.Load() != 8 {
 		t.Errorf("%q, %d requests upstream; want %q", got, o.requests.Load(), want)
 	}
-	if c.asks("GET /healthz"); c.Buffered() != 0 {
+	if c.request("GET /healthz"); c.Buffered() != 0 {
 		t.Error("there is more than ten answers")
 	}
 }
 
-// However a request is cut into segments, it is the same request.
+// A request is the same however it is split into segments.
 func TestARequestMayArriveByteByByte(t *testing.T) {
 	o := newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {
@@ -392,14 +396,14 @@ func TestARequestMayArriveByteByByte(t *testing.T) {
 	for _, framing := range []string{"Content-Length: 9\r\n\r\nbody body", "Transfer-Encoding: chunked\r\n\r\n3\r\nbod\r\n006;e=1\r\ny body\r\n0\r\nX: y\r\n\r\n"} {
 		raw := "POST /v1/wp/status HTTP/1.1\r\nHost: h\r\nX-Long: " + strings.Repeat("x", 40) + "\r\n" + framing
 		if e.gateway.Fast() {
-			raw = "\r\n" + raw // which is to be skipped (RFC 9112, section 2.2)
+			raw = "\r\n" + raw // the empty line is skipped (RFC 9112, section 2.2)
 		}
 		for at := 1; at < len(raw); at += 1 + at%5 {
 			c := e.caller()
-			c.say("%s", raw[:at])
+			c.write("%s", raw[:at])
 			eventually(t, "the first part is read", func() bool { return drained(c) })
-			c.say("%s", raw[at:])
-			if res, body := c.hears("POST"); res.StatusCode != 200 || body != "body body" {
+			c.write("%s", raw[at:])
+			if res, body := c.readAnswer("POST"); res.StatusCode != 200 || body != "body body" {
 				t.Fatalf("cut at %d, %q: %d %q", at, framing, res.StatusCode, body)
 			}
 			c.Close()
@@ -407,16 +411,16 @@ func TestARequestMayArriveByteByByte(t *testing.T) {
 		c := e.caller()
 		_ = c.Conn.(*net.TCPConn).SetNoDelay(true)
 		for i := range raw {
-			c.say("%s", raw[i:i+1])
+			c.write("%s", raw[i:i+1])
 		}
-		if _, body := c.hears("POST"); body != "body body" {
+		if _, body := c.readAnswer("POST"); body != "body body" {
 			t.Errorf("byte by byte: %q", body)
 		}
 	}
 }
 
-// drained is a guess: that what was sent had the time to be read by itself. Nothing depends on it
-// but how a request is cut.
+// drained waits a while for the sent part to be read separately. It is a guess, and
+// affects only the segmentation.
 func drained(c *caller) bool {
 	_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := c.Peek(1)

@@ -14,25 +14,26 @@ import (
 	"github.com/weirlimit/weir/answer"
 )
 
-// What differs from one run to the next by itself.
+// Values that vary between runs.
 var passing = regexp.MustCompile(` ?(time|duration|ts)=\S+|^\S+Z `)
 
-// A told collects what Observe hears.
-type told struct {
+// An observer collects observations.
+type observer struct {
 	mu   sync.Mutex
 	seen []string
 }
 
-func (l *told) observe(o answer.Observation) {
+func (l *observer) observe(o answer.Observation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seen = append(l.seen, fmt.Sprintf("%v %v", o.Limiter, o.Outcome))
 }
 
-// The two engines tell callers, the access log and whoever observes the same, in every kind of
-// answer: admitted, refused in the caller's language, refused by the gateway, failed upstream; with
-// the fields of drafts, denial ids and cross-origin fields.
-func TestBothEnginesTellTheSame(t *testing.T) {
+// The engines give the same answers, access logs and observations, for each kind of
+// answer: admitted, refused in the caller's language, refused by the gateway,
+// failed upstream; with the fields of the drafts, denial ids and cross-origin
+// fields.
+func TestBothEnginesGiveTheSameAnswersAndLogs(t *testing.T) {
 	o := newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -79,7 +80,7 @@ func TestBothEnginesTellTheSame(t *testing.T) {
 		requests = append(requests, []string{"GET /api/v1/widget/again", "X-Forwarded-For: 203.0.113.10", "Origin: https://shop.test"})
 	}
 	run := func(engine Engine) (answers []string, log string, observed []string) {
-		var seen told
+		var seen observer
 		e := open(t, nil, func(options *Options) {
 			o.use(options)
 			options.Engine, options.IETF, options.TrustedProxies, options.Observe = engine, true, loopback, seen.observe
@@ -114,7 +115,7 @@ func TestBothEnginesTellTheSame(t *testing.T) {
 		for line := range strings.Lines(e.access.String()) {
 			lines = append(lines, passing.ReplaceAllString(line, ""))
 		}
-		slices.Sort(lines) // each is written after its answer, so that two may overtake
+		slices.Sort(lines) // each line is written after its answer, so two may be in another order
 		return answers, strings.Join(lines, ""), seen.seen
 	}
 	answers, log, observed := run(EngineAuto)
@@ -138,6 +139,6 @@ func TestBothEnginesTellTheSame(t *testing.T) {
 		t.Errorf("%d lines and %d observations of %d requests", strings.Count(log, "\n"), len(observed), len(requests))
 	}
 	if all := strings.Join(answers, "\n"); strings.Count(all, "Denial [denied-1]") < 10 || !strings.Contains(all, "X-Heard [203.0.113.7, 127.0.0.1|https|weir.test]") || !strings.Contains(all, "Ratelimit-Policy") {
-		t.Errorf("the answers are not what was meant to be compared:\n%s", all)
+		t.Errorf("the answers are not the intended ones:\n%s", all)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// An answer may begin, and go on, while the request still comes in.
+// An answer may begin, and continue, while the request is still arriving.
 func TestBothWaysStreamAtOnce(t *testing.T) {
 	o := newOrigin(t, func(s *served) {
 		r := s.request()
@@ -32,25 +32,25 @@ func TestBothWaysStreamAtOnce(t *testing.T) {
 	})
 	e := open(t, nil, o.use)
 	if !e.gateway.Fast() {
-		// Net/http's server reads a body to its end before it answers, unless the handler asks for
-		// the other; httputil does not.
+		// net/http's server reads a body to its end before it answers, unless the
+		// handler enables full duplex; httputil does not.
 		return
 	}
 	c := e.caller()
-	c.asks("POST /v1/wp/status", "Transfer-Encoding: chunked")
+	c.request("POST /v1/wp/status", "Transfer-Encoding: chunked")
 	if status, h := c.head(); status != "200 OK" || h.Get("Transfer-Encoding") != "chunked" {
 		t.Fatalf("%s %v before the body", status, h)
 	}
 	for _, b := range []string{"a", "b", "c"} {
-		c.say("1\r\n%s\r\n", b)
+		c.write("1\r\n%s\r\n", b)
 		c.reads("1\r\n" + b + "\r\n")
 	}
-	c.say("0\r\n\r\n")
+	c.write("0\r\n\r\n")
 	c.reads("0\r\n\r\n")
 }
 
-// Who is answered before his upload is complete gets that answer whole, is told that the connection
-// ends, and it does.
+// If a client is answered before its upload is complete, it gets the whole answer
+// with Connection: close, and the connection ends.
 func TestAnEarlyAnswerArrivesWhole(t *testing.T) {
 	for _, framing := range []string{"Content-Length: 100000000", "Transfer-Encoding: chunked"} {
 		o := newOrigin(t, func(s *served) {
@@ -63,28 +63,28 @@ func TestAnEarlyAnswerArrivesWhole(t *testing.T) {
 			return // net/http's server waits for the next 256 KiB of the body before it answers
 		}
 		c := e.caller()
-		c.asks("POST /v1/wp/status", framing)
+		c.request("POST /v1/wp/status", framing)
 		piece := strings.Repeat("a", 1000)
 		if strings.HasPrefix(framing, "T") {
 			piece = "3e8\r\n" + piece + "\r\n"
 		}
-		c.say("%s", piece)
-		res, body := c.hears("POST")
+		c.write("%s", piece)
+		res, body := c.readAnswer("POST")
 		if res.StatusCode != 413 || len(body) != 20 || !res.Close {
 			t.Errorf("%s: %d %q, close %v", framing, res.StatusCode, body, res.Close)
 		}
 		c.ends()
-		// The upstream's connection, on which half a body stands, is not used again.
+		// The upstream's connection holds half a body, and is not used again.
 		c = e.caller()
-		c.asks("GET /v1/wp/status")
-		c.hears("GET")
+		c.request("GET /v1/wp/status")
+		c.readAnswer("GET")
 		if n := o.conns.Load(); n != 2 {
 			t.Errorf("%s: %d connections to the upstream, want 2", framing, n)
 		}
 	}
 }
 
-// An upload that is complete when it is answered leaves both connections as they should be.
+// If an upload is complete before its answer, both connections are kept.
 func TestACompleteUploadKeepsBothConnections(t *testing.T) {
 	o := newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {
@@ -95,14 +95,14 @@ func TestACompleteUploadKeepsBothConnections(t *testing.T) {
 	e := open(t, nil, o.use)
 	c := e.caller()
 	for range 20 {
-		c.asks("POST /v1/wp/status", "Content-Length: 100000")
-		c.say("%s", strings.Repeat("a", 100000))
-		if res, body := c.hears("POST"); body != "0100000" || res.Close {
+		c.request("POST /v1/wp/status", "Content-Length: 100000")
+		c.write("%s", strings.Repeat("a", 100000))
+		if res, body := c.readAnswer("POST"); body != "0100000" || res.Close {
 			t.Errorf("%q, close %v", body, res.Close)
 		}
-		c.asks("POST /v1/wp/status", "Transfer-Encoding: chunked")
-		c.say("186a0\r\n%s\r\n0\r\n\r\n", strings.Repeat("a", 100000))
-		if res, body := c.hears("POST"); body != "0100000" || res.Close {
+		c.request("POST /v1/wp/status", "Transfer-Encoding: chunked")
+		c.write("186a0\r\n%s\r\n0\r\n\r\n", strings.Repeat("a", 100000))
+		if res, body := c.readAnswer("POST"); body != "0100000" || res.Close {
 			t.Errorf("chunked: %q, close %v", body, res.Close)
 		}
 	}
@@ -111,7 +111,8 @@ func TestACompleteUploadKeepsBothConnections(t *testing.T) {
 	}
 }
 
-// Bodies of any length pass through little memory, both ways, whatever their framing.
+// Bodies of any length and framing are forwarded in little memory, in both
+// directions.
 func TestHugeBodiesPassThroughLittleMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of work")
@@ -192,8 +193,8 @@ func TestHugeBodiesPassThroughLittleMemory(t *testing.T) {
 	}
 }
 
-// heap returns how many bytes of the heap are reachable. Garbage is left out, because how much of
-// it waits to be collected depends on the load of the machine.
+// heap returns the number of reachable bytes. Garbage is excluded, because its
+// amount depends on the machine's load.
 func heap() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	runtime.GC()
@@ -205,7 +206,7 @@ func heap() uint64 {
 func (e *edge) socket() *caller {
 	e.t.Helper()
 	c := e.caller()
-	c.asks("GET /api/v1/widget/events", "Connection: Upgrade", "Upgrade: websocket")
+	c.request("GET /api/v1/widget/events", "Connection: Upgrade", "Upgrade: websocket")
 	if status, _ := c.head(); status != "101 Switching Protocols" {
 		e.t.Fatal(status)
 	}
@@ -214,9 +215,9 @@ func (e *edge) socket() *caller {
 
 const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
-// Each side of a websocket may end its half: what the other still has to say arrives.
+// Each side of a websocket may close its half, and still receives the other's data.
 func TestAWebsocketEndsOneHalfAtATime(t *testing.T) {
-	heard := make(chan string, 1)
+	received := make(chan string, 1)
 	o := newOrigin(t, func(s *served) {
 		if s.request() == nil {
 			return
@@ -224,17 +225,17 @@ func TestAWebsocketEndsOneHalfAtATime(t *testing.T) {
 		s.answers(switching + "all of it")
 		_ = s.Conn.(*net.TCPConn).CloseWrite()
 		b, _ := io.ReadAll(s)
-		heard <- string(b)
+		received <- string(b)
 	})
 	e := open(t, nil, o.use)
 	c := e.socket()
 	if b, err := io.ReadAll(c); string(b) != "all of it" || err != nil {
 		t.Errorf("%q, %v", b, err)
 	}
-	c.say("and all of that")
+	c.write("and all of that")
 	_ = c.Conn.(*net.TCPConn).CloseWrite()
-	if got := within(t, 10*time.Second, "the upstream hears the end", heard); got != "and all of that" && e.gateway.Fast() {
-		t.Errorf("the upstream hears %q after its own end", got)
+	if got := within(t, 10*time.Second, "the upstream receives the end", received); got != "and all of that" && e.gateway.Fast() {
+		t.Errorf("the upstream receives %q after its own end", got)
 	}
 
 	o = newOrigin(t, func(s *served) {
@@ -242,21 +243,21 @@ func TestAWebsocketEndsOneHalfAtATime(t *testing.T) {
 			return
 		}
 		s.answers(switching)
-		b, _ := io.ReadAll(s) // until the client has ended its half
+		b, _ := io.ReadAll(s) // until the client has closed its half
 		s.answers("heard %s", b)
 	})
 	e = open(t, nil, o.use)
 	c = e.socket()
-	c.say("all of it")
+	c.write("all of it")
 	_ = c.Conn.(*net.TCPConn).CloseWrite()
 	if b, err := io.ReadAll(c); string(b) != "heard all of it" || err != nil {
 		t.Errorf("%q, %v", b, err)
 	}
 }
 
-// Large frames pass, both ways at once; and whichever side breaks off, the other is let go, and
-// nothing is left.
-func TestAWebsocketCarriesMuchAndEndsWithEitherSide(t *testing.T) {
+// Large frames are forwarded in both directions at once. If one side breaks off,
+// the other's connection is closed, and nothing is left.
+func TestAWebsocketForwardsLargeFramesAndEndsWithEitherSide(t *testing.T) {
 	ended := make(chan bool, 1)
 	o := newOrigin(t, func(s *served) {
 		if s.request() == nil {
@@ -282,11 +283,11 @@ func TestAWebsocketCarriesMuchAndEndsWithEitherSide(t *testing.T) {
 	c.ends()
 	c.Close()
 	within(t, 10*time.Second, "the upstream's end", ended)
-	eventually(t, "nothing is under way", func() bool { return e.gateway.InFlight() == 0 && o.open.Load() == 0 })
+	eventually(t, "nothing is in flight", func() bool { return e.gateway.InFlight() == 0 && o.open.Load() == 0 })
 }
 
-// Who is refused behind a balancer that speaks the PROXY protocol gets the answer, though his body
-// was not read: the connection lingers over it.
+// If a client behind a PROXY protocol balancer is refused, it gets the answer
+// though its body was not read: the connection stays open for a while.
 func TestARefusalSurvivesAnUnreadBody(t *testing.T) {
 	for _, proxied := range []string{"", "PROXY TCP4 203.0.113.7 127.0.0.1 1 2\r\n"} {
 		o := answering(t, ok200)
@@ -295,15 +296,15 @@ func TestARefusalSurvivesAnUnreadBody(t *testing.T) {
 			allowing(t, "1 per hour by ip")(options)
 			options.ProxyProtocol, options.TrustedProxies = proxied != "", loopback
 		})
-		ask := func() *caller { c := e.caller(); c.say("%s", proxied); return c }
+		ask := func() *caller { c := e.caller(); c.write("%s", proxied); return c }
 		c := ask()
-		c.asks("GET /")
-		c.hears("GET")
+		c.request("GET /")
+		c.readAnswer("GET")
 		for range 20 {
 			c := ask()
-			c.asks("POST /", "Content-Length: 10000000")
-			c.say("%s", strings.Repeat("x", 100000))
-			if res, _ := c.hears("POST"); res.StatusCode != 429 || !res.Close {
+			c.request("POST /", "Content-Length: 10000000")
+			c.write("%s", strings.Repeat("x", 100000))
+			if res, _ := c.readAnswer("POST"); res.StatusCode != 429 || !res.Close {
 				t.Fatalf("%q: %d, close %v", proxied, res.StatusCode, res.Close)
 			}
 			c.Close()

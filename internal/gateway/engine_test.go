@@ -17,13 +17,13 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// A caller is a client's connection that shows every byte. It fails rather than hangs.
+// A caller is a client's connection that returns raw bytes. It fails on a timeout.
 type caller struct {
 	t testing.TB
 	net.Conn
 	*bufio.Reader
-	// 100 Continue may come any time: net/http says it of its own, and what the upstream says
-	// besides.
+	// 100 Continue may arrive at any time: net/http sends one of its own, in
+	// addition to the upstream's.
 	lax bool
 }
 
@@ -37,21 +37,21 @@ func (c *caller) Read(p []byte) (int, error) { return c.Reader.Read(p) }
 
 func (c *caller) WriteTo(w io.Writer) (int64, error) { return c.Reader.WriteTo(w) }
 
-// say sends text as it is.
-func (c *caller) say(format string, args ...any) {
+// write sends text unchanged.
+func (c *caller) write(format string, args ...any) {
 	c.t.Helper()
 	if _, err := fmt.Fprintf(c.Conn, format, args...); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// asks sends a request without a body.
-func (c *caller) asks(line string, header ...string) {
+// request sends a request without a body.
+func (c *caller) request(line string, header ...string) {
 	c.t.Helper()
-	c.say("%s", line+" HTTP/1.1\r\nHost: weir.test\r\n"+strings.Join(append(header, ""), "\r\n")+"\r\n")
+	c.write("%s", line+" HTTP/1.1\r\nHost: weir.test\r\n"+strings.Join(append(header, ""), "\r\n")+"\r\n")
 }
 
-// head reads the head of an answer, interim ones too.
+// head reads the head of an answer, including interim ones.
 func (c *caller) head() (status string, h textproto.MIMEHeader) {
 	c.t.Helper()
 	r := textproto.NewReader(c.Reader)
@@ -66,15 +66,15 @@ func (c *caller) head() (status string, h textproto.MIMEHeader) {
 	return strings.TrimPrefix(line, "HTTP/1.1 "), h
 }
 
-// hears reads a whole answer to a request of a method and returns it with its body.
-func (c *caller) hears(method string) (*http.Response, string) {
+// readAnswer reads a whole answer to a request with that method.
+func (c *caller) readAnswer(method string) (*http.Response, string) {
 	c.t.Helper()
 	res, err := http.ReadResponse(c.Reader, &http.Request{Method: method})
 	if err != nil {
 		c.t.Fatalf("an answer to %s: %v", method, err)
 	}
 	if c.lax && res.StatusCode == http.StatusContinue {
-		return c.hears(method)
+		return c.readAnswer(method)
 	}
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
@@ -92,17 +92,18 @@ func (c *caller) reads(want string) {
 	}
 }
 
-// ends expects the end of the connection, well or by a reset.
+// ends expects the end of the connection, regular or by a reset.
 func (c *caller) ends() {
 	c.t.Helper()
 	if b, err := c.ReadByte(); err == nil {
 		c.t.Errorf("%q follows, want the end of the connection", b)
 	} else if pace.IsTimeout(err) {
-		c.t.Errorf("the connection stands, want its end")
+		c.t.Errorf("the connection is open, want its end")
 	}
 }
 
-// An origin is an upstream whose every byte a test writes, and that counts.
+// An origin is an upstream whose bytes the test writes. It counts requests and
+// connections.
 type origin struct {
 	use      func(*Options)
 	conns    atomic.Int64
@@ -117,7 +118,7 @@ type origin struct {
 type served struct {
 	net.Conn
 	*bufio.Reader
-	nth int64 // connection, from 1
+	nth int64 // number of the connection, from 1
 	of  *origin
 }
 
@@ -125,7 +126,8 @@ func (s *served) Read(p []byte) (int, error)              { return s.Reader.Read
 func (s *served) WriteTo(w io.Writer) (int64, error)      { return s.Reader.WriteTo(w) }
 func (s *served) ReadFrom(r io.Reader) (n int64, e error) { return io.Copy(s.Conn, r) }
 
-// newOrigin starts one: serve has each connection, which ends when it returns.
+// newOrigin starts an origin. serve handles each connection, which ends when it
+// returns.
 func newOrigin(t testing.TB, serve func(s *served)) *origin {
 	t.Helper()
 	o := new(origin)
@@ -152,7 +154,8 @@ func (o *origin) hangUp() {
 	o.all = nil
 }
 
-// request reads the head of the next request, and nothing of its body; nil where none comes.
+// request reads the head of the next request, without its body. It returns nil if
+// none arrives.
 func (s *served) request() *http.Request {
 	r, err := http.ReadRequest(s.Reader)
 	if err != nil {
@@ -162,11 +165,11 @@ func (s *served) request() *http.Request {
 	return r
 }
 
-// answers writes text as it is.
+// answers writes text unchanged.
 func (s *served) answers(format string, args ...any) { fmt.Fprintf(s.Conn, format, args...) }
 
-// answering is an origin that gives every request the same answer, word for word, and reads all of
-// it first.
+// answering is an origin that reads every request completely and sends the same
+// answer.
 func answering(t testing.TB, answer string) *origin {
 	return newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {
@@ -178,7 +181,7 @@ func answering(t testing.TB, answer string) *origin {
 
 const ok200 = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-// allowing is a policy of one limiter for everything.
+// allowing is a policy of one limiter for all requests.
 func allowing(t testing.TB, window string) func(*Options) {
 	t.Helper()
 	w, err := weir.ParseWindow(window)

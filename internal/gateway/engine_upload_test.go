@@ -15,14 +15,14 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// uploadOf returns a chunked body, and how many bytes of it there are.
+// uploadOf returns a chunked body.
 func uploadOf(chunks int) string {
 	return strings.Repeat("4\r\nbody\r\n", chunks) + "0\r\n\r\n"
 }
 
-// An upstream may fail at any byte of an upload, also at its very last. Each client is answered or
-// its connection ends, and nothing of the exchange stays: no request, no connection on either side,
-// and a drain has nothing to wait for.
+// An upstream may fail at any byte of an upload, including the last. Each client is
+// answered, or its connection ends. No request or connection is left on either
+// side, and a drain does not wait.
 func TestAnUpstreamFailsAtEveryByteOfAnUpload(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of work")
@@ -64,24 +64,24 @@ func TestAnUpstreamFailsAtEveryByteOfAnUpload(t *testing.T) {
 		})
 	}
 	all.Wait()
-	eventually(t, "nothing is under way", func() bool {
+	eventually(t, "nothing is in flight", func() bool {
 		return e.gateway.InFlight() == 0 && e.gateway.rules.Open.Load() == 0 && o.open.Load() == 0
 	})
 	for _, a := range e.gateway.pool.States() {
 		if a.Busy != 0 {
-			t.Errorf("%d requests are under way at %v", a.Busy, a.Address)
+			t.Errorf("%d requests are in flight at %v", a.Busy, a.Address)
 		}
 	}
 	stopped := make(chan bool)
 	go func() { e.stop(); close(stopped) }()
 	within(t, 20*time.Second, "the drain ends", stopped)
-	if log := e.log.String(); strings.Contains(log, "level=ERROR") || strings.Contains(log, "cut off") {
+	if log := e.log.String(); strings.Contains(log, "level=ERROR") || strings.Contains(log, "did not finish in time") {
 		t.Errorf("log %q", log)
 	}
 }
 
-// uploads sends one upload, on a connection of its own, to an upstream that fails after so many
-// bytes of it. It reports whether the connection came to an end.
+// uploads sends one upload, on a new connection, to an upstream that fails after so
+// many bytes. It reports whether the connection ended.
 func uploads(t *testing.T, e *edge, body string, after int, how string) bool {
 	c, err := net.Dial("tcp", e.addr)
 	if err != nil {
@@ -96,7 +96,7 @@ func uploads(t *testing.T, e *edge, body string, after int, how string) bool {
 		_, err = io.Copy(io.Discard, res.Body)
 	}
 	if pace.IsTimeout(err) {
-		t.Errorf("an upstream that %s after %d of %d bytes: no answer, and the connection stands", how, after, len(body))
+		t.Errorf("an upstream that %s after %d of %d bytes: no answer, and the connection is open", how, after, len(body))
 		return false
 	}
 	return true

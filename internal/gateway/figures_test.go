@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestWhatIsNoRequestIsCountedByItsAnswerAlone(t *testing.T) {
+func TestMalformedRequestsAreCountedByTheirAnswer(t *testing.T) {
 	o := answering(t, ok200)
 	e := open(t, nil, func(op *Options) { o.use(op); op.Limits.HeaderBytes = 8 << 10 })
 	want := map[int]int64{400: 0, 417: 0, 431: 0, 501: 0, 505: 0}
@@ -24,7 +24,7 @@ func TestWhatIsNoRequestIsCountedByItsAnswerAlone(t *testing.T) {
 	for _, c := range []struct {
 		raw    string
 		status int
-		fast   int64 // what the fast engine counts of it
+		fast   int64 // the fast engine's count
 	}{
 		{"GET /x HTTP/1.1\r\n\r\n", 400, 1},
 		{"GET /x HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, 1},
@@ -33,7 +33,7 @@ func TestWhatIsNoRequestIsCountedByItsAnswerAlone(t *testing.T) {
 		{"GET /x HTTP/1.1\r\nHost: h\r\nX: " + strings.Repeat("x", 32<<10) + "\r\n\r\n", 431, 1},
 		{"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n", 501, 1},
 		{"GET /x HTTP/3.0\r\nHost: h\r\n\r\n", 505, 1},
-		// These are requests: they were counted as such, and logged.
+		// These are requests: they are counted and logged as such.
 		{"GET /a%2fb HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 400, 0},
 		{"BREW /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 405, 0},
 		{"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n\r\n", 400, 0},
@@ -47,16 +47,16 @@ func TestWhatIsNoRequestIsCountedByItsAnswerAlone(t *testing.T) {
 		}
 		is(c.raw[:min(60, len(c.raw))])
 	}
-	e.dial().Close() // who says nothing is told nothing
+	e.dial().Close() // a silent client gets no answer
 	is("after a connection without a byte")
 }
 
-func TestWhatTheUpstreamDoesNotAnswerIsCountedByStatus(t *testing.T) {
+func TestUpstreamFailuresAreCountedByStatus(t *testing.T) {
 	o := newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {
 			switch _, _ = io.Copy(io.Discard, r.Body); r.URL.Path {
 			case "/late":
-				_, _ = s.ReadByte() // until the gateway has had enough
+				_, _ = s.ReadByte() // until the gateway gives up
 				return
 			case "/ends":
 				return
@@ -72,7 +72,7 @@ func TestWhatTheUpstreamDoesNotAnswerIsCountedByStatus(t *testing.T) {
 	for _, c := range []struct {
 		path   string
 		status int
-		own    bool // the upstream's answer
+		own    bool // the upstream's own answer
 	}{{"/fine", 200, true}, {"/ends", 502, false}, {"/late", 504, false}, {"/own", 502, true}, {"/ends", 502, false}} {
 		if got := e.ask("POST " + c.path).StatusCode; got != c.status {
 			t.Errorf("%s: %d, want %d", c.path, got, c.status)
@@ -86,12 +86,12 @@ func TestWhatTheUpstreamDoesNotAnswerIsCountedByStatus(t *testing.T) {
 	}
 }
 
-func TestAnUpstreamIsToldOfOnBothEngines(t *testing.T) {
+func TestBothEnginesReportTheUpstreamsState(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Close() // nobody listens there now
+	l.Close() // the address has no listener now
 	e := open(t, nil, before(t, "http://"+l.Addr().String()+"/base"))
 	if s := e.gateway.Upstreams(); len(s) != 1 || s[0].Address.String() != "http://"+l.Addr().String() || !s[0].Well || s[0].Failures != 0 {
 		t.Errorf("before anything: %+v", s)
@@ -100,7 +100,7 @@ func TestAnUpstreamIsToldOfOnBothEngines(t *testing.T) {
 		t.Errorf("status %d, want 502", got)
 	}
 	if s := e.gateway.Upstreams(); s[0].Well || s[0].Failures != 1 || s[0].Busy != 0 {
-		t.Errorf("after a request that nobody answered: %+v", s)
+		t.Errorf("after a request without an answer: %+v", s)
 	}
 	if s := open(t, new(recorder), nil).gateway.Upstreams(); s != nil {
 		t.Errorf("before a backend of its own: %+v, want none", s)

@@ -16,12 +16,12 @@ import (
 )
 
 // Methods are case-sensitive tokens (D10).
-func TestAnUnknownMethodIsRefusedOnItsRoutesAccount(t *testing.T) {
+func TestAnUnknownMethodIsCountedAndRejected(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, nil)
 	for line, limit := range map[string]string{
 		"get /v1/wp/status":               wpPlugin,
-		"post /api/v1/widget/leads":       other, // no POST, so not the route of POST
+		"post /api/v1/widget/leads":       other, // not POST, so not the route of POST
 		"TRACE /api/v1/widget/events":     "1000001",
 		"CONNECT /v1/wp/x":                wpPlugin,
 		"PROPFIND /api/v1/widget/init":    other,
@@ -54,8 +54,8 @@ func TestOptionsOfTheServerAreItsMethods(t *testing.T) {
 	want(t, e.ask("GET *"), http.StatusBadRequest, "invalid_request", "")
 }
 
-// What the HTTP parser rejects never was a request of a surface (D9).
-func TestWhatTheParserRejectsClosesTheConnection(t *testing.T) {
+// If the HTTP parser rejects bytes, they are not a request of a surface (D9).
+func TestMalformedRequestsCloseTheConnection(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, func(o *Options) { o.Limits.HeaderBytes = 8 << 10 })
 	for raw, status := range map[string]int{
@@ -109,10 +109,10 @@ func TestAPanicIsAnInternalErrorWithTheFields(t *testing.T) {
 	want(t, e.ask("GET /v1/wp/status"), http.StatusInternalServerError, "internal", wpPlugin)
 	want(t, e.ask("GET /elsewhere"), http.StatusInternalServerError, "internal", "")
 	if n := strings.Count(e.log.String(), "a handler's own mistake"); n != 2 {
-		t.Errorf("said %d times in the log, want 2", n)
+		t.Errorf("logged %d times, want 2", n)
 	}
 	if strings.Contains(text(t, e.ask("GET /v1/wp/status")), "mistake") {
-		t.Error("the caller is told what only the log should be")
+		t.Error("the answer has a text that only the log should have")
 	}
 
 	c := e.dial()
@@ -121,7 +121,7 @@ func TestAPanicIsAnInternalErrorWithTheFields(t *testing.T) {
 	}
 	answer, _ := io.ReadAll(c)
 	if !strings.HasPrefix(string(answer), "HTTP/1.1 200") || !strings.HasSuffix(string(answer), "partial") {
-		t.Errorf("%q, want what was written and then the end", answer)
+		t.Errorf("%q, want the written bytes and then the end", answer)
 	}
 	eventually(t, "the late panic is logged", func() bool { return strings.Count(e.log.String(), "own mistake") == 4 })
 }
@@ -176,7 +176,8 @@ func testBodyBound(t *testing.T, e *edge) {
 	post := func(length string, body string) *http.Response {
 		return e.ask("POST /api/v1/widget/leads", length+"\r\n\r\n"+body)
 	}
-	// ask ends the header once more, after the body: one connection, one answer.
+	// ask ends the header a second time, after the body: one connection, one
+	// answer.
 	want(t, post("Content-Length: 1000", strings.Repeat("x", 1000)), http.StatusOK, "", leads)
 	want(t, post("Content-Length: 1001", ""), http.StatusRequestEntityTooLarge, "payload_too_large", leads)
 	chunks := "1f4\r\n" + strings.Repeat("x", 500) + "\r\n"
@@ -184,7 +185,7 @@ func testBodyBound(t *testing.T, e *edge) {
 	want(t, post("Transfer-Encoding: chunked", chunks+chunks+chunks+"0\r\n\r\n"), http.StatusRequestEntityTooLarge, "payload_too_large", leads)
 }
 
-func TestHealthIsOutsideAllLimits(t *testing.T) {
+func TestHealthEndpointsAreNotLimited(t *testing.T) {
 	var problem error
 	asked := 0
 	p := testPolicy(t)
@@ -208,10 +209,10 @@ func TestHealthIsOutsideAllLimits(t *testing.T) {
 	want(t, e.ask("POST /readyz"), http.StatusMethodNotAllowed, "method_not_allowed", "")
 	want(t, e.ask("GET /healthz2"), http.StatusOK, "", initLimit)
 	if asked != 1 {
-		t.Errorf("readiness was asked %d times within a second", asked)
+		t.Errorf("readiness was checked %d times within a second", asked)
 	}
 	problem = errors.New("the database is closed")
-	eventually(t, "readiness is asked again after a second", func() bool {
+	eventually(t, "readiness is checked again after a second", func() bool {
 		res := e.ask("GET /readyz")
 		body := text(t, res)
 		return res.StatusCode == http.StatusServiceUnavailable && body == "not ready: the database is closed\n"
@@ -219,7 +220,7 @@ func TestHealthIsOutsideAllLimits(t *testing.T) {
 	want(t, e.ask("GET /healthz"), http.StatusOK, "", "")
 }
 
-func TestAKeptConnectionServesOneRequestAfterAnother(t *testing.T) {
+func TestAKeptConnectionServesSequentialRequests(t *testing.T) {
 	e := open(t, new(recorder), nil)
 	c := e.dial()
 	r := bufio.NewReader(c)
@@ -236,7 +237,7 @@ func TestAKeptConnectionServesOneRequestAfterAnother(t *testing.T) {
 	}
 }
 
-func TestNewSaysWhatIsMissing(t *testing.T) {
+func TestNewReportsInvalidOptions(t *testing.T) {
 	good := func() Options {
 		e := open(t, new(recorder), nil)
 		return Options{Decider: e.gateway.options.Decider, Identity: e.gateway.options.Identity, Backend: new(recorder)}
@@ -244,7 +245,7 @@ func TestNewSaysWhatIsMissing(t *testing.T) {
 	if _, err := New(good()); err != nil {
 		t.Fatal(err)
 	}
-	for says, change := range map[string]func(*Options){
+	for reason, change := range map[string]func(*Options){
 		"Decider and Identity are required": func(o *Options) { o.Decider = nil },
 		"one of Backend and Upstream":       func(o *Options) { o.Backend = nil },
 		"not both":                          before(t, "http://h"),
@@ -257,12 +258,12 @@ func TestNewSaysWhatIsMissing(t *testing.T) {
 		"base path are allowed":             func(o *Options) { o.Backend = nil; before(t, "http://u:secret@h/?q")(o) },
 		"escaped slash":                     func(o *Options) { o.Backend = nil; before(t, "http://h/a%2Fb")(o) },
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(reason, func(t *testing.T) {
 			o := good()
 			change(&o)
 			_, err := New(o)
-			if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
-				t.Errorf("%v, want it to say %q", err, says)
+			if err == nil || !strings.Contains(err.Error(), reason) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%v, want it to contain %q", err, reason)
 			}
 		})
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// byField starts a gateway before an upstream, with a limiter whose windows these are. The upstream
-// reports what it received of X-Api-Key.
+// byField starts a gateway before an upstream, with a limiter of these windows. The
+// upstream returns the X-Api-Key it received.
 func byField(t *testing.T, windows ...string) *edge {
 	t.Helper()
 	l := weir.Limiter{Name: "keyed", Routes: []weir.Route{{Path: "/", Prefix: true}}}
@@ -35,8 +35,8 @@ func byField(t *testing.T, windows ...string) *edge {
 
 const perKey = 5
 
-// Exactly the limit of requests with one value pass, however many connections send them at once,
-// and two values never share a budget.
+// Exactly the limit of requests with one value is admitted, over any number of
+// connections. Two values never share a budget.
 func TestEachValueOfAFieldHasItsBudget(t *testing.T) {
 	e := byField(t, fmt.Sprintf("%d per day by header:X-Api-Key or ip", perKey))
 	long := strings.Repeat("k", 256)
@@ -64,9 +64,9 @@ func TestEachValueOfAFieldHasItsBudget(t *testing.T) {
 	}
 }
 
-// Once a value's budget is spent, no way to write the same value, and no way to hide it, admits a
-// request on a budget other than the address's.
-func TestNoSpellingOfAFieldIsANewBudget(t *testing.T) {
+// Once a value's budget is spent, another spelling of the value, or hiding it, can
+// only spend the address's budget.
+func TestNoSpellingOfAFieldHasANewBudget(t *testing.T) {
 	e := byField(t, fmt.Sprintf("%d per day by header:X-Api-Key or ip", perKey))
 	for range perKey {
 		if res := e.ask("GET /", "X-Api-Key: k", "X-Forwarded-For: 203.0.113.1"); res.StatusCode != http.StatusOK {
@@ -79,14 +79,14 @@ func TestNoSpellingOfAFieldIsANewBudget(t *testing.T) {
 			t.Errorf("%q: status %d", same, res.StatusCode)
 		}
 	}
-	// A line that continues on the next one (obs-fold) is rejected, or is the value that it is
-	// without the fold.
+	// A line that continues in the next one (obs-fold) is rejected, or read as the
+	// value without the fold.
 	for _, folded := range []string{"X-Api-Key: k\r\n ", "X-Api-Key:\r\n k", "X-Api-Key : k", "X-Api-Key: k\r\n\t"} {
 		if res := e.ask("GET /", folded, from); res.StatusCode != http.StatusBadRequest && res.StatusCode != http.StatusTooManyRequests {
 			t.Errorf("%q: status %d", folded, res.StatusCode)
 		}
 	}
-	// None of these has one value, so each is counted by its address.
+	// None of these has exactly one value, so each is counted by address.
 	for i, none := range []string{
 		"", "X-Api-Key:\r\n", "X-Api-Key: \t \r\n", "X-Api-Key: k\r\nX-Api-Key: k\r\n", "X-Api-Key: new\r\nx-api-key: newer\r\n", "X-Api-Key: \r\nX-Api-Key: new\r\n",
 		"X_Api_Key: new\r\n", "X-Api_Key: new\r\n", "X-Api-Key: new\r\nConnection: X-Api-Key\r\n", "Connection: keep-alive, x-api-key\r\nX-Api-Key: newer\r\n",
@@ -105,8 +105,8 @@ func TestNoSpellingOfAFieldIsANewBudget(t *testing.T) {
 	}
 }
 
-// HTTP/2 has field names in lower case. Both versions count one value together.
-func TestAFieldIsCountedAlikeOverHTTP2(t *testing.T) {
+// HTTP/2 has lower-case field names. Both versions count one value together.
+func TestAFieldSharesItsBudgetWithHTTP2(t *testing.T) {
 	e := byField(t, fmt.Sprintf("%d per day by header:X-Api-Key or ip", perKey))
 	client := h2c(t)
 	get := func(from string, values ...string) (status int, remaining string) {
@@ -148,8 +148,8 @@ func TestAFieldIsCountedAlikeOverHTTP2(t *testing.T) {
 	}
 }
 
-// A window by ip bounds a caller that makes values up.
-func TestAnAddressBoundsTheValuesThatItMakesUp(t *testing.T) {
+// If a caller invents values, a window by ip limits it.
+func TestAWindowByAddressLimitsInventedValues(t *testing.T) {
 	e := byField(t, "3 per day by ip+header:X-Api-Key", "7 per day by ip")
 	admitted := 0
 	for i := range 20 {
@@ -162,7 +162,8 @@ func TestAnAddressBoundsTheValuesThatItMakesUp(t *testing.T) {
 	}
 }
 
-// A value may be a secret: neither the access log nor the log has it, nor does an answer.
+// A value may be a secret. It is in neither the access log, nor the log, nor an
+// answer.
 func TestAFieldsValueIsInNoLog(t *testing.T) {
 	e := byField(t, "1 per day by header:X-Api-Key or ip")
 	const key = "sk_live_27ab"

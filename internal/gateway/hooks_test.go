@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// What is put around the gateway sees every request and all that goes to the upstream, and InFlight
-// counts what is between.
-func TestWhatIsPutAroundSeesBothSides(t *testing.T) {
+// Wrap sees every request, WrapTransport every request to the upstream, and
+// InFlight counts the requests between them.
+func TestWrappersSeeBothSides(t *testing.T) {
 	heads := make(chan string, 1)
 	var g *Gateway
 	e := open(t, nil, func(o *Options) {
@@ -41,7 +41,7 @@ func TestWhatIsPutAroundSeesBothSides(t *testing.T) {
 		t.Errorf("the wrapper saw %q, want the path as it was received", got)
 	}
 	if head := <-heads; !strings.Contains(head, "X-Inner: set\r\n") || !strings.HasPrefix(head, "GET /v1/wp/status ") {
-		t.Errorf("the upstream heard %q, want the canonical path and the transport's field", head)
+		t.Errorf("the upstream received %q, want the canonical path and the transport's field", head)
 	}
 	e.stop()
 	if n := g.InFlight(); n != 0 {

@@ -12,9 +12,9 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// A stranger that connects and says nothing, or breaks off in the middle of a TLS handshake, does
-// not hold a drain of the fast engine up. (net/http waits five seconds.)
-func TestADrainWaitsForNobodyWhoHasNotAsked(t *testing.T) {
+// A client that connects and sends nothing, or breaks off during a TLS handshake,
+// does not delay a drain of the fast engine. (net/http waits for five seconds.)
+func TestADrainDoesNotWaitForSilentClients(t *testing.T) {
 	if testEngine != EngineAuto {
 		return
 	}
@@ -46,7 +46,7 @@ func TestADrainWaitsForNobodyWhoHasNotAsked(t *testing.T) {
 	}
 }
 
-// Who writes a whole large body before reading still gets the answer that refuses it.
+// A client that writes a whole large body before it reads still gets its refusal.
 func TestTheRefusalOfALargeBodyArrives(t *testing.T) {
 	if testEngine != EngineAuto {
 		return
@@ -66,6 +66,6 @@ func TestTheRefusalOfALargeBodyArrives(t *testing.T) {
 	}
 	want(t, res, http.StatusBadRequest, "invalid_request", other)
 	if !res.Close {
-		t.Error("it does not say that the connection ends")
+		t.Error("the answer has no Connection: close")
 	}
 }

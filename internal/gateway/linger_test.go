@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// silent is a backend that says nothing: the server says 200 by itself.
+// silent is a backend that writes nothing: the server sends 200 by itself.
 var silent = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 
-// Until all have gone, or a while has passed, a kept connection serves its next request, and says
-// with the answer that it closes.
-func TestTheClientOfAKeptConnectionIsToldBeforeItIsClosed(t *testing.T) {
+// Until all clients have gone, or a timeout has passed, a kept connection serves
+// its next request. The answer has Connection: close.
+func TestAKeptConnectionIsAnnouncedToCloseDuringADrain(t *testing.T) {
 	for _, name := range []string{"cleartext", "TLS"} {
 		t.Run(name, func(t *testing.T) {
 			var dialer tls.Config
 			e := open(t, silent, func(o *Options) {
-				o.Limits.Linger = time.Hour // which is not waited out
+				o.Limits.Linger = time.Hour // not reached
 				if name == "TLS" {
 					dir := t.TempDir()
 					o.CertFile, o.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -56,25 +56,25 @@ func TestTheClientOfAKeptConnectionIsToldBeforeItIsClosed(t *testing.T) {
 			}
 			stopped := make(chan bool)
 			go func() { e.stop(); close(stopped) }()
-			eventually(t, "it says good-bye", e.gateway.rules.Lingering.Load)
+			eventually(t, "it announces the end of connections", e.gateway.rules.Lingering.Load)
 			if c, err := net.Dial("tcp", e.addr); err == nil {
 				c.Close()
 				t.Error("it still accepts connections")
 			}
 			for i, path := range []string{"/v1/wp/status", "/healthz", "/not/%2fcanonical"} {
 				if !ask(i, path).Close {
-					t.Errorf("%s: the answer does not say that the connection closes", path)
+					t.Errorf("%s: the answer has no Connection: close", path)
 				}
 				if _, err := readers[i].ReadByte(); err != io.EOF {
 					t.Errorf("%s: after it the connection gives %v", path, err)
 				}
 			}
-			<-stopped // hangs for an hour if it does not notice that all have gone
+			<-stopped // takes an hour if it does not notice that all have gone
 		})
 	}
 }
 
-func TestAnHTTP2ClientIsToldToGo(t *testing.T) {
+func TestAnHTTP2ClientGetsGOAWAY(t *testing.T) {
 	e := open(t, silent, func(o *Options) { o.Limits.Linger = time.Hour })
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
@@ -93,15 +93,15 @@ func TestAnHTTP2ClientIsToldToGo(t *testing.T) {
 	ask()
 	stopped := make(chan bool)
 	go func() { e.stop(); close(stopped) }()
-	eventually(t, "it says good-bye", e.gateway.rules.Lingering.Load)
-	ask() // on the connection that there is: another is refused
+	eventually(t, "it announces the end of connections", e.gateway.rules.Lingering.Load)
+	ask() // on the existing connection: a new one is refused
 	<-stopped
 	if n := e.gateway.Accepted(); n != 1 {
 		t.Errorf("%d connections", n)
 	}
 }
 
-func TestAConnectionThatStaysSilentIsClosedInTheEnd(t *testing.T) {
+func TestASilentConnectionIsClosedAfterTheLinger(t *testing.T) {
 	e := open(t, silent, func(o *Options) { o.Limits.Linger = 20 * time.Millisecond })
 	c := e.dial()
 	r := bufio.NewReader(c)
@@ -115,6 +115,6 @@ func TestAConnectionThatStaysSilentIsClosedInTheEnd(t *testing.T) {
 	if _, err := r.ReadByte(); err != io.EOF {
 		t.Errorf("%v, want its end", err)
 	}
-	// The client sees its end a moment before.
+	// The client sees its end a moment earlier.
 	eventually(t, "no connection is left", func() bool { return e.gateway.rules.Open.Load() == 0 })
 }

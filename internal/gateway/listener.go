@@ -48,7 +48,7 @@ func checkProxyHeader(h *proxyproto.Header) error {
 	}
 	source, ok := h.SourceAddr.(*net.TCPAddr)
 	if !ok || source.IP == nil {
-		return fmt.Errorf("PROXY header: source %v is no TCP address", h.SourceAddr)
+		return fmt.Errorf("PROXY header: source %v is not a TCP address", h.SourceAddr)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// fakeHash stands for the keyed hash, which cmd/weir makes.
+// fakeHash replaces the keyed hash of cmd/weir.
 func fakeHash(agent string) (uint64, bool) {
 	hash := uint64(14695981039346656037)
 	for i := range len(agent) {
@@ -19,8 +19,8 @@ func fakeHash(agent string) (uint64, bool) {
 	return hash, true
 }
 
-// agentPolicy counts /by/agent* by agent, two requests of each, /by/address* by address, and tries
-// /tried* out by agent.
+// agentPolicy counts /by/agent* by agent, with two requests each, /by/address* by
+// address, and /tried* in a trial by agent.
 func agentPolicy(t testing.TB) weir.Policy {
 	t.Helper()
 	limiter := func(name, route, window string) weir.Limiter {
@@ -39,10 +39,9 @@ func agentPolicy(t testing.TB) weir.Policy {
 	return weir.Policy{Limiters: []weir.Limiter{limiter("a", "/by/agent*", "2 per hour by ip+agent"), limiter("b", "/by/address*", "9 per hour by ip"), tried}}
 }
 
-// An access log names the agent by its hash where a limiter has asked for it, also where the
-// request was refused, whichever engine serves. It asks nobody by itself, so a body is not read for
-// it.
-func TestTheAccessLogHasTheHashOfAnAgentThatWasCountedBy(t *testing.T) {
+// If a limiter has used the agent, the access log has its hash, even if the request
+// was refused, on both engines. The log itself never reads a body for the agent.
+func TestTheAccessLogHasTheHashOfACountedAgent(t *testing.T) {
 	o := newOrigin(t, func(s *served) {
 		for r := s.request(); r != nil; r = s.request() {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -90,7 +89,7 @@ func TestTheAccessLogHasTheHashOfAnAgentThatWasCountedBy(t *testing.T) {
 	}
 }
 
-// An agent whose key is not known yet, or whose hash nobody makes, is not in the log.
+// If the hash's key is unknown, or there is no hash function, the log has no agent.
 func TestAnAgentWithoutAKeyIsNotLogged(t *testing.T) {
 	for _, hash := range []func(string) (uint64, bool){nil, func(string) (uint64, bool) { return 0, false }} {
 		e := open(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func(o *Options) {

@@ -120,7 +120,7 @@ func TestAChangedCertificateIsServedAndABrokenOneIsNot(t *testing.T) {
 	certificateFiles(t, certFile, keyFile)
 	touch()
 	if get() != first {
-		t.Error("the files are looked at more than once a second")
+		t.Error("the files are checked more than once a second")
 	}
 	now = now.Add(time.Second)
 	second := get()
@@ -137,7 +137,7 @@ func TestAChangedCertificateIsServedAndABrokenOneIsNot(t *testing.T) {
 		}
 	}
 	if n := strings.Count(log.String(), "stays in force"); n != 1 {
-		t.Errorf("said %d times:\n%s", n, log)
+		t.Errorf("logged %d times:\n%s", n, log)
 	}
 	certificateFiles(t, certFile, keyFile)
 	now = now.Add(time.Second)
@@ -147,7 +147,7 @@ func TestAChangedCertificateIsServedAndABrokenOneIsNot(t *testing.T) {
 	}
 }
 
-func TestHTTP2InTheClearIsByPriorKnowledgeAlone(t *testing.T) {
+func TestHTTP2WithoutTLSNeedsPriorKnowledge(t *testing.T) {
 	protos := make(chan string, 1)
 	e := open(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { protos <- r.Proto }), nil)
 	res, err := h2c(t).Get(e.url("/v1/wp/status"))
@@ -164,7 +164,7 @@ func TestHTTP2InTheClearIsByPriorKnowledgeAlone(t *testing.T) {
 	}
 }
 
-// HTTP/2's :path may hold what no HTTP/1.1 request line can (D10).
+// HTTP/2's :path may hold bytes that no HTTP/1.1 request line can hold (D10).
 func TestAnHTTP2PathCannotSmuggle(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, nil)

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// A raw upstream answers each connection by a function.
+// A raw upstream handles each connection with a function.
 func rawUpstream(t testing.TB, serve func(net.Conn)) func(*Options) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -53,12 +53,12 @@ func readHead(c net.Conn) (head string, rest *bufio.Reader) {
 	}
 }
 
-// RFC 9112, section 3.2: HTTP/1.0 need not say for whom a request is, and an empty Host says
-// nothing. The upstream is asked for itself then, and told of no other host.
-func TestWhereTheClientSaysNoHostTheUpstreamIsAskedForItself(t *testing.T) {
+// If a request has no Host, as HTTP/1.0 allows, or an empty one (RFC 9112, section
+// 3.2), the upstream gets its own host, and no X-Forwarded-Host.
+func TestWithoutAHostTheUpstreamGetsItsOwn(t *testing.T) {
 	heads := make(chan string, 1)
 	o := newOrigin(t, func(s *served) {
-		// A connection that ends could take a request with it.
+		// The end of a connection could lose a request.
 		for head, _ := readHead(s.Conn); head != ""; head, _ = readHead(s.Conn) {
 			heads <- head
 			s.answers("%s", ok200)
@@ -68,7 +68,7 @@ func TestWhereTheClientSaysNoHostTheUpstreamIsAskedForItself(t *testing.T) {
 	e := open(t, nil, func(options *Options) {
 		o.use(options)
 		own = options.Upstream.Host
-		// Whichever is asked, it is the first's name.
+		// The first address's name is used for each address.
 		nowhere := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 		options.MoreUpstreams = []*url.URL{nowhere}
 	})
@@ -82,22 +82,23 @@ func TestWhereTheClientSaysNoHostTheUpstreamIsAskedForItself(t *testing.T) {
 	} {
 		t.Run(request, func(t *testing.T) {
 			c := e.caller()
-			c.say("%s\r\n", request)
+			c.write("%s\r\n", request)
 			head := within(t, 10*time.Second, "the upstream is asked", heads)
-			if c.hears("GET"); strings.Count(head, "\r\nHost: ") != 1 || !strings.Contains(head, "\r\nHost: "+want+"\r\n") {
-				t.Errorf("%q: the upstream hears\n%swant Host: %s", request, head, want)
+			if c.readAnswer("GET"); strings.Count(head, "\r\nHost: ") != 1 || !strings.Contains(head, "\r\nHost: "+want+"\r\n") {
+				t.Errorf("%q: the upstream receives\n%swant Host: %s", request, head, want)
 			}
-			said := strings.Contains(head, "\r\nX-Forwarded-Host: "+want+"\r\n")
-			if strings.Contains(head, "X-Forwarded-Host") != said || said != (want != own) {
-				t.Errorf("%q: the upstream hears of another host\n%s", request, head)
+			named := strings.Contains(head, "\r\nX-Forwarded-Host: "+want+"\r\n")
+			if strings.Contains(head, "X-Forwarded-Host") != named || named != (want != own) {
+				t.Errorf("%q: the upstream receives another host\n%s", request, head)
 			}
 		})
 	}
 }
 
-// The backend hears one X-Forwarded-For, from the decided chain, and the original Host (D12); D10:
-// nothing by which a client could give it another path or method.
-func TestTheUpstreamHearsWhatWasDecided(t *testing.T) {
+// The backend gets one X-Forwarded-For, from the decided chain, and the original
+// Host (D12). It gets no field with which a client could change the path or method
+// (D10).
+func TestTheUpstreamGetsTheDecidedFields(t *testing.T) {
 	heads := make(chan string, 1)
 	e := open(t, nil, func(o *Options) {
 		rawUpstream(t, func(c net.Conn) {
@@ -117,7 +118,7 @@ func TestTheUpstreamHearsWhatWasDecided(t *testing.T) {
 	head := <-heads
 	for _, evil := range []string{"evil", "6.6.6.6", "7.7.7.7", "DELETE"} {
 		if strings.Contains(head, evil) {
-			t.Errorf("the upstream hears %q:\n%s", evil, head)
+			t.Errorf("the upstream receives %q:\n%s", evil, head)
 		}
 	}
 	for _, line := range []string{
@@ -125,15 +126,15 @@ func TestTheUpstreamHearsWhatWasDecided(t *testing.T) {
 		"X-Forwarded-Host: weir.test\r\n", "X-Own: kept\r\n", "Authorization: Bearer kept\r\n", "User-Agent: kept\r\n",
 	} {
 		if strings.Count(head, line) != 1 {
-			t.Errorf("the upstream does not hear %q once:\n%s", line, head)
+			t.Errorf("the upstream does not receive %q exactly once:\n%s", line, head)
 		}
 	}
 	if strings.Contains(head, "Accept-Encoding") {
-		t.Errorf("the upstream hears of a coding that the client did not ask for:\n%s", head)
+		t.Errorf("the upstream receives a coding that the client did not request:\n%s", head)
 	}
 }
 
-func TestATrustedProxysWordGoesOn(t *testing.T) {
+func TestATrustedProxysFieldsAreForwarded(t *testing.T) {
 	heads := make(chan http.Header, 1)
 	e := open(t, nil, func(o *Options) {
 		behind(t, func(_ http.ResponseWriter, r *http.Request) { heads <- r.Header })(o)
@@ -239,7 +240,7 @@ func TestAWebsocketPasses(t *testing.T) {
 		t.Errorf("access log %q", e.access.String())
 	}
 	if n := e.gateway.rules.TakenOver.Len(); n != 0 {
-		t.Errorf("%d connections are still remembered", n)
+		t.Errorf("%d connections are still registered", n)
 	}
 }
 
@@ -266,19 +267,19 @@ func TestEveryOtherUpgradeIsStripped(t *testing.T) {
 		head := strings.ToLower(<-heads)
 		for _, gone := range []string{"upgrade", "h2c", "http2", "websocket"} {
 			if strings.Contains(head, gone) {
-				t.Errorf("%q: the upstream hears\n%s", header, head)
+				t.Errorf("%q: the upstream receives\n%s", header, head)
 			}
 		}
 		want(t, res, http.StatusOK, "", wpPlugin)
 	}
-	// A websocket begins with GET.
+	// A websocket starts with GET.
 	e.ask("POST /v1/wp/status", "Connection: Upgrade", "Upgrade: websocket", "Content-Length: 0")
 	if head := <-heads; strings.Contains(head, "websocket") {
-		t.Errorf("the upstream hears\n%s", head)
+		t.Errorf("the upstream receives\n%s", head)
 	}
 }
 
-func TestAnUpstreamThatSwitchesUnaskedIs502(t *testing.T) {
+func TestAnUnrequestedUpgradeIs502(t *testing.T) {
 	e := open(t, nil, rawUpstream(t, func(c net.Conn) {
 		readHead(c)
 		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
@@ -302,7 +303,7 @@ func TestEventsArriveOneByOne(t *testing.T) {
 	defer res.Body.Close()
 	r := bufio.NewReader(res.Body)
 	for _, event := range []string{"one", "two", "three"} {
-		next <- event // the upstream flushes nothing itself
+		next <- event // the upstream itself does not flush
 		if event == "one" {
 			continue
 		}
@@ -351,7 +352,7 @@ func TestAnEventArrivesBeforeTheNextIsWritten(t *testing.T) {
 	}
 }
 
-// h2c returns a client that speaks HTTP/2 in the clear by prior knowledge.
+// h2c returns a client that speaks HTTP/2 without TLS, with prior knowledge.
 func h2c(t testing.TB) *http.Client {
 	t.Helper()
 	p := new(http.Protocols)
@@ -361,14 +362,14 @@ func h2c(t testing.TB) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-func TestLargeBodiesPassBothWaysUntouched(t *testing.T) {
+func TestLargeBodiesAreForwardedUnchanged(t *testing.T) {
 	body := make([]byte, 10<<20)
 	for i := range body {
 		body[i] = byte(i * i >> 7)
 	}
 	e := open(t, nil, behind(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Length", fmt.Sprint(r.ContentLength))
-		w.Header().Set("Content-Encoding", "gzip") // it is not: nobody looks
+		w.Header().Set("Content-Encoding", "gzip") // false, but not inspected
 		hash := sha256.New()
 		b, err := io.ReadAll(io.TeeReader(r.Body, hash))
 		if err != nil || r.Header.Get("Accept-Encoding") != "gzip" {
@@ -415,7 +416,8 @@ func TestTrailersPass(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Trailer = http.Header{"X-Sent": {"sent"}}
-		// Which refuses it: a trailer that a backend could take for the head's.
+		// The engine rejects trailers that a backend could take for fields of the
+		// head.
 		if name == "HTTP/2" || !e.gateway.Fast() {
 			req.Trailer.Set("X-Forwarded-For", "6.6.6.6")
 		}
@@ -457,8 +459,8 @@ func TestAnInformationalAnswerPasses(t *testing.T) {
 	want(t, res, http.StatusOK, "", leads)
 }
 
-// The body is not asked for when the request is not admitted.
-func TestARefusedRequestIsNotAskedForItsBody(t *testing.T) {
+// If a request is refused, its body is not requested.
+func TestARefusedRequestsBodyIsNotRequested(t *testing.T) {
 	e := open(t, nil, func(o *Options) {
 		behind(t, func(http.ResponseWriter, *http.Request) {})(o)
 	})
@@ -471,7 +473,7 @@ func TestARefusedRequestIsNotAskedForItsBody(t *testing.T) {
 }
 
 // An upstream's own values of our fields are replaced, not repeated (D19).
-func TestTheFieldsStandOnceOnTheWire(t *testing.T) {
+func TestTheFieldsOccurOnceOnTheWire(t *testing.T) {
 	e := open(t, nil, behind(t, func(w http.ResponseWriter, _ *http.Request) {
 		for _, name := range []string{"X-RateLimit-Limit", "x-ratelimit-remaining", "X-Ratelimit-Reset", "Retry-After", "Date"} {
 			w.Header()[name] = []string{"6", "7"}
@@ -485,7 +487,7 @@ func TestTheFieldsStandOnceOnTheWire(t *testing.T) {
 	}
 	for _, name := range []string{"X-RateLimit-Limit: 1000003", "X-RateLimit-Remaining: 1000002", "X-RateLimit-Reset: ", "Date: "} {
 		if strings.Count(string(answer), "\r\n"+name) != 1 {
-			t.Errorf("%q is not there once:\n%s", name, answer)
+			t.Errorf("%q does not occur exactly once:\n%s", name, answer)
 		}
 	}
 	if n := strings.Count(strings.ToLower(string(answer)), "\r\nx-ratelimit-"); n != 3 || strings.Contains(string(answer), "Retry-After") {

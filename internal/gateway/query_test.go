@@ -10,9 +10,9 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A query goes up byte for byte, but for bytes from 0x80 on, which go up percent-encoded (D10);
-// from HTTP/1.1 and HTTP/2.
-func TestAQueryGoesUpAsItCame(t *testing.T) {
+// A query is forwarded byte for byte, from HTTP/1.1 and HTTP/2. Only bytes from
+// 0x80 on are percent-encoded (D10).
+func TestAQueryIsForwardedUnchanged(t *testing.T) {
 	heads := make(chan string, 1)
 	o := newOrigin(t, func(s *served) {
 		head, _ := readHead(s.Conn)
@@ -32,16 +32,16 @@ func TestAQueryGoesUpAsItCame(t *testing.T) {
 		"q=100%":                    "q=100%",
 		"a=%zz&b=1":                 "a=%zz&b=1",
 		"a=1;b=2&c=3":               "a=1;b=2&c=3",
-		"b=2&a=1":                   "b=2&a=1", // nothing is put in order
+		"b=2&a=1":                   "b=2&a=1", // parameters are not sorted
 		"a=%2f+%20&&=":              "a=%2f+%20&&=",
 		"":                          "",
-		"agent_id=a;agent_id=b":     "agent_id=a;agent_id=b", // nobody is counted by agents here
+		"agent_id=a;agent_id=b":     "agent_id=a;agent_id=b", // not counted by agent
 		"caf\xc3\xa9;%":             "caf%C3%A9;%",
 		"\x80\xff&a=\xfe":           "%80%FF&a=%FE",
 		printable.String():          printable.String(),
 		strings.Repeat("%;", 5_000): strings.Repeat("%;", 5_000),
 	} {
-		// One that is canonical as it stands, and one that is not.
+		// A canonical path, and another one.
 		for _, path := range []string{"/v1/wp/x", "/v1/wp//x"} {
 			e.ask("GET " + path + "?" + query)
 			if head := <-heads; !strings.HasPrefix(head, "GET /v1/wp/x?"+want+" HTTP/1.1\r\n") {
@@ -64,10 +64,10 @@ func TestAQueryGoesUpAsItCame(t *testing.T) {
 	}
 }
 
-// Where a limiter counts by agents, and the query names one that readers differ about, the answer
-// is 400, on the account of the surface's fallback (D10). Where nobody is counted by it, the query
-// is none of our business.
-func TestAnAgentThatReadersDifferAboutIsRefused(t *testing.T) {
+// If a limiter counts by agent, and parsers could find different agents in the
+// query, the answer is 400, charged to the surface's fallback (D10). If no limiter
+// counts by agent, the query is not checked.
+func TestAnAmbiguousAgentIsRefused(t *testing.T) {
 	seen := new(recorder)
 	policy := testPolicy(t)
 	for i := range policy.Limiters {
@@ -85,7 +85,7 @@ func TestAnAgentThatReadersDifferAboutIsRefused(t *testing.T) {
 			t.Errorf("%q reached the backend: %v", query, s)
 		}
 		for line, limit := range map[string]string{
-			"POST /api/v1/widget/leads?" + query: leads, // counts by address alone
+			"POST /api/v1/widget/leads?" + query: leads, // counts only by address
 			"GET /elsewhere?" + query:            "",
 		} {
 			want(t, e.ask(line, "Content-Length: 0"), http.StatusOK, "", limit)
@@ -93,7 +93,7 @@ func TestAnAgentThatReadersDifferAboutIsRefused(t *testing.T) {
 				t.Errorf("%q: the backend saw %v", line, s)
 			}
 		}
-		// Names the agent before the query.
+		// The field names the agent before the query does.
 		want(t, e.ask("POST /api/v1/widget/init?"+query, "X-Agent-Id: a", "Content-Length: 0"), http.StatusOK, "", initLimit)
 		seen.last()
 	}

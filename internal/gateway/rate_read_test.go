@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// flooding answers without an end, and tells why that ended.
+// flooding sends an endless answer, and reports why it ended.
 func flooding(ended chan<- error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		_, err := io.Copy(w, zeros{})
@@ -20,9 +20,9 @@ func flooding(ended chan<- error) http.HandlerFunc {
 	}
 }
 
-// A client that takes an answer a byte at a time does not hold the backend that sends it, though it
-// never stops.
-func TestAReaderThatTricklesIsLetGo(t *testing.T) {
+// If a client reads an answer at a byte at a time, its connection is closed, so it
+// does not block the backend.
+func TestATricklingReaderIsClosed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}
@@ -51,7 +51,7 @@ func TestAReaderThatTricklesIsLetGo(t *testing.T) {
 		}
 		tick.Stop()
 
-		// Whose window is four mebibytes, and is not widened.
+		// The client's window is four MiB, and is never widened.
 		res, err := h2c(t).Get(e.url("/v1/wp/flood"))
 		if err != nil {
 			t.Fatalf("%s, HTTP/2: %v", name, err)
@@ -60,13 +60,14 @@ func TestAReaderThatTricklesIsLetGo(t *testing.T) {
 			t.Errorf("%s, HTTP/2: an endless answer ended well", name)
 		}
 		_ = res.Body.Close()
-		eventually(t, "nothing is under way", func() bool { return e.gateway.InFlight() == 0 })
+		eventually(t, "nothing is in flight", func() bool { return e.gateway.InFlight() == 0 })
 	}
 }
 
-// A client that takes its time, and more than the least rate, gets the whole answer, though single
-// writes wait for longer than the grace. The buffers between are what makes progress hard to see.
-func TestAReaderThatIsSlowAndSteadyGetsAll(t *testing.T) {
+// A client that is slow, but above the minimum rate, gets the whole answer, even if
+// single writes wait for longer than the grace. Buffers in between hide the
+// progress.
+func TestASlowSteadyReaderGetsTheWholeAnswer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}
@@ -83,7 +84,7 @@ func TestAReaderThatIsSlowAndSteadyGetsAll(t *testing.T) {
 			o.Limits.Rate, o.Limits.Grace, o.Limits.Take = 100<<10, 800*time.Millisecond, 800*time.Millisecond
 		})
 		c := e.caller()
-		c.asks("GET /v1/wp/long")
+		c.request("GET /v1/wp/long")
 		c.head()
 		tick := time.NewTicker(40 * time.Millisecond)
 		var got int64
@@ -98,9 +99,9 @@ func TestAReaderThatIsSlowAndSteadyGetsAll(t *testing.T) {
 	}
 }
 
-// A stream that has nothing to say for longer than the grace lives: the client is not what is
-// waited for.
-func TestAStreamThatIsQuietForLongerThanTheGraceLives(t *testing.T) {
+// If a stream is silent for longer than the grace, it stays open, because the
+// client is not the cause.
+func TestAStreamMayBeSilentLongerThanTheGrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// trickle sends a byte every few milliseconds until the connection ends, and returns what is
-// answered.
+// trickle sends a byte every few milliseconds until the connection ends, and
+// returns the answer.
 func trickle(t *testing.T, c net.Conn, piece string) string {
 	t.Helper()
 	ended := make(chan string, 1)
@@ -32,9 +32,9 @@ func trickle(t *testing.T, c net.Conn, piece string) string {
 	}
 }
 
-// An upload that trickles holds nobody's worker for long, whatever of it came fast before: 408, the
-// connection ends, and the upstream's with it. The same for one that is fast enough, and goes on
-// for too long.
+// A trickling upload does not hold an upstream's worker for long, even if its
+// beginning was fast. The client gets 408, and both connections end. The same
+// applies to an upload that is fast enough but takes too long.
 func TestAnUploadThatTricklesIsEnded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
@@ -92,8 +92,8 @@ func TestAnUploadThatTricklesIsEnded(t *testing.T) {
 	}
 }
 
-// A backend that does not read for a while is not held against its client.
-func TestABackendThatPausesIsNotHeldAgainstAnUpload(t *testing.T) {
+// If a backend pauses reading, its client is not blamed.
+func TestAPausingBackendDoesNotEndAnUpload(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}

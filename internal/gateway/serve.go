@@ -113,7 +113,7 @@ func (g *Gateway) drain(s *servers, cut context.CancelFunc) {
 		late = !g.rules.Open.Wait(max(time.Until(until), time.Nanosecond)) || late
 	}
 	if late {
-		g.rules.Log.Warn("requests are cut off, they did not end in time", "time", patience, "requests", g.rules.Active.Load())
+		g.rules.Log.Warn("requests did not finish in time; their connections were closed", "time", patience, "requests", g.rules.Active.Load())
 	}
 	_ = s.std.Close()
 	if s.fast != nil && late {
@@ -122,7 +122,7 @@ func (g *Gateway) drain(s *servers, cut context.CancelFunc) {
 	_ = g.rules.TakenOver.CloseAll() // they are being abandoned
 	cut()
 	if !g.rules.Active.Wait(lastWait) {
-		g.rules.Log.Error("handlers do not end though their connections are closed", "requests", g.rules.Active.Load())
+		g.rules.Log.Error("handlers are still running after their connections were closed", "requests", g.rules.Active.Load())
 	} else if s.fast != nil {
 		s.fast.Wait()
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestADrainFinishesWhatIsUnderWay(t *testing.T) {
+func TestADrainFinishesRequestsInFlight(t *testing.T) {
 	arrived, proceed := make(chan bool), make(chan bool)
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/wp/slow" {
@@ -42,14 +42,14 @@ func TestADrainFinishesWhatIsUnderWay(t *testing.T) {
 		return err != nil
 	})
 	if !e.gateway.rules.Draining.Load() {
-		t.Error("it stopped accepting before it said that it is not ready")
+		t.Error("it stopped accepting before it reported that it is not ready")
 	}
 	if _, err := ready.ReadByte(); err != io.EOF {
 		t.Errorf("the idle connection: %v, want its end", err)
 	}
 	select {
 	case <-stopped:
-		t.Fatal("it did not wait for the request under way")
+		t.Fatal("it did not wait for the request in flight")
 	default:
 	}
 	proceed <- true
@@ -69,35 +69,35 @@ func TestADrainFinishesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// A backend that holds requests open is told when to let them go: once, when /readyz says no
-// already.
-func TestABackendIsToldOfTheDrain(t *testing.T) {
+// A backend that holds requests open is notified of a drain: once, after /readyz
+// has started to fail.
+func TestTheBackendIsNotifiedOfADrain(t *testing.T) {
 	arrived, drains := make(chan bool), make(chan bool, 2)
 	var e *edge
 	e = open(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		arrived <- true
 		if draining := <-drains; !draining {
-			t.Error("the backend is told before the edge drains")
+			t.Error("the backend is notified before the edge drains")
 		}
 		_, _ = io.WriteString(w, "what there is")
 	}), func(o *Options) { o.OnDrain = func() { drains <- e.gateway.rules.Draining.Load() } })
 	c := e.dial()
 	fmt.Fprint(c, "GET /v1/wp/held HTTP/1.1\r\nHost: h\r\n\r\n")
 	<-arrived
-	e.stop() // hangs for Limits.Drain if nobody is told
+	e.stop() // blocks for Limits.Drain without the notification
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil || text(t, res) != "what there is" {
 		t.Errorf("%v, %v", res, err)
 	}
 	if len(drains) != 0 {
-		t.Error("the backend is told twice")
+		t.Error("the backend is notified twice")
 	}
-	if strings.Contains(e.log.String(), "cut off") {
+	if strings.Contains(e.log.String(), "did not finish in time") {
 		t.Errorf("log %q", e.log.String())
 	}
 }
 
-func TestReadyzSaysNoWhileDraining(t *testing.T) {
+func TestReadyzFailsDuringADrain(t *testing.T) {
 	e := open(t, new(recorder), nil)
 	e.gateway.rules.Draining.Store(true)
 	res := e.ask("GET /readyz")
@@ -116,16 +116,16 @@ func TestADrainIsBounded(t *testing.T) {
 	c := e.dial()
 	fmt.Fprint(c, "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n")
 	<-arrived
-	e.stop() // hangs if the request is not cut off
-	if !strings.Contains(e.log.String(), "cut off") {
+	e.stop() // blocks if the request is not cut off
+	if !strings.Contains(e.log.String(), "did not finish in time") {
 		t.Errorf("log %q", e.log.String())
 	}
 	if n := e.gateway.rules.Active.Load(); n != 0 {
-		t.Errorf("%d requests are still under way", n)
+		t.Errorf("%d requests are still in flight", n)
 	}
 }
 
-func TestServeSaysWhyItCannot(t *testing.T) {
+func TestServeReturnsListenErrors(t *testing.T) {
 	e := open(t, new(recorder), nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -138,7 +138,7 @@ func TestServeSaysWhyItCannot(t *testing.T) {
 }
 
 func TestAnAccessLogOutlivesTheGatewaysThatShareIt(t *testing.T) {
-	// The access log belongs to whoever made it: two gateways may share one.
+	// The access log belongs to its creator: two gateways may share it.
 	var out lockedText
 	access := NewAccessLog(&out, LogText, nil)
 	for range 2 {
@@ -154,9 +154,9 @@ func TestAnAccessLogOutlivesTheGatewaysThatShareIt(t *testing.T) {
 	}
 }
 
-// A node that counts alone serves like any other: taking it out of rotation would help nobody. It
-// says so, on one line.
-func TestReadyzTellsOfADegradedServerAndIsStill200(t *testing.T) {
+// If a node counts without its store, it serves like any other, because taking it
+// out of rotation would not help. Its /readyz reports that in one line.
+func TestReadyzOfADegradedServerIs200WithTheReason(t *testing.T) {
 	var why error
 	e := open(t, new(recorder), func(o *Options) { o.Degraded = func() error { return why } })
 	for _, test := range []struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// A slowLink passes a piece of at most per bytes in each 10 ms, one way or the other.
+// A slowLink forwards at most per bytes every 10 ms, in one of the directions.
 type slowLink struct {
 	net.Conn
 	per  int
@@ -48,14 +48,15 @@ func (c *slowLink) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// overTLS switches TLS on, and changes config so that a client trusts it.
+// overTLS enables TLS, and makes a client's config trust it.
 func overTLS(t *testing.T, o *Options, config *tls.Config) {
 	dir := t.TempDir()
 	o.CertFile, o.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	config.ServerName, config.RootCAs = "127.0.0.1", certificateFiles(t, o.CertFile, o.KeyFile)
 }
 
-// sink answers a POST with the length of its body, and another request with size bytes.
+// sink answers a POST with the length of its body, and other requests with size
+// bytes.
 func sink(size int64) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -72,8 +73,8 @@ func sink(size int64) http.HandlerFunc {
 	}
 }
 
-// Streams of one HTTP/2 connection share its link, so each may be below the least rate if the
-// client as a whole is above it.
+// Streams of one HTTP/2 connection share its link. Each may be below the minimum
+// rate if the connection as a whole is above it.
 func TestStreamsOfOneConnectionShareTheLeastRate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
@@ -120,19 +121,19 @@ func TestStreamsOfOneConnectionShareTheLeastRate(t *testing.T) {
 	}
 }
 
-// A backend that does not read closes the window of the whole connection. That is not held against
-// the other uploads on it.
-func TestAWindowThatABackendHoldsIsNotHeldAgainstOthers(t *testing.T) {
+// If a backend does not read, the window of the whole connection is exhausted. The
+// connection's other uploads are not blamed.
+func TestAWindowHeldByABackendDoesNotEndOtherUploads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}
-	const grace, size = 800 * time.Millisecond, 3 << 20
+	const grace, size = 2 * time.Second, 3 << 20
 	a, b := make(chan struct{}), make(chan struct{})
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/wp/a" {
 			close(a)
 			<-b // B is about to be read, and waits for the window
-			pause := time.NewTimer(4 * grace)
+			pause := time.NewTimer(2 * grace)
 			defer pause.Stop()
 			<-pause.C
 		} else {
@@ -160,15 +161,15 @@ func TestAWindowThatABackendHoldsIsNotHeldAgainstOthers(t *testing.T) {
 	}
 }
 
-// The bound on an upload's time says nothing about answers.
-func TestTheTimeOfAnUploadDoesNotBoundAnAnswer(t *testing.T) {
+// The timeout of an upload does not apply to answers.
+func TestTheTimeoutOfAnUploadDoesNotApplyToAnswers(t *testing.T) {
 	const size, upload = 16 << 20, 100 * time.Millisecond
 	e := open(t, sink(size), func(o *Options) { o.Limits.Upload = upload })
 	res, err := h2c(t).Get(e.url("/v1/wp/x"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	pause := time.NewTimer(4 * upload) // until the window is used up, and the write waits
+	pause := time.NewTimer(4 * upload) // until the window is exhausted, and the write waits
 	defer pause.Stop()
 	<-pause.C
 	if n, err := io.Copy(io.Discard, res.Body); n != size || err != nil {
@@ -176,8 +177,8 @@ func TestTheTimeOfAnUploadDoesNotBoundAnAnswer(t *testing.T) {
 	}
 }
 
-// An upload above the least rate is not ended because its TLS records are so large that each takes
-// longer than the grace.
+// An upload above the minimum rate is not ended because of large TLS records, each
+// of which takes longer than the grace.
 func TestARecordMayTakeLongerThanTheGrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
@@ -204,7 +205,8 @@ func TestARecordMayTakeLongerThanTheGrace(t *testing.T) {
 	}
 }
 
-// A part of a TLS record behind the handshake is the beginning of a head, and has the time of one.
+// A part of a TLS record after the handshake is the beginning of a head, with the
+// head's timeout.
 func TestAPartOfARecordHasTheTimeOfAHead(t *testing.T) {
 	for name, change := range map[string]func(*Options){"an upstream": behind(t, silent), "a backend": func(*Options) {}} {
 		config := new(tls.Config)

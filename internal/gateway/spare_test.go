@@ -15,8 +15,8 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// spareEdges are gateways with every engine and kind of backend, in cleartext and by TLS, and how
-// to connect to each.
+// spareEdges are gateways with every engine and kind of backend, with and without
+// TLS, and how to connect to each.
 func spareEdges(t *testing.T, limits func(*Limits), test func(name string, e *edge, dial func() net.Conn)) {
 	t.Helper()
 	for _, upstream := range []bool{false, true} {
@@ -48,9 +48,9 @@ func spareEdges(t *testing.T, limits func(*Limits), test func(name string, e *ed
 	}
 }
 
-// A connection that was opened ahead serves its first request also when that comes later than a
-// head may take, and a TLS handshake too. It is as idle as one between two requests, and closed
-// without a word when it has been for so long.
+// A connection that was opened in advance serves its first request even after the
+// timeouts of a head and of a TLS handshake. It is idle, like a kept connection,
+// and closed after the idle timeout.
 func TestASpareConnectionWaitsAsLongAsAnIdleOne(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
@@ -74,16 +74,16 @@ func TestASpareConnectionWaitsAsLongAsAnIdleOne(t *testing.T) {
 	spareEdges(t, func(l *Limits) { l.Idle = header }, func(name string, e *edge, dial func() net.Conn) {
 		for _, c := range []net.Conn{e.dial(), dial()} {
 			if b, err := io.ReadAll(c); len(b) > 0 || pace.IsTimeout(err) {
-				t.Errorf("%s: a connection that says nothing hears %q, %v; want its end", name, b, err)
+				t.Errorf("%s: a silent connection receives %q, %v; want its end", name, b, err)
 			}
 		}
 	})
 }
 
-// Once the first byte of a head has come the rest has its time, on a new connection and on one that
-// is kept, and not more. A head that does not arrive ends the connection without a word, wherever
-// it stopped.
-func TestAHeadThatStopsIsClosedWithoutAWord(t *testing.T) {
+// Once the first byte of a head has arrived, the rest has its timeout, on new and
+// on kept connections. If the head does not arrive, the connection is closed
+// without an answer.
+func TestAnIncompleteHeadIsClosedWithoutAnAnswer(t *testing.T) {
 	type stopped struct {
 		before, part string
 		*bufio.Reader
@@ -93,8 +93,8 @@ func TestAHeadThatStopsIsClosedWithoutAWord(t *testing.T) {
 		for _, before := range []string{"", "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n", "POST /v1/wp/status HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"} {
 			for _, part := range []string{"G", "PRI * HT", "GET /v1/wp/sta", "GET /v1/wp/status HTTP/1.1", "GET /v1/wp/status HTTP/1.1\r\n", "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\nX-Slow", "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\nX-Slow: x\r\n"} {
 				if before != "" && part == "G" && !e.gateway.Fast() {
-					// Net/http may read one byte before its answer is complete, and takes the
-					// connection for idle.
+					// net/http may read one byte before its answer is complete, and
+					// then regards the connection as idle.
 					continue
 				}
 				c := dial()

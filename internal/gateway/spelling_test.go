@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir/internal/target"
 )
 
-// The endpoints that have limiters of their own, as a backend would route them.
+// The endpoints that have their own limiters, as a backend would route them.
 var endpoints = []struct{ method, path, limiter string }{
 	{"POST", "/api/v1/widget/init", "widget-init"},
 	{"POST", "/api/v1/widget/messages", "widget-session"},
@@ -25,9 +25,10 @@ var endpoints = []struct{ method, path, limiter string }{
 	{"GET", "/v1/wp", "wp-plugin"},
 }
 
-// readings returns every path that some backend takes a decoded path for: with letters in lower
-// case, parameters cut off each segment or everything after one, a query or a fragment found in it,
-// blanks, a trailing slash or an extension gone. It shares nothing with the code under test.
+// readings returns every path that some backend may derive from a decoded path: in
+// lower case, without parameters of segments or everything after one, without a
+// query or fragment, blanks, trailing slash or extension. It shares no code with
+// the tested package.
 func readings(path string) map[string]bool {
 	set := map[string]bool{path: true}
 	steps := []func(string) string{
@@ -72,12 +73,14 @@ func readings(path string) map[string]bool {
 	return set
 }
 
-// checkSpelling sends one target and holds what the backend saw against what was charged.
+// checkSpelling sends one target, and compares the backend's path with the charged
+// limiter.
 func checkSpelling(t rapid.TB, e *edge, seen *recorder, method, spelled, limiter string) {
 	res := e.ask(method + " " + spelled)
 	got, reached := seen.last()
 	if !reached {
-		// Our own 400 (or that of the HTTP parser, which never was a request of a surface).
+		// Our own 400, or that of the HTTP parser, which is not a request of a
+		// surface.
 		if res.StatusCode != http.StatusBadRequest {
 			t.Fatalf("%s %q: status %d, and the backend saw nothing", method, spelled, res.StatusCode)
 		}
@@ -91,7 +94,7 @@ func checkSpelling(t rapid.TB, e *edge, seen *recorder, method, spelled, limiter
 		charged[strings.Fields(l.window)[0]] = l.name
 	}
 	if name := charged[limitOf(res.Header)]; name != got.limiter {
-		t.Fatalf("%s %q: the headers are of %q, the backend was told %q", method, spelled, name, got.limiter)
+		t.Fatalf("%s %q: the headers are of %q, the backend received %q", method, spelled, name, got.limiter)
 	}
 	if limiter != "" && got.limiter != limiter {
 		t.Fatalf("%s %q: charged to %q, want %q", method, spelled, got.limiter, limiter)
@@ -105,8 +108,9 @@ func checkSpelling(t rapid.TB, e *edge, seen *recorder, method, spelled, limiter
 	}
 }
 
-// Dozens of spellings of every endpoint, each charged to the endpoint's limiter or refused (D10).
-func TestEverySpellingOfAnEndpointIsItsLimitersOrRefused(t *testing.T) {
+// Each of dozens of spellings of every endpoint is charged to the endpoint's
+// limiter, or refused (D10).
+func TestEverySpellingIsChargedToItsEndpointOrRefused(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, nil)
 	counted := []func(string) string{
@@ -200,8 +204,8 @@ func TestEverySpellingOfAnEndpointIsItsLimitersOrRefused(t *testing.T) {
 	}
 }
 
-// The same for spellings that nobody thought of (D10).
-func TestNoGeneratedSpellingReachesTheBackendUnderAnotherLimiter(t *testing.T) {
+// The same for generated spellings (D10).
+func TestGeneratedSpellingsAreChargedToTheirEndpoint(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, nil)
 	noise := []string{
@@ -231,8 +235,9 @@ func TestNoGeneratedSpellingReachesTheBackendUnderAnotherLimiter(t *testing.T) {
 	})
 }
 
-// A path with no safe reading costs a unit of the surface's fallback, and nobody else's (D10).
-func TestAnUnreadablePathIsChargedToItsSurface(t *testing.T) {
+// A path that cannot be normalized costs a unit of the surface's fallback, and of
+// no other limiter (D10).
+func TestAnInvalidPathIsChargedToItsSurface(t *testing.T) {
 	seen := new(recorder)
 	e := open(t, seen, nil)
 	for target, limit := range map[string]string{

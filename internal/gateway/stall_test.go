@@ -35,7 +35,7 @@ func TestAnIdleConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// A body that stalls, read by the sample backend, by an upstream, or by nobody.
+// A stalled body, read by the sample backend, by an upstream, or not at all.
 func TestABodyThatStallsIsCutOff(t *testing.T) {
 	read := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil {
@@ -68,12 +68,13 @@ func TestABodyThatStallsIsCutOff(t *testing.T) {
 	c := e.dial()
 	fmt.Fprint(c, "POST /api/v1/widget/leads HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf")
 	if b, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 200 ") {
-		t.Errorf("nobody reads: %q, %v", b, err)
+		t.Errorf("without a reader: %q, %v", b, err)
 	}
 }
 
-// What is slow but moves lives, both ways, for longer than the patience with a peer that stalls.
-func TestASlowBodyThatMovesLives(t *testing.T) {
+// A slow transfer that makes progress may last longer than the stall timeout, in
+// both directions.
+func TestASlowBodyThatMakesProgressContinues(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}
@@ -121,8 +122,8 @@ func TestASlowBodyThatMovesLives(t *testing.T) {
 	}
 }
 
-// A stream that is quiet for longer than the patience with stalled peers lives.
-func TestAQuietStreamLives(t *testing.T) {
+// A stream may be silent for longer than the stall timeout.
+func TestASilentStreamContinues(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}
@@ -152,9 +153,9 @@ func TestAQuietStreamLives(t *testing.T) {
 	}
 }
 
-// A peer that stops reading is let go: over HTTP/1.1 the connection, over HTTP/2 also one starved
-// stream of a connection that is otherwise alive.
-func TestAReaderThatStallsIsLetGo(t *testing.T) {
+// If a peer stops reading, its HTTP/1.1 connection is closed. Over HTTP/2, one
+// starved stream is reset even if its connection is otherwise alive.
+func TestAStalledReaderIsClosed(t *testing.T) {
 	ended := make(chan error, 1)
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/wp/flood" {
@@ -195,9 +196,9 @@ func TestAReaderThatStallsIsLetGo(t *testing.T) {
 	}
 }
 
-// A pipeliner that never reads is let go too: its answers are small, and each handler has long
-// returned.
-func TestAPipelinerThatNeverReadsIsLetGo(t *testing.T) {
+// A pipelining client that never reads is closed, too. Its answers are small, and
+// each handler has already returned.
+func TestAPipeliningClientThatNeverReadsIsClosed(t *testing.T) {
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.CopyN(w, zeros{}, 3<<10) }),
 		func(o *Options) { o.Limits.Stall = 100 * time.Millisecond })
 	c := e.dial()
@@ -205,7 +206,7 @@ func TestAPipelinerThatNeverReadsIsLetGo(t *testing.T) {
 	for {
 		if _, err := io.WriteString(c, request); err != nil {
 			if errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Error("the connection still stands")
+				t.Error("the connection is still open")
 			}
 			return
 		}

@@ -10,10 +10,10 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// A tunnel whose client is gone ends, however little the upstream minds, and so does one whose
-// upstream is gone: neither a request nor a connection stays. Either may look like one that has
-// only ended its half.
-func TestATunnelOfWhichOneSideIsGoneEnds(t *testing.T) {
+// If either side of a tunnel is gone, the tunnel ends even if the other side does
+// not react. No request or connection is left. A side that is gone may look like
+// one that has closed its half.
+func TestATunnelEndsIfOneSideIsGone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}
@@ -33,7 +33,7 @@ func TestATunnelOfWhichOneSideIsGoneEnds(t *testing.T) {
 				}
 				s.answers(switching)
 				switched <- s
-				<-done // it minds nothing
+				<-done // it does not react
 			})
 			e := open(t, nil, func(options *Options) { o.use(options); options.Limits.Stall = 300 * time.Millisecond })
 			c := e.socket()
@@ -45,21 +45,21 @@ func TestATunnelOfWhichOneSideIsGoneEnds(t *testing.T) {
 			if !strings.HasPrefix(name, "the upstream") {
 				_ = s.Conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 				if _, err := io.Copy(io.Discard, s); pace.IsTimeout(err) {
-					t.Error("the upstream's connection stands")
+					t.Error("the upstream's connection is open")
 				}
 			}
 			for _, a := range e.gateway.pool.States() {
 				if a.Busy != 0 {
-					t.Errorf("%d exchanges are under way at %v", a.Busy, a.Address)
+					t.Errorf("%d exchanges are in flight at %v", a.Busy, a.Address)
 				}
 			}
 		})
 	}
 }
 
-// What one side still says after the other has ended its half is passed on for as long as it comes,
-// and a tunnel that is quiet both ways lives.
-func TestATunnelLivesWhileItMayAndMoves(t *testing.T) {
+// After one side has closed its half, the other side's data is still forwarded. A
+// tunnel may be silent in both directions.
+func TestATunnelContinuesAfterAHalfCloseAndWhenSilent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}
@@ -72,9 +72,9 @@ func TestATunnelLivesWhileItMayAndMoves(t *testing.T) {
 		tick := time.NewTicker(stall / 3)
 		defer tick.Stop()
 		for range pieces / 2 {
-			<-tick.C // it is quiet, and nobody has ended anything
+			<-tick.C // it is silent, and both halves are open
 		}
-		_, _ = io.Copy(io.Discard, s) // until the client has ended its half
+		_, _ = io.Copy(io.Discard, s) // until the client has closed its half
 		for range pieces {
 			<-tick.C
 			s.answers("x")

@@ -10,9 +10,9 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
-// A connection on which an answer without a body declared one is not used again: the body may come
-// as late as the next request.
-func TestNoRequestFollowsAnAnswerThatDeclaresABodyItHasNot(t *testing.T) {
+// If an answer without a body declares one, its connection is not used again,
+// because the body may arrive as late as the next request.
+func TestAConnectionWithADeclaredMissingBodyIsNotUsedAgain(t *testing.T) {
 	const evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
 	for _, test := range []struct{ method, answer string }{
 		{"GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 42\r\n\r\n"},
@@ -40,10 +40,10 @@ func TestNoRequestFollowsAnAnswerThatDeclaresABodyItHasNot(t *testing.T) {
 		e := open(t, nil, o.use)
 		attacker, victim := e.caller(), e.caller()
 		for range 5 {
-			attacker.asks(test.method+" /v1/wp/evil", "Content-Length: 0")
-			attacker.hears(test.method)
-			victim.asks("GET /v1/wp/victim")
-			if res, body := victim.hears("GET"); res.StatusCode != 200 || body != "ok" {
+			attacker.request(test.method+" /v1/wp/evil", "Content-Length: 0")
+			attacker.readAnswer(test.method)
+			victim.request("GET /v1/wp/victim")
+			if res, body := victim.readAnswer("GET"); res.StatusCode != 200 || body != "ok" {
 				t.Errorf("%s, %q: the next caller gets %d %q", test.method, test.answer, res.StatusCode, body)
 				break
 			}
@@ -51,9 +51,9 @@ func TestNoRequestFollowsAnAnswerThatDeclaresABodyItHasNot(t *testing.T) {
 	}
 }
 
-// A request with a body that its method gives no meaning says that it is the last one on its
-// connection, and is.
-func TestABodyWithoutAMeaningTravelsAlone(t *testing.T) {
+// If a request's method does not define a body, but it has one, it is sent with
+// Connection: close, and its connection ends.
+func TestAnUndefinedBodyEndsItsConnection(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS", "POST", "PUT", "PATCH"} {
 		for _, framed := range []string{"Content-Length: 4\r\n\r\nbody", "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", "Content-Length: 20000\r\n\r\n" + strings.Repeat("x", 20000), "\r\n"} {
 			closes := make(chan bool, 1)
@@ -68,11 +68,11 @@ func TestABodyWithoutAMeaningTravelsAlone(t *testing.T) {
 			c := e.caller()
 			alone := framed != "\r\n" && !rules.ExpectsBody(method)
 			for n := range int64(3) {
-				c.say("%s /v1/wp/x HTTP/1.1\r\nHost: weir.test\r\n%s", method, framed)
-				if said := within(t, 10*time.Second, "the upstream is asked", closes); said != alone {
-					t.Errorf("%s %.30q: the upstream hears close: %v, want %v", method, framed, said, alone)
+				c.write("%s /v1/wp/x HTTP/1.1\r\nHost: weir.test\r\n%s", method, framed)
+				if closed := within(t, 10*time.Second, "the upstream is asked", closes); closed != alone {
+					t.Errorf("%s %.30q: the upstream receives close: %v, want %v", method, framed, closed, alone)
 				}
-				if res, _ := c.hears(method); res.StatusCode != 204 || res.Close {
+				if res, _ := c.readAnswer(method); res.StatusCode != 204 || res.Close {
 					t.Fatalf("%s %.30q: %d, closes: %v", method, framed, res.StatusCode, res.Close)
 				}
 				want := int64(1)
@@ -88,12 +88,12 @@ func TestABodyWithoutAMeaningTravelsAlone(t *testing.T) {
 	}
 }
 
-// An upstream that answers before it has the request's body may take what is left of it for the
-// next request.
-func TestNoRequestFollowsAnAnswerThatCameBeforeTheBody(t *testing.T) {
+// If an upstream answers before it has read the request's body, it may take the
+// rest for the next request.
+func TestAConnectionWithAnEarlyAnswerIsNotUsedAgain(t *testing.T) {
 	for _, chunked := range []bool{false, true} {
-		// The rest of the body may overtake the head of the answer within the gateway, and then the
-		// answer was not early. So it is tried until it was.
+		// Within the gateway the rest of the body may overtake the answer's head,
+		// and then the answer was not early. So the test tries until it was.
 		conns := int64(0)
 		for range 20 {
 			if conns = followEarlyAnswer(t, chunked); conns == 2 {
@@ -106,8 +106,8 @@ func TestNoRequestFollowsAnAnswerThatCameBeforeTheBody(t *testing.T) {
 	}
 }
 
-// followEarlyAnswer sends a request whose answer begins before its body has ended, and another one.
-// It returns how many connections the two took.
+// followEarlyAnswer sends a request whose answer begins before its body has ended,
+// then another one. It returns how many connections they used.
 func followEarlyAnswer(t *testing.T, chunked bool) (conns int64) {
 	const rest = "POST /v1/wp/smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
 	answered, ended := make(chan bool), make(chan bool)
@@ -119,7 +119,7 @@ func followEarlyAnswer(t *testing.T, chunked bool) (conns int64) {
 			}
 			s.answers("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\near")
 			answered <- true
-			// The whole of it is there.
+			// All of it has arrived.
 			for body := ""; !strings.HasSuffix(body, rest) && !strings.HasSuffix(body, "0\r\n\r\n"); {
 				b, err := s.ReadByte()
 				if err != nil {
@@ -133,11 +133,11 @@ func followEarlyAnswer(t *testing.T, chunked bool) (conns int64) {
 	})
 	e := open(t, nil, o.use)
 	c := e.caller()
-	first := strings.Repeat("x", 20000) // so much is not awaited
+	first := strings.Repeat("x", 20000) // more than the gateway waits for
 	if chunked {
-		c.say("POST /v1/wp/early HTTP/1.1\r\nHost: weir.test\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(first), first)
+		c.write("POST /v1/wp/early HTTP/1.1\r\nHost: weir.test\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(first), first)
 	} else {
-		c.say("POST /v1/wp/early HTTP/1.1\r\nHost: weir.test\r\nContent-Length: %d\r\n\r\n%s", len(first)+len(rest), first)
+		c.write("POST /v1/wp/early HTTP/1.1\r\nHost: weir.test\r\nContent-Length: %d\r\n\r\n%s", len(first)+len(rest), first)
 	}
 	within(t, 10*time.Second, "the upstream has answered", answered)
 	if chunked {
@@ -146,13 +146,13 @@ func followEarlyAnswer(t *testing.T, chunked bool) (conns int64) {
 		fmt.Fprint(c.Conn, rest)
 	}
 	within(t, 10*time.Second, "the answer has ended", ended)
-	if res, body := c.hears("POST"); res.StatusCode != 200 || body != "early" {
+	if res, body := c.readAnswer("POST"); res.StatusCode != 200 || body != "early" {
 		t.Errorf("%d %q", res.StatusCode, body)
 	}
 	eventually(t, "the connection is put back, or closed", func() bool { return e.gateway.Upstreams()[0].Busy == 0 })
 	victim := e.caller()
-	victim.asks("GET /v1/wp/victim")
-	if res, body := victim.hears("GET"); res.StatusCode != 200 || body != "ok" {
+	victim.request("GET /v1/wp/victim")
+	if res, body := victim.readAnswer("GET"); res.StatusCode != 200 || body != "ok" {
 		t.Errorf("chunked: %v: the next caller gets %d %q", chunked, res.StatusCode, body)
 	}
 	return o.conns.Load()

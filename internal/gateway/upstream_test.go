@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Section 1, rule 1, and D21: whatever becomes of the upstream, the answer has our shape and the
-// fields.
-func TestAnUpstreamThatIsDownOrTalksNonsenseIs502(t *testing.T) {
+// Contract, section 1, rule 1: if the upstream fails in any way, the answer has our
+// format and the fields (D21).
+func TestAFailedOrInvalidUpstreamIs502(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Close() // nobody listens there now
+	l.Close() // the address has no listener now
 	for name, upstream := range map[string]func(*Options){
 		"down":    before(t, "http://"+l.Addr().String()),
 		"closes":  rawUpstream(t, func(c net.Conn) { readHead(c) }),
@@ -84,7 +84,7 @@ func TestHalfAnAnswerEndsTheConnection(t *testing.T) {
 	}))
 	c := e.dial()
 	fmt.Fprint(c, "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n")
-	answer, _ := io.ReadAll(c) // up to the end of the connection
+	answer, _ := io.ReadAll(c) // until the end of the connection
 	if !strings.Contains(string(answer), "X-RateLimit-Limit: "+wpPlugin+"\r\n") {
 		t.Errorf("%q", answer)
 	}
@@ -94,7 +94,7 @@ func TestHalfAnAnswerEndsTheConnection(t *testing.T) {
 	}
 }
 
-func TestAClientThatGoesAwayIsNobodysError(t *testing.T) {
+func TestAClientThatGoesAwayIsNotLoggedAsAnError(t *testing.T) {
 	arrived, gone := make(chan bool, 1), make(chan bool, 1)
 	e := open(t, nil, behind(t, func(_ http.ResponseWriter, r *http.Request) {
 		arrived <- true
@@ -105,7 +105,7 @@ func TestAClientThatGoesAwayIsNobodysError(t *testing.T) {
 	fmt.Fprint(c, "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n")
 	<-arrived
 	c.Close()
-	<-gone // the upstream is told
+	<-gone // the upstream is notified
 	e.stop()
 	if !strings.Contains(e.access.String(), "status=499") {
 		t.Errorf("access log %q", e.access.String())

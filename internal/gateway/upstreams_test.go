@@ -17,12 +17,12 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
-func TestSeveralUpstreamsShareWhatComesAndOneThatIsDownIsPassedOver(t *testing.T) {
+func TestUpstreamsShareRequestsAndAFailedOneIsSkipped(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Close() // nobody listens there now
+	l.Close() // the address has no listener now
 	var mu sync.Mutex
 	asked := make(map[string]int)
 	serve := func(name string) *url.URL {
@@ -66,11 +66,11 @@ func TestSeveralUpstreamsShareWhatComesAndOneThatIsDownIsPassedOver(t *testing.T
 		t.Errorf("8 requests one after the other went to %v: want about half to each", asked)
 	}
 	if down := strings.Count(e.log.String(), "is down"); down != 1 {
-		t.Errorf("told %d times that an address is down, want once:\n%s", down, e.log)
+		t.Errorf("logged %d times that an address is down, want once:\n%s", down, e.log)
 	}
 }
 
-func TestTheAddressesOfOneUpstreamDifferInHostAndPortAlone(t *testing.T) {
+func TestUpstreamAddressesDifferOnlyInHostAndPort(t *testing.T) {
 	for bad, why := range map[string]string{
 		"https://127.0.0.1:2/base":      "same scheme and base path",
 		"http://127.0.0.1:2":            "same scheme and base path",
@@ -88,13 +88,13 @@ func TestTheAddressesOfOneUpstreamDifferInHostAndPortAlone(t *testing.T) {
 			o.MoreUpstreams = []*url.URL{more}
 			g := Gateway{options: o, rules: new(rules.Rules)}
 			if _, err := g.newPool(); err == nil || !strings.Contains(err.Error(), why) {
-				t.Errorf("%s beside %v: %v; want %q", bad, o.Upstream, err, why)
+				t.Errorf("%s with %v: %v; want %q", bad, o.Upstream, err, why)
 			}
 		})
 	}
 }
 
-func TestAnAddressThatIsToBeAvoidedIsNotConnectedTo(t *testing.T) {
+func TestAnAvoidedAddressIsNotConnectedTo(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -122,14 +122,14 @@ func TestAnAddressThatIsToBeAvoidedIsNotConnectedTo(t *testing.T) {
 	}
 	mu.Lock()
 	if want := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port)); !slices.Contains(asked, want) {
-		t.Errorf("asked about %v, want %v, which is what the name means", asked, want)
+		t.Errorf("asked about %v, want %v, which is what the name resolves to", asked, want)
 	}
-	avoided = false // the name means another machine now
+	avoided = false // the name resolves to another machine now
 	mu.Unlock()
 	if got := e.ask("GET /x").StatusCode; got != http.StatusOK {
 		t.Errorf("status %d, want 200", got)
 	}
 	if log := e.log.String(); !strings.Contains(log, "it is this server") {
-		t.Errorf("the log does not say why: %s", log)
+		t.Errorf("the log does not have the reason: %s", log)
 	}
 }

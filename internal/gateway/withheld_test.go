@@ -12,11 +12,11 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
-// separators are the bytes beside letters, digits and dashes that field names are made of.
+// separators are the bytes of field names other than letters, digits and dashes.
 const separators = "_.~!*'|^$%&+#`"
 
-// withheldNames returns a name for each entry of the table, in three cases, and in the spellings
-// that a backend reads as these.
+// withheldNames returns a name for each entry of the table, in three cases, and in
+// the spellings that some backends take for it.
 func withheldNames() (lists [][]string) {
 	var all []string
 	for _, f := range rules.WithheldFamilies {
@@ -27,7 +27,7 @@ func withheldNames() (lists [][]string) {
 	spell := func(how func(string) string) {
 		var list []string
 		for _, name := range all {
-			// It has no dash to spell.
+			// The name has no dash.
 			if spelled := how(name); spelled != "Proxy" || len(lists) == 0 {
 				list = append(list, spelled)
 			}
@@ -44,11 +44,11 @@ func withheldNames() (lists [][]string) {
 	return lists
 }
 
-// upgrading is what a request for a websocket has.
+// upgrading are the fields of a websocket request.
 var upgrading = []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="}
 
-// No field of the table reaches the backend, in any case or spelling, in a request of HTTP/1.1 or
-// HTTP/2 or one for a websocket (D10, D12).
+// No field of the table reaches the backend, in any case or spelling, over HTTP/1.1
+// or HTTP/2, or with a websocket (D10, D12).
 func TestNoWithheldFieldIsForwarded(t *testing.T) {
 	heads := make(chan string, 1)
 	o := newOrigin(t, func(s *served) {
@@ -63,11 +63,11 @@ func TestNoWithheldFieldIsForwarded(t *testing.T) {
 		head := within(t, 10*time.Second, "the upstream is asked", heads)
 		for line := range strings.SplitSeq(head, "\r\n") {
 			if strings.HasSuffix(line, ": evil") {
-				t.Errorf("%s: the upstream hears %q", door, line)
+				t.Errorf("%s: the upstream receives %q", door, line)
 			}
 		}
 		if !strings.Contains(strings.ToLower(head), "\r\nx-own: kept\r\n") || !strings.Contains(head, "\r\nX-Forwarded-For: 127.0.0.1\r\n") {
-			t.Errorf("%s, with %q: the upstream does not hear what is meant for it\n%s", door, names[0], head)
+			t.Errorf("%s, with %q: the upstream does not receive its own fields\n%s", door, names[0], head)
 		}
 	}
 	for _, names := range withheldNames() {
@@ -101,7 +101,7 @@ func TestNoWithheldFieldIsForwarded(t *testing.T) {
 	}
 }
 
-// A trailer is a field as well, whichever way it comes (D10).
+// A trailer is a field, too, in either protocol (D10).
 func TestNoWithheldTrailerIsForwarded(t *testing.T) {
 	e := open(t, nil, behind(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -114,11 +114,11 @@ func TestNoWithheldTrailerIsForwarded(t *testing.T) {
 				t.Fatal(err)
 			}
 			req.Trailer = http.Header{"X-Sum": {"1"}}
-			// Which is how many the fast engine takes.
+			// The fast engine accepts that many.
 			for _, name := range names[:min(len(names), 30)] {
 				lower := strings.ReplaceAll(strings.ToLower(name), "_", "-")
 				if strings.HasPrefix(lower, "x-forwarded-") || strings.HasPrefix(lower, "proxy-") || lower == "x-real-ip" || lower == "forwarded" {
-					continue // it refuses the request for these
+					continue // it rejects the request for these
 				}
 				req.Trailer[name] = []string{"evil"}
 			}
@@ -133,9 +133,9 @@ func TestNoWithheldTrailerIsForwarded(t *testing.T) {
 	}
 }
 
-// Nobody is counted by a field that the backend does not get, neither one that Connection names nor
-// one with another name (D13).
-func TestNobodyIsCountedByAFieldThatTheBackendDoesNotGet(t *testing.T) {
+// A request is counted only by fields that the backend gets, so not by one that
+// Connection names, or one with another name (D13).
+func TestWithheldFieldsAreNotCountedBy(t *testing.T) {
 	agents := make(chan []string, 1)
 	e := open(t, nil, func(o *Options) {
 		behind(t, func(_ http.ResponseWriter, r *http.Request) { agents <- r.Header["X-Agent-Id"] })(o)
@@ -164,8 +164,9 @@ func TestNobodyIsCountedByAFieldThatTheBackendDoesNotGet(t *testing.T) {
 	}
 }
 
-// A trusted proxy that names the field for this hop is believed like any other (D12).
-func TestConnectionDoesNotTakeAwayWhatATrustedProxySays(t *testing.T) {
+// If a trusted proxy's Connection names its field, the field is still trusted
+// (D12).
+func TestConnectionDoesNotRemoveATrustedProxysFields(t *testing.T) {
 	chains := make(chan []string, 1)
 	e := open(t, nil, func(o *Options) {
 		behind(t, func(_ http.ResponseWriter, r *http.Request) { chains <- r.Header["X-Forwarded-For"] })(o)

@@ -113,7 +113,7 @@ func (e *Engine) accept(l net.Listener) error {
 			pause = 0
 		case errors.As(err, &passing) && passing.Temporary(): // usually too many open files
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			e.Log.Warn("a connection could not be accepted, trying again", "error", err, "in", pause)
+			e.Log.Warn("cannot accept a connection; trying again", "error", err, "in", pause)
 			select {
 			case <-time.After(pause):
 				continue

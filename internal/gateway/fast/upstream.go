@@ -245,7 +245,7 @@ func (x *exchange) readHead(u *upstream.Conn) error {
 }
 
 var (
-	errNoAnswer  = errors.New("the connection ended before an answer came")
+	errNoAnswer  = errors.New("the connection was closed before an answer came")
 	errManyHeads = answerError{&wire.Refusal{Status: http.StatusBadGateway, Reason: "more interim answers than are allowed"}}
 	errLongHead  = answerError{&wire.Refusal{Status: http.StatusBadGateway, Reason: "a head of more than 256 KiB"}}
 )
@@ -253,7 +253,7 @@ var (
 // An answerError is why an upstream's answer is not valid.
 type answerError struct{ *wire.Refusal }
 
-func (e answerError) Error() string { return "its answer is none that HTTP/1.1 allows: " + e.Reason }
+func (e answerError) Error() string { return "its answer is not valid HTTP/1.1: " + e.Reason }
 func (e answerError) Unwrap() error { return e.Refusal }
 
 // inform passes an informational answer on, without the limiter's fields, which only a final answer

@@ -15,10 +15,10 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// An upstream may fail in the very moment in which the last of a request goes out. The exchange
-// ends its upload and its watch then, in whatever order the goroutines run, and never waits for a
-// watch that was not begun.
-func TestTheWatchEndsAlsoInTheMomentInWhichAnUploadEnds(t *testing.T) {
+// An upstream may fail at the moment when the end of a request is sent. The
+// exchange then ends its upload and its watch, for any order of the goroutines, and
+// never waits for a watch that has not begun.
+func TestTheWatchEndsIfTheUploadEndsAtTheSameTime(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// deadlines keeps what deadlines a connection was given for its writes.
+// deadlines records the write deadlines of a connection.
 type deadlines struct {
 	net.Conn
 	set []time.Time
@@ -21,9 +21,9 @@ func (d *deadlines) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// The deadline does not depend on the system's clock, which may be set. A clock that is ticked now
-// and then is enough, though it is behind.
-func TestTheDeadlineOfWritesMovesOnceInAQuarterOfItsLength(t *testing.T) {
+// The deadline does not depend on the system clock, which may be changed. A clock
+// that ticks now and then is sufficient, though it is late.
+func TestAWriteDeadlineIsRenewedEveryQuarter(t *testing.T) {
 	for name, late := range map[string]bool{"the system's clock": false, "a clock that is ticked": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// What a client has left to be slow in, by the clock of the timeline: waiting uses it up, bytes
-// earn it back, and never more than the grace.
+// The allowance of a slow client: waiting reduces it, and bytes increase it, up to
+// the grace.
 func TestAnAllowanceIsEarnedByBytes(t *testing.T) {
 	l := Limits{Stall: 30 * time.Second, Take: time.Minute, Rate: 500, Grace: 20 * time.Second}
 	for name, test := range map[string]struct {
 		wait  time.Duration // for each piece
 		piece int
-		ends  time.Duration // 0: never
+		ends  time.Duration // 0 if it never ends
 	}{
 		"nothing comes":                  {time.Second, 0, 20 * time.Second},
 		"a byte every five seconds":      {5 * time.Second, 1, 25 * time.Second},
@@ -39,7 +39,7 @@ func TestAnAllowanceIsEarnedByBytes(t *testing.T) {
 	}
 	var a Allowance
 	a.Begin(&l)
-	a.Spend(&l, 0, 1<<30) // what was fast is no store for what is slow
+	a.Spend(&l, 0, 1<<30) // fast data does not increase the allowance beyond the grace
 	if next := a.Next(&l); next > 20*time.Second {
 		t.Errorf("after a gigabyte the next wait may last %v", next)
 	}

@@ -75,7 +75,7 @@ func (l *AccessLog) Close() error {
 	case <-l.done:
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("close the access log: its last lines are not written after %v", lastWrite)
+		return fmt.Errorf("close the access log: its last lines were not written within %v", lastWrite)
 	}
 }
 
@@ -97,7 +97,7 @@ func (l *AccessLog) run() {
 		if len(spare) > 0 {
 			_, err := l.w.Write(spare)
 			if err != nil && !failing {
-				l.log.Error("the access log cannot be written, its lines are lost", "error", err)
+				l.log.Error("cannot write the access log; its lines are lost", "error", err)
 			}
 			failing = err != nil
 		}

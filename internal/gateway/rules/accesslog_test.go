@@ -33,7 +33,7 @@ func logged(t *testing.T, format LogFormat, entries ...entry) string {
 	return out.String()
 }
 
-func TestALineSaysWhatHappened(t *testing.T) {
+func TestAccessLogLines(t *testing.T) {
 	const want = "time=2026-01-02T03:04:05.006Z client=203.0.113.7 method=POST path=/api/v1/widget/leads status=201 bytes=1234 duration=1.234ms " +
 		"limiter=widget-leads outcome=admitted host=weir.test proto=HTTP/1.1\n"
 	if got := logged(t, LogText, sampleEntry); got != want {
@@ -50,7 +50,7 @@ func TestALineSaysWhatHappened(t *testing.T) {
 	}
 }
 
-// A hostile value can neither end its line nor begin another key.
+// A hostile value can neither end its line nor start another key.
 func FuzzNoValueForgesALine(f *testing.F) {
 	for _, s := range []string{"/a", "a b", "x\ny=1", `"`, `\`, "\x1b[2J", "a=b", "\x00", "\u2028", "\xff", strings.Repeat("x", 2000), "/eyJ.a.b", ""} {
 		f.Add(s, s, s)
@@ -67,7 +67,7 @@ func FuzzNoValueForgesALine(f *testing.F) {
 				t.Fatalf("%q has a byte that is not printable", text)
 			}
 		}
-		// Outside quotes, each key stands once.
+		// Outside quotes, each key occurs once.
 		var outside strings.Builder
 		quoted := false
 		for i := 0; i < len(text); i++ {
@@ -108,7 +108,7 @@ func TestSecretsInAPathAreRedacted(t *testing.T) {
 	}
 }
 
-// A lockedText collects what goroutines write.
+// A lockedText collects the output of goroutines.
 type lockedText struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -143,15 +143,15 @@ func (w *stuckWriter) Write(p []byte) (int, error) {
 	return len(p), w.err
 }
 
-func TestASlowDiskDelaysNobodyAndTheLossIsSaid(t *testing.T) {
+func TestASlowDiskDelaysNoRequestAndLossesAreLogged(t *testing.T) {
 	for _, format := range []LogFormat{LogText, LogJSON} {
 		w := &stuckWriter{writing: make(chan struct{}, 1), release: make(chan struct{})}
 		l := NewAccessLog(w, format, nil)
 		l.add(&sampleEntry)
-		<-w.writing // the goroutine is stuck now
+		<-w.writing // the goroutine is blocked now
 		const more = 20000
 		for range more {
-			l.add(&sampleEntry) // hangs if requests wait for the disk
+			l.add(&sampleEntry) // blocks if requests wait for the disk
 		}
 		close(w.release)
 		if err := l.Close(); err != nil {
@@ -165,14 +165,14 @@ func TestASlowDiskDelaysNobodyAndTheLossIsSaid(t *testing.T) {
 		kept := len(lines) - 1
 		dropped := strings.TrimRight(last[strings.LastIndexAny(last, "=:")+1:], "}")
 		if dropped != itoa(more+1-kept) {
-			t.Errorf("%d lines of %d are there, and %s are said to be dropped", kept, more+1, dropped)
+			t.Errorf("%d lines of %d are there, and %s are reported as dropped", kept, more+1, dropped)
 		}
 	}
 }
 
 func itoa(n int) string { b, _ := json.Marshal(n); return string(b) }
 
-func TestAWriteErrorIsSaidOnce(t *testing.T) {
+func TestAWriteErrorIsLoggedOnce(t *testing.T) {
 	w := &stuckWriter{writing: make(chan struct{}, 1), release: make(chan struct{}), err: errors.New("no space left")}
 	close(w.release)
 	log := new(lockedText)
@@ -185,11 +185,11 @@ func TestAWriteErrorIsSaidOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(log.String(), "no space left"); n != 1 {
-		t.Errorf("said %d times:\n%s", n, log)
+		t.Errorf("logged %d times:\n%s", n, log)
 	}
 }
 
-func TestALineWithAnAgentSaysItInBothFormats(t *testing.T) {
+func TestALineHasItsAgentInBothFormats(t *testing.T) {
 	e := sampleEntry
 	e.agent = AgentHash{0x0123456789abcdef, true}
 	for format, want := range map[LogFormat]string{
@@ -202,7 +202,7 @@ func TestALineWithAnAgentSaysItInBothFormats(t *testing.T) {
 	}
 }
 
-// An agent in the log costs its hash and 23 bytes of a line, and no allocation.
+// An agent in the log costs its hash, 23 bytes of a line, and no allocation.
 func TestAnAgentInTheLogAllocatesNothing(t *testing.T) {
 	l := NewAccessLog(discard{}, LogText, nil)
 	defer l.Close()

@@ -53,7 +53,7 @@ var (
 	ambiguousPath = Answer{Status: http.StatusBadRequest, Code: "invalid_request",
 		Message: "The request's path can be read in more than one way. Send it without escaped slashes, backslashes, control characters or doubly escaped characters."}
 	ambiguousAgent = Answer{Status: http.StatusBadRequest, Code: "invalid_request",
-		Message: "The request's query can be read as naming more than one agent. Send agent_id once, spelled so, percent-encoded, and without a semicolon."}
+		Message: "The request's query can be read as naming more than one agent. Send agent_id once, in exactly this spelling, percent-encoded, and without a semicolon."}
 	unknownMethod = Answer{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Fields: []answer.Field{{Name: "Allow", Value: AllMethods}},
 		Message: "This method is not known here. Methods are written in capital letters: " + AllMethods + "."}
 	serverOptions = Answer{Status: http.StatusNoContent, Fields: []answer.Field{{Name: "Allow", Value: AllMethods}}}
@@ -71,7 +71,7 @@ var (
 	// Panicked answers a request whose handler panicked.
 	Panicked = Answer{Status: http.StatusInternalServerError, Code: "internal", Message: "Something went wrong on our side. Please try again later."}
 	// Unjudged answers a request that the limiter could not judge because it was asked wrongly.
-	Unjudged = Answer{Status: http.StatusInternalServerError, Code: "internal", Message: "This request could not be judged."}
+	Unjudged = Answer{Status: http.StatusInternalServerError, Code: "internal", Message: "The limits of this request could not be checked."}
 )
 
 // RejectMalformed answers a message that HTTP does not allow, and counts it. It is outside all
@@ -79,7 +79,7 @@ var (
 // lower case, without what was sent.
 func (r *Rules) RejectMalformed(status int, reason string) *Answer {
 	r.Malformed.Add(status)
-	return &Answer{Status: status, Code: "invalid_request", Message: "This request cannot be taken: " + reason + ".", Closes: true}
+	return &Answer{Status: status, Code: "invalid_request", Message: "This request is not accepted: " + reason + ".", Closes: true}
 }
 
 // BodyTooLarge answers a request whose body is longer than limit.

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAnUpstreamsOwnHostIsAsItsURLSays(t *testing.T) {
+func TestAnUpstreamsOwnHostComesFromItsURL(t *testing.T) {
 	for upstream, want := range map[string]string{
 		"http://api.example.com":            "api.example.com",
 		"https://api.example.com:8443/base": "api.example.com:8443",
@@ -19,7 +19,7 @@ func TestAnUpstreamsOwnHostIsAsItsURLSays(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := hostOf(u); got != want {
-				t.Errorf("%s is asked for as %q, want %q", upstream, got, want)
+				t.Errorf("%s has the host %q, want %q", upstream, got, want)
 			}
 		})
 	}

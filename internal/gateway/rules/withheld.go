@@ -13,7 +13,7 @@ type Family struct {
 // the ones that were counted (D10, D12). docs/operate.md lists them, and a test compares the page
 // with this table.
 var WithheldFamilies = []Family{
-	{"who forwards, which Weir writes itself", []string{
+	{"the client and the forwarding proxy, which Weir writes itself", []string{
 		"Forwarded*", "X-Forwarded*", "X-Original-Forwarded-For", "X-Vercel-Forwarded-For", "X-Vercel-Proxied-For", "Fly-Forwarded-*",
 		"CloudFront-Forwarded-Proto", "CF-Visitor",
 	}},
@@ -32,10 +32,10 @@ var WithheldFamilies = []Family{
 	{"the scheme of the client's connection", []string{
 		"X-Scheme", "X-URL-Scheme", "X-Original-Proto", "X-Original-Scheme", "Front-End-Https", "X-Proxied-Https", "X-ARR-SSL", "Fastly-SSL",
 	}},
-	{"the host that is asked for", []string{
+	{"the requested host", []string{
 		"X-Host", "X-Original-Host", "X-Rewrite-Host", "X-Host-Override", "X-HTTP-Host-Override", "X-Envoy-Original-Dst-Host",
 	}},
-	{"the path that an application is mounted at: it is taken off the path that was counted", []string{
+	{"the path that an application is mounted at, which is removed from the path that was counted", []string{
 		"Script-Name", "X-Script-Name", "Daphne-Root-Path", "X-Original-Prefix", "X-Traversal-Path", "X-Request-Base",
 	}},
 	{"the path itself (IIS and its rewriting, Symfony, Laminas, Envoy, Traefik, Next.js, CGI variables)", []string{
@@ -48,7 +48,7 @@ var WithheldFamilies = []Family{
 		"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "HTTP-Method-Override", "Method-Override", "X-Original-Method",
 		"X-Envoy-Original-Method", "Request-Method",
 	}},
-	{"files that Rack then has the web server in front send", []string{"X-Sendfile-Type", "X-Accel-Mapping"}},
+	{"files that a web server in front of Rack sends for it", []string{"X-Sendfile-Type", "X-Accel-Mapping"}},
 	{"an upgrade of the connection to HTTP/2", []string{"HTTP2-Settings"}},
 }
 

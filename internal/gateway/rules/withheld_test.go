@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What applications are written to be told arrives.
+// Fields that applications normally use are forwarded.
 func TestOrdinaryFieldsAreForwarded(t *testing.T) {
 	for _, name := range []string{
 		"Accept", "Accept-Language", "Authorization", "Cache-Control", "Content-Encoding", "Content-Type", "Cookie", "DNT", "ETag", "If-Match",
@@ -50,7 +50,7 @@ func BenchmarkIsWithheld(b *testing.B) {
 	}
 }
 
-// docs/operate.md names every family with its reason, and every field.
+// docs/operate.md lists every family with its reason, and every field.
 func TestThePageOnOperatingNamesEveryWithheldField(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operate.md"))
 	if err != nil {
