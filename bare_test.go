@@ -8,8 +8,8 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// Doubt refuses: after an error nothing was counted for certain, whatever the limiter declares.
-// Only a failover could do better.
+// If the store returns an error, no charge is certain, so the request is refused
+// under every on_store_failure. Only package failover does better.
 func TestABareStoreThatFailsRefuses(t *testing.T) {
 	for mode := weir.FailLocal; mode <= weir.FailDeny; mode++ {
 		l := limiter("l", "3 per minute by ip")
@@ -27,8 +27,8 @@ func TestABareStoreThatFailsRefuses(t *testing.T) {
 	}
 }
 
-// A caller that goes away is counted all the same (D5).
-func TestABareStoreDoesNotSeeThatACallerGoesAway(t *testing.T) {
+// A request is counted even if its caller has gone away (D5).
+func TestABareStoreCountsACallerThatHasGoneAway(t *testing.T) {
 	store := &attentive{Store: newStore(t, storetest.StartManualClock())}
 	d, err := weir.New(policyOf(limiter("l", "3 per minute by ip")), store, weir.Options{})
 	if err != nil {
@@ -41,7 +41,7 @@ func TestABareStoreDoesNotSeeThatACallerGoesAway(t *testing.T) {
 	}
 }
 
-// An attentive store elsewhere stops when its caller does.
+// attentive stops with its caller's context, unlike the memory store.
 type attentive struct{ weir.Store }
 
 func (a *attentive) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
@@ -51,8 +51,8 @@ func (a *attentive) Take(ctx context.Context, charges []weir.Charge, r *weir.Rec
 	return a.Store.Take(ctx, charges, r)
 }
 
-// A Scratch that has seen a failure says nothing of it in the next decision, also of another
-// Decider.
+// After a failure, a Scratch reports no failure in the next decision, even by
+// another Decider.
 func TestAScratchForgetsAFailure(t *testing.T) {
 	p, scratch := policyOf(limiter("l", "3 per minute by ip")), new(weir.Scratch)
 	for _, test := range []struct {

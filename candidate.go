@@ -28,7 +28,7 @@ func newCandidate(c *compiled, s Store) *candidate {
 type Compared struct {
 	Live, Candidate *Decision
 	// LiveWho and CandidateWho are the callers that the binding windows count (see Scratch.Who);
-	// nil if Unlimited.
+	// nil for Unlimited.
 	LiveWho, CandidateWho []byte
 }
 

@@ -179,9 +179,9 @@ func (s *Scratch) applyGrants(k Keeper) {
 	}
 }
 
-// granted returns the granted limit of a charge, or 0 if it has no grant. A later policy may raise
-// a limiter's cost above a grant. Such a grant counts as one request's cost, so that the caller
-// does not get an error.
+// granted returns the granted limit of a charge, or 0 without a grant. A later policy may raise a
+// limiter's cost above a grant. Such a grant counts as one request's cost, so that the caller does
+// not get an error.
 func (s *Scratch) granted(i int) int64 {
 	if s.grants[i].Limit == 0 {
 		return 0
@@ -189,7 +189,7 @@ func (s *Scratch) granted(i int) int64 {
 	return max(s.grants[i].Limit, s.limiters[i].cost)
 }
 
-// checkCosts returns an error if a charge could never be served.
+// checkCosts returns an error for a charge that could never be served.
 func (s *Scratch) checkCosts() error {
 	if !s.costTooHigh {
 		return nil

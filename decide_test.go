@@ -26,7 +26,7 @@ func windows(specs ...string) []weir.Window {
 	return ws
 }
 
-// limiters is a policy of one limiter a line: its name, then its windows.
+// policyOf returns a policy of the given limiters.
 func policyOf(l ...weir.Limiter) weir.Policy { return weir.Policy{Limiters: l} }
 
 func limiter(name string, specs ...string) weir.Limiter {
@@ -51,7 +51,7 @@ func newDecider(t testing.TB, p weir.Policy) *weir.Decider {
 	return d
 }
 
-// caller answers key sources from a map.
+// caller returns key sources from a map.
 type caller map[string]string
 
 func (c caller) AppendKey(dst []byte, source string) ([]byte, bool) {
@@ -59,7 +59,7 @@ func (c caller) AppendKey(dst []byte, source string) ([]byte, bool) {
 	return append(dst, v...), ok
 }
 
-// A bench is one limiter on a clock that the test moves.
+// A bench is a Decider with a clock that the test sets.
 type bench struct {
 	testing.TB
 	clock *storetest.ManualClock
@@ -85,7 +85,8 @@ func (b *bench) ask(name string, cost int64, c caller) weir.Decision {
 	return d
 }
 
-// want compares a decision with "allowed|refused LIMIT REMAINING seconds-to-reset retry-after".
+// want compares a decision with "allowed|refused LIMIT REMAINING seconds-to-reset
+// retry-after".
 func (b *bench) want(d weir.Decision, want string) {
 	b.Helper()
 	s, word := d.Binding(), "allowed"
@@ -111,8 +112,8 @@ func TestABudgetIsRestoredExactlyAtReset(t *testing.T) {
 	b.want(b.ask("l", 0, ip), "allowed 2 1 60 0")
 }
 
-// An allowed request reports the window with the smallest remainder. A refused one reports, of the
-// windows that refused, the one with the latest reset (D4).
+// An allowed request reports the window with the smallest remainder. A refused
+// request reports the exhausted window with the latest reset (D4).
 func TestTheHeadersDescribeTheBindingWindow(t *testing.T) {
 	for _, order := range [][]string{
 		{"3 per minute by ip", "5 per hour by ip"},
@@ -132,8 +133,8 @@ func TestTheHeadersDescribeTheBindingWindow(t *testing.T) {
 	}
 }
 
-// If the remainders are equal, the window with the later reset is reported, also if both refuse
-// (D4).
+// If the remainders are equal, the window with the later reset is reported. The
+// same holds if both windows refuse (D4).
 func TestATieIsDecidedByTheLaterReset(t *testing.T) {
 	for _, order := range [][]string{
 		{"2 per minute by ip", "2 per hour by ip"},
@@ -146,7 +147,8 @@ func TestATieIsDecidedByTheLaterReset(t *testing.T) {
 	}
 }
 
-// A request whose cost does not fit spends nothing, and its 429 has Remaining 0 (D7, D4).
+// If the cost does not fit, the request spends nothing, and its 429 has Remaining 0
+// (D7, D4).
 func TestACostThatDoesNotFitIsRefusedWithNothingRemaining(t *testing.T) {
 	l := limiter("l", "10 per minute by ip")
 	l.Cost = 4
@@ -165,9 +167,9 @@ func TestAPeekReadsWithoutSpending(t *testing.T) {
 	b.want(b.ask("l", weir.Peek, ip), "allowed 3 2 50 0")
 }
 
-// 31 agents of one address spend its hour. The request that the hour refuses does not spend its
-// minute (contract, section 8; D3).
-func TestTheHourOfAnAddressBoundsItsAgents(t *testing.T) {
+// 31 agents of one address spend its hour. A request that the hour refuses spends
+// nothing of its agent's minute (contract, section 8; D3).
+func TestTheHourlyLimitOfAnAddressCoversItsAgents(t *testing.T) {
 	b := newBench(t, policyOf(limiter("widget-init", "1000 per minute by ip+agent", "30000 per hour by ip")))
 	who := func(agent int) caller { return caller{"ip": "192.0.2.1", "agent": fmt.Sprint(agent)} }
 	for agent := range 30 {
@@ -188,17 +190,17 @@ func TestTheHourOfAnAddressBoundsItsAgents(t *testing.T) {
 	b.want(b.ask("widget-init", 0, who(30)), "allowed 1000 999 60 0")
 }
 
-// A caller without a session is counted by address, and does not change the count of a session
-// (D16).
+// A caller without a session is counted by address. That count is separate from any
+// session's (D16).
 func TestWithoutASessionTheAddressIsCounted(t *testing.T) {
 	b := newBench(t, policyOf(limiter("l", "1 per minute by session or ip"), limiter("bare", "1 per minute by session")))
-	for _, name := range []string{"l", "bare"} { // "session" alone falls back likewise
+	for _, name := range []string{"l", "bare"} { // "session" alone falls back too
 		b.want(b.ask(name, 0, caller{"ip": "192.0.2.1", "session": "s"}), "allowed 1 0 60 0")
 		b.want(b.ask(name, 0, ip), "allowed 1 0 60 0")
 		b.want(b.ask(name, 0, ip), "refused 1 0 60 60")
 		b.want(b.ask(name, 0, caller{"ip": "192.0.2.1", "session": "s"}), "refused 1 0 60 60")
 		b.want(b.ask(name, 0, caller{"ip": "192.0.2.2"}), "allowed 1 0 60 0")
-		// Empty is a value of its own.
+		// The empty value is a value of its own.
 		b.want(b.ask(name, 0, caller{"ip": "192.0.2.1", "session": ""}), "allowed 1 0 60 0")
 		b.want(b.ask(name, 0, caller{"ip": "x", "session": "192.0.2.1"}), "allowed 1 0 60 0")
 	}
@@ -215,7 +217,7 @@ func TestSeveralLimitersAreAllChargedOrNone(t *testing.T) {
 	}
 	b.want(ask("a", "b"), "allowed 1 0 60 0")
 	b.want(ask("b", "a"), "refused 1 0 60 60")
-	b.want(ask("a"), "allowed 5 3 60 0") // the refused one cost it nothing
+	b.want(ask("a"), "allowed 5 3 60 0") // the refused request spent none of it
 }
 
 func TestCountsSurviveAChangeOfPolicy(t *testing.T) {
@@ -234,9 +236,9 @@ func TestCountsSurviveAChangeOfPolicy(t *testing.T) {
 	swap(limiter("l", "3 per minute by ip"))
 	b.want(b.ask("l", weir.Peek, ip), "allowed 3 0 60 0")
 	b.want(b.ask("l", 0, ip), "refused 3 0 60 60")
-	swap(limiter("l", "3 per hour by ip")) // another length is another window
+	swap(limiter("l", "3 per hour by ip")) // another length makes another window
 	b.want(b.ask("l", 0, ip), "allowed 3 2 3600 0")
-	swap(limiter("l", "3 per minute by ip+agent")) // another key likewise
+	swap(limiter("l", "3 per minute by ip+agent")) // another key too
 	b.want(b.ask("l", 0, ip), "allowed 3 2 60 0")
 }
 
@@ -251,7 +253,7 @@ func TestABadPolicyLeavesTheOldOneInForce(t *testing.T) {
 	b.want(b.ask("l", 0, ip), "refused 1 0 60 60")
 }
 
-func TestARequestThatCannotBeJudgedIsAnError(t *testing.T) {
+func TestAnInvalidRequestIsAnError(t *testing.T) {
 	b := newBench(t, policyOf(limiter("l", "5 per minute by ip")))
 	for _, r := range []weir.Request{
 		{Limiters: []string{"unknown"}},
@@ -307,7 +309,8 @@ func TestConcurrentRequestsAreAdmittedExactly(t *testing.T) {
 	}
 }
 
-// A Decide on an in-process store allocates nothing, whatever the number of windows.
+// If the store is in the process, Decide allocates nothing, for any number of
+// windows.
 func TestDecideDoesNotAllocate(t *testing.T) {
 	b := newBench(t, policyOf(
 		weir.Limiter{Name: "one", Routes: []weir.Route{{Path: "/one"}}, Windows: windows("2000000000 per minute by ip")},
@@ -352,16 +355,17 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// New reports every problem of a policy at once, with the value and what is allowed.
-func TestProblemsAreSaidAllAtOnce(t *testing.T) {
+// New reports all problems of a policy at once, each with the value and what is
+// allowed.
+func TestNewReportsAllProblemsAtOnce(t *testing.T) {
 	bad := limiter("Widget Init", "5 per minute by ip")
 	bad.Cost = 6
-	twin := limiter("twin", "5 per minute by ip", "6 per minute by ip", "7 per hour by nobody")
-	twin.Routes = []weir.Route{{Path: "/a"}, {Path: "/A/"}}
+	second := limiter("twin", "5 per minute by ip", "6 per minute by ip", "7 per hour by nobody")
+	second.Routes = []weir.Route{{Path: "/a"}, {Path: "/A/"}}
 	third := limiter("twin", "5 per minute by ip")
 	third.Routes = []weir.Route{{Path: "/a"}, {Method: "get", Path: "/b"}, {Path: "b"}}
 	third.Windows[0].Limit = 0
-	_, err := weir.New(policyOf(bad, twin, third, weir.Limiter{Name: "empty"}), newStore(t, storetest.StartManualClock()),
+	_, err := weir.New(policyOf(bad, second, third, weir.Limiter{Name: "empty"}), newStore(t, storetest.StartManualClock()),
 		weir.Options{Sources: []weir.Source{{Name: "ip", Kind: weir.Address}, {Name: "agent"}}})
 	if err == nil {
 		t.Fatal("the policy was accepted")
@@ -373,7 +377,7 @@ func TestProblemsAreSaidAllAtOnce(t *testing.T) {
 		`path "b" does not begin with a slash`, "limit 0 is out of range", "no windows",
 	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the error does not say %q:\n%v", want, err)
+			t.Errorf("the error does not contain %q:\n%v", want, err)
 		}
 	}
 	var pe *weir.PolicyError

@@ -4,7 +4,7 @@ package weir
 type Decision struct {
 	Allowed bool
 	Outcome Outcome
-	Now     int64 // Unix seconds by the clock that decided; 0 if Outcome is Unlimited
+	Now     int64 // Unix seconds by the clock that decided; 0 for Unlimited
 	Cost    int64 // units spent, or the units that a refused request would have spent
 	Exempt  bool  // the caller is never refused (Limiter.Exempt)
 
@@ -28,8 +28,8 @@ type Standing struct {
 	charge uint8 // the index of its charge in the take
 }
 
-// Standings returns the standing of every charged window, the binding one first. It is empty if no
-// limiter covers the request.
+// Standings returns the standing of every charged window, the binding one first. It is empty for a
+// request that no limiter covers.
 func (d *Decision) Standings() []Standing {
 	if d.many != nil {
 		return d.many
@@ -39,7 +39,7 @@ func (d *Decision) Standings() []Standing {
 
 // Binding returns the standing of the window that the headers describe (D4). If the request was
 // refused, it is the window that refused and frees last; otherwise it is the window with the
-// smallest remaining budget. It is the zero Standing if no limiter covers the request.
+// smallest remaining budget. It is the zero Standing for a request that no limiter covers.
 func (d *Decision) Binding() Standing {
 	if d.many != nil {
 		return d.many[0]

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ErrNoKeeper is returned by Reset and Grant if the store is not a Keeper.
+// ErrNoKeeper is returned by Reset and Grant for a store that is not a Keeper.
 var ErrNoKeeper = errors.New("this store does not let its windows be changed")
 
 // ErrNoLimiter is wrapped by errors about a limiter that the policy in force does not have.
@@ -18,7 +18,7 @@ const maxGrant = 366 * 24 * time.Hour
 
 // A WindowState is the state of one caller's window, as an operator sees it.
 type WindowState struct {
-	// Standing has the limit in force. Its Reset is 0 if the window is not open.
+	// Standing has the limit in force. Its Reset is 0 while the window is not open.
 	Standing
 	Declared int64 // the limit of the policy: the window's, or the caller's override
 	Override bool  // Declared is an override

@@ -17,14 +17,15 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// inspect returns "count/limit left in seconds" for each window; a window that is not open says so.
+// inspect returns "count/limit left in seconds" for each window, or that it is not
+// open.
 func (b *bench) inspect(limiter string, c weir.Keys) string {
 	b.Helper()
 	held, err := b.d.Inspect(context.Background(), limiter, c)
 	if err != nil {
 		b.Fatal(err)
 	}
-	var said []string
+	var texts []string
 	for _, h := range held {
 		s := fmt.Sprintf("%d/%d, %d left", h.Count, h.Limit, h.Remaining)
 		if h.Reset == 0 {
@@ -35,9 +36,9 @@ func (b *bench) inspect(limiter string, c weir.Keys) string {
 		if h.Grant != (weir.Grant{}) {
 			s += fmt.Sprintf(", granted for %d s over %d", h.Grant.Until-h.Now, h.Declared)
 		}
-		said = append(said, s)
+		texts = append(texts, s)
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(texts, "; ")
 }
 
 func (b *bench) holds(c weir.Keys, want string) {
@@ -49,7 +50,7 @@ func (b *bench) holds(c weir.Keys, want string) {
 
 func (b *bench) unix(d time.Duration) int64 { return b.clock.Now().Add(d).Unix() }
 
-func TestAnOperatorSeesAndSpendsNothing(t *testing.T) {
+func TestInspectSpendsNothing(t *testing.T) {
 	b := newBench(t, policyOf(limiter("l", "3 per minute by ip", "5 per hour by ip")))
 	b.holds(ip, "0/3, 3 left, not open; 0/5, 5 left, not open")
 	b.ask("l", 0, ip)
@@ -57,7 +58,7 @@ func TestAnOperatorSeesAndSpendsNothing(t *testing.T) {
 	b.holds(ip, "1/3, 2 left, 50 s; 1/5, 4 left, 3590 s")
 	b.holds(ip, "1/3, 2 left, 50 s; 1/5, 4 left, 3590 s")
 	if _, err := b.d.Inspect(context.Background(), "m", ip); !errors.Is(err, weir.ErrNoLimiter) {
-		t.Errorf("of a limiter that is not there: %v", err)
+		t.Errorf("an unknown limiter: %v", err)
 	}
 }
 
@@ -76,10 +77,10 @@ func TestAResetGivesTheWholeBudgetBackToOneCaller(t *testing.T) {
 	b.holds(other, "2/2, 0 left, 60 s; 2/5, 3 left, 3600 s")
 	b.want(b.ask("m", 0, ip), "refused 2 0 60 60")
 	b.clock.Advance(5 * time.Second)
-	b.want(b.ask("l", 0, ip), "allowed 2 1 60 0") // a window of its own, from now on
+	b.want(b.ask("l", 0, ip), "allowed 2 1 60 0") // a new window, starting now
 }
 
-func TestAGrantIsTheLimitUntilItsVerySecond(t *testing.T) {
+func TestAGrantHoldsUntilItsSecond(t *testing.T) {
 	b := newBench(t, policyOf(limiter("l", "2 per minute by ip", "50 per hour by ip")))
 	for range 3 {
 		b.ask("l", 0, ip)
@@ -97,11 +98,11 @@ func TestAGrantIsTheLimitUntilItsVerySecond(t *testing.T) {
 	want(b.ask("l", 0, ip), true, 4, 1)
 	want(b.ask("l", 0, ip), true, 4, 0)
 	want(b.ask("l", 0, ip), false, 4, 0)
-	b.clock.Advance(60 * time.Second) // the next window, still under the grant
+	b.clock.Advance(60 * time.Second) // the next window, still with the grant
 	want(b.ask("l", 3, ip), true, 4, 1)
 	b.clock.Advance(29 * time.Second)
 	want(b.ask("l", weir.Peek, ip), true, 4, 1)
-	// It ends in the middle of a window: more is spent than the policy allows.
+	// The grant ends during a window: the count exceeds the policy's limit.
 	b.clock.Advance(time.Second)
 	want(b.ask("l", weir.Peek, ip), true, 2, 0)
 	want(b.ask("l", 0, ip), false, 2, 0)
@@ -110,7 +111,7 @@ func TestAGrantIsTheLimitUntilItsVerySecond(t *testing.T) {
 	b.holds(ip, "1/2, 1 left, 60 s; 8/50, 42 left, 3480 s")
 }
 
-func TestAGrantCanBeTakenBackAndLowersToo(t *testing.T) {
+func TestAGrantCanBeRemovedAndCanLowerALimit(t *testing.T) {
 	l := limiter("l", "10 per minute by ip")
 	l.Overrides = []weir.Override{override("20 per minute for 192.0.2.1")}
 	b := newBench(t, policyOf(l))
@@ -130,7 +131,7 @@ func TestAGrantCanBeTakenBackAndLowersToo(t *testing.T) {
 	}
 }
 
-func TestGrantsThatCannotBe(t *testing.T) {
+func TestInvalidGrantsAreErrors(t *testing.T) {
 	l := limiter("l", "10 per minute by ip", "50 per hour by ip")
 	l.Cost = 5
 	b := newBench(t, policyOf(l))
@@ -161,7 +162,7 @@ func TestGrantsThatCannotBe(t *testing.T) {
 	b.holds(ip, "0/10, 10 left, not open; 0/50, 50 left, not open")
 }
 
-func TestAStoreThatIsNoKeeperSaysSo(t *testing.T) {
+func TestAStoreThatIsNotAKeeperReturnsErrNoKeeper(t *testing.T) {
 	d, err := weir.New(policyOf(limiter("l", "1 per minute by ip")), &slowFor{Store: newStore(t, storetest.StartManualClock()), scope: "nobody"}, weir.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -177,10 +178,10 @@ func TestAStoreThatIsNoKeeperSaysSo(t *testing.T) {
 	}
 }
 
-// Resets while many ask: between two of them never more than the limit is admitted. The resets are
-// counted before they happen and the admissions after, so that the bound holds for any
-// interleaving.
-func TestResetsWhileManyAsk(t *testing.T) {
+// Resets run concurrently with requests. Between two resets, at most the limit is
+// admitted. Resets are counted before they happen, and admissions after, so the
+// bound holds for any interleaving.
+func TestResetsUnderLoad(t *testing.T) {
 	const limit, resets, askers = 10, 50, 8
 	b := newBench(t, policyOf(limiter("l", fmt.Sprint(limit, " per hour by ip"))))
 	var admitted atomic.Int64
@@ -206,7 +207,7 @@ func TestResetsWhileManyAsk(t *testing.T) {
 		})
 	}
 	for n := range resets {
-		for admitted.Load() < int64(n+1)*limit { // every unit of each budget is given out
+		for admitted.Load() < int64(n+1)*limit { // every unit of each budget is spent
 		}
 		if err := b.d.Reset(context.Background(), "l", ip); err != nil {
 			t.Fatal(err)
@@ -221,10 +222,10 @@ func TestResetsWhileManyAsk(t *testing.T) {
 	}
 }
 
-// Against a model that knows nothing but the limit in force at each moment.
+// The test compares with a model of the limit in force at each moment.
 func TestGrantsAndResetsAreExact(t *testing.T) {
 	b := newBench(t, policyOf(limiter("l", "3 per minute by ip")))
-	callers := 0 // each run has one of its own
+	callers := 0 // each run has its own caller
 	rapid.Check(t, func(t *rapid.T) {
 		callers++
 		ip := caller{"ip": fmt.Sprint(callers)}
@@ -271,7 +272,7 @@ func TestGrantsAndResetsAreExact(t *testing.T) {
 	})
 }
 
-func TestWhatAllShareIsNotOneCallersToBeGivenBack(t *testing.T) {
+func TestSharedWindowsAreNotResetForOneCaller(t *testing.T) {
 	b := newBench(t, policyOf(limiter("l", "2 per minute by ip", "9 per minute by everyone")))
 	ip := caller{"ip": "192.0.2.1", "everyone": ""}
 	for range 2 {
@@ -284,7 +285,7 @@ func TestWhatAllShareIsNotOneCallersToBeGivenBack(t *testing.T) {
 	b.holds(ip, "0/2, 2 left, not open; 2/9, 7 left, 60 s")
 	err := b.d.Grant(context.Background(), "l", ip, []int64{4, 18}, b.unix(time.Hour))
 	if err == nil || !strings.Contains(err.Error(), "all callers share") {
-		t.Errorf("a grant of what all share: %v", err)
+		t.Errorf("a grant of a shared window: %v", err)
 	}
 	if err := b.d.Grant(context.Background(), "l", ip, []int64{4, 0}, b.unix(time.Hour)); err != nil {
 		t.Fatal(err)
@@ -292,7 +293,7 @@ func TestWhatAllShareIsNotOneCallersToBeGivenBack(t *testing.T) {
 	b.holds(ip, "0/4, 4 left, not open, granted for 3600 s over 2; 2/9, 7 left, 60 s")
 }
 
-func TestAGrantLeavesTheWindowsAloneThatItHasNoSayIn(t *testing.T) {
+func TestAZeroInAGrantChangesNothing(t *testing.T) {
 	b := newBench(t, policyOf(limiter("l", "2 per minute by ip", "9 per hour by ip")))
 	for _, limits := range [][]int64{{0, 18}, {4, 0}, {0, 0}} {
 		if err := b.d.Grant(context.Background(), "l", ip, limits, b.unix(time.Hour)); err != nil {

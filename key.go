@@ -15,7 +15,7 @@ type Key []Part
 // The window counts by the first source that the caller has. If it has none, the source is "ip".
 type Part []string
 
-// addressSource is the source of a part if the caller has none of its alternatives. So anonymous
+// addressSource is the source of a part for a caller with none of its alternatives. So anonymous
 // callers never share one budget (D16).
 const addressSource = "ip"
 

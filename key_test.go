@@ -60,7 +60,7 @@ func TestKeysDoNotCollide(t *testing.T) {
 	}
 }
 
-// keptSources know of long values no more than their SHA-256.
+// keptSources store only the SHA-256 of long values.
 type keptSources struct {
 	sources
 	digested map[string]bool
@@ -68,9 +68,9 @@ type keptSources struct {
 
 func (s keptSources) Digested(source string) bool { return s.digested[source] }
 
-// Whoever kept a long value's digest names the same caller by it (D13); a value that merely has a
-// digest's length stays one.
-func TestADigestThatWasKeptIsNotDigestedAgain(t *testing.T) {
+// A stored digest of a long value names the same caller as the value (D13). A value
+// that only has a digest's length is not taken for a digest.
+func TestAStoredDigestIsNotDigestedAgain(t *testing.T) {
 	for _, length := range []int{0, 1, 31, 32, 33, 256, 257, 8000} {
 		value := strings.Repeat("v", length)
 		kept := keptSources{sources{"agent": value}, map[string]bool{}}
@@ -83,12 +83,12 @@ func TestADigestThatWasKeptIsNotDigestedAgain(t *testing.T) {
 		}
 		kept.digested["agent"] = true
 		if got := keyOf(t, "l", time.Minute, "agent", kept); length <= 256 && length != sha256.Size && !bytes.Equal(got, want) {
-			t.Errorf("%d bytes: a value that is said to be a digest and cannot be one has the key %q", length, got)
+			t.Errorf("%d bytes: an invalid digest has the key %q", length, got)
 		}
 	}
 }
 
-// Keys are injective in what they are made of (D18).
+// Different parts never have equal keys (D18).
 func FuzzKeysAreInjective(f *testing.F) {
 	f.Add("a", "b_c", "a_b", "c")
 	f.Add("", "ab", "ab", "")
@@ -102,7 +102,7 @@ func FuzzKeysAreInjective(f *testing.F) {
 	})
 }
 
-// Windows, routes and keys read as the policy spells them, and print the same.
+// Windows, routes and keys parse from a policy's spelling, and print in the same.
 func TestSpellingsRoundTrip(t *testing.T) {
 	for _, s := range []string{"1000 per minute by ip+agent", "30 per minute by session or ip", "5 per 10 seconds by ip", "1 per day by token or session or ip+agent", "7 per 90 minutes by ip", "5 per day by header:X-Api-Key or ip+agent"} {
 		w, err := ParseWindow(s)
@@ -125,7 +125,7 @@ func TestSpellingsRoundTrip(t *testing.T) {
 	}
 }
 
-// Each mistake is answered with the value and with what is allowed.
+// Each error has the value, and lists what is allowed.
 func TestMistakesAreExplained(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                                   "a window is LIMIT per",
@@ -142,14 +142,14 @@ func TestMistakesAreExplained(t *testing.T) {
 		"5 per minute by ip or":              "a key source is missing",
 		"5 per minute by +ip":                "a key source is missing",
 		"5 per minute by ip agent":           `"agent" follows where only "or" or "+" is allowed`,
-		"5 per minute by IP":                 `"IP" is no name of a key source`,
+		"5 per minute by IP":                 `"IP" is not a valid name of a key source`,
 		"5 per minute by header:":            "a field's name has 1 to 64 characters",
 		"5 per minute by header:X_Api_Key":   "letters, digits and dashes, as in header:X-Api-Key, and not '_'",
 		"5 per minute by header:host":        "the field Host is about the connection",
 	} {
 		t.Run(in, func(t *testing.T) {
 			if _, err := ParseWindow(in); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("window %q: error %v does not say %q", in, err, want)
+				t.Errorf("window %q: error %v does not contain %q", in, err, want)
 			}
 		})
 	}
@@ -168,7 +168,7 @@ func TestMistakesAreExplained(t *testing.T) {
 	} {
 		t.Run(in, func(t *testing.T) {
 			if _, err := ParseRoute(in); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("route %q: error %v does not say %q", in, err, want)
+				t.Errorf("route %q: error %v does not contain %q", in, err, want)
 			}
 		})
 	}

@@ -28,6 +28,11 @@ type Limiter struct {
 	// Cost is what one request spends, in units; 0 means 1.
 	Cost int64
 
+	// Requires is the key source of a credential that a caller must have: "session" or "token". A
+	// request without a verified one is counted by its address and answered 401 (D16). If it is
+	// empty, no request is answered 401, also if windows count by a credential (D27).
+	Requires string
+
 	// Message names the text of the 429 in the front door's catalogue. If empty, it is the text of
 	// the widget surface.
 	Message string
@@ -119,8 +124,8 @@ func (m FailureMode) String() string {
 // A Problem is one mistake in a Policy, and its place.
 type Problem struct {
 	Limiter int // index into Policy.Limiters; -1 for the whole policy
-	// Field is "name", "routes", "windows", "cost", "message", "on_store_failure", "mode", "exempt"
-	// or "overrides"; empty for the limiter itself.
+	// Field is "name", "routes", "windows", "cost", "requires", "message", "on_store_failure",
+	// "mode", "exempt" or "overrides"; empty for the limiter itself.
 	Field   string
 	Index   int    // index into Routes, Windows, Exempt or Overrides; -1 for the whole field
 	Value   string // the offending value as the policy spells it; may be empty

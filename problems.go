@@ -58,6 +58,9 @@ func (c *checker) checkLimiter(l *Limiter, names map[string]int) {
 		c.checkWindow(l, i)
 	}
 	c.checkSpecial(l)
+	if l.Requires != "" && SourceOf(l.Requires).Kind != Credential {
+		c.add("requires", -1, l.Requires, "requires %q: %s are allowed", l.Requires, strings.Join(Credentials(), " and "))
+	}
 	if l.OnStoreFailure > FailDeny {
 		c.add("on_store_failure", -1, l.OnStoreFailure.String(), "on_store_failure %v is unknown: local, allow and deny are allowed", l.OnStoreFailure)
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A Decision and a Scratch that are used again say nothing of what they held.
-func TestMemoryThatIsUsedAgainForgets(t *testing.T) {
+// A reused Decision or Scratch contains nothing of its last use.
+func TestReusedMemoryIsCleared(t *testing.T) {
 	b := newBench(t, policyOf(
 		limiter("one", "1 per minute by ip"),
 		limiter("four", "9 per second by ip", "8 per minute by ip", "7 per hour by ip", "6 per day by ip"),
@@ -39,7 +39,7 @@ func TestMemoryThatIsUsedAgainForgets(t *testing.T) {
 			}
 			for _, s := range out.Standings() {
 				if s.Refused != (step.name == "one") {
-					t.Errorf("%s: a standing of %q says refused %v", step.name, s.Window, s.Refused)
+					t.Errorf("%s: a standing of %q has refused %v", step.name, s.Window, s.Refused)
 				}
 			}
 		})

@@ -10,7 +10,7 @@ type Match struct {
 	trials  *trials // what the request is tried out under; nil: nothing, as nearly always
 }
 
-// Limiter returns the limiter, read only. It is nil if no limiter covers the request.
+// Limiter returns the limiter, read only. It is nil for a request that no limiter covers.
 func (m Match) Limiter() *Limiter {
 	if m.limiter == nil {
 		return nil
@@ -59,7 +59,7 @@ func (d *Decider) CatchAll(path string) Match {
 	return m
 }
 
-// Named returns the limiter of that name, or the zero Match if the policy has none.
+// Named returns the limiter of that name, or the zero Match for an unknown name.
 func (d *Decider) Named(name string) Match {
 	m := d.compiled.Load().byName(name)
 	if c := d.candidate.Load(); c != nil {
@@ -118,8 +118,8 @@ type table struct {
 
 // A node holds the routes of one folded path, by how they match.
 type node struct {
-	// literal routes cover the path, and the path followed by "/" or "." if no more specific route
-	// does (D10).
+	// literal routes cover the path, and the path followed by "/" or "." unless a more specific
+	// route does (D10).
 	literal []entry
 	// segment routes ("path/*") cover everything below the path, the path, and the path followed by
 	// ".".

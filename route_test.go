@@ -9,7 +9,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// deciderFor returns a Decider with one limiter a route, each named after the route's place.
+// deciderFor returns a Decider with one limiter for each route, named after the
+// route's place.
 func deciderFor(t testing.TB, routes map[string][]string) *weir.Decider {
 	t.Helper()
 	var p weir.Policy
@@ -45,7 +46,7 @@ var contractRoutes = map[string][]string{
 	"widget-other":        {"/api/v1/widget/*"},
 }
 
-// Which limiter each spelling of each endpoint is counted by (D8, D9, D10).
+// Which limiter counts each spelling of each endpoint (D8, D9, D10).
 func TestEveryRequestFindsItsLimiter(t *testing.T) {
 	d := deciderFor(t, contractRoutes)
 	for _, test := range []struct{ method, path, want string }{
@@ -72,7 +73,7 @@ func TestEveryRequestFindsItsLimiter(t *testing.T) {
 		{"GET", "/v1/wpx", ""},
 		{"GET", "/", ""},
 		{"GET", "", ""},
-		// spellings that some backend takes for leads
+		// spellings that some backend accepts as leads
 		{"POST", "/api/v1/widget/leads/", "widget-leads"},
 		{"POST", "/api/v1/widget/leads//", "widget-leads"},
 		{"POST", "/api/v1/widget/Leads", "widget-leads"},
@@ -92,7 +93,7 @@ func TestEveryRequestFindsItsLimiter(t *testing.T) {
 		{"POST", "/api/v1/W\u0130DGET/leads", "widget-leads"}, // capital i with a dot
 		{"POST", "/api/v1/widget/me\u00DFages", "widget-session"},
 		{"POST", "/api/v1/widget/sati\u017Ffaction", "widget-satisfaction"},
-		// The Kelvin sign is a k, and that is no lead.
+		// The Kelvin sign is a k, so this is not a lead.
 		{"POST", "/api/v1/widget/\u212Aeads", "widget-other"},
 		{"POST", "/api/v1/widget/leads\xff", "widget-other"},
 		{"POST", "/api/v1/widget/" + strings.Repeat("a", 5000), "widget-other"},
@@ -104,7 +105,8 @@ func TestEveryRequestFindsItsLimiter(t *testing.T) {
 	}
 }
 
-// Literal before prefix, longer before shorter, with a method before without (D8).
+// A literal precedes a prefix, a longer path a shorter one, and a route with a
+// method one without (D8).
 func TestTheMostSpecificRouteWins(t *testing.T) {
 	d := deciderFor(t, map[string][]string{
 		"all":        {"/*"},
@@ -127,7 +129,7 @@ func TestTheMostSpecificRouteWins(t *testing.T) {
 		{"GET", "/a/x", "a-below"},
 		{"PUT", "/a/b", "ab"},
 		{"GET", "/a/b", "ab-get"},
-		{"HEAD", "/a/b", "ab-get"}, // whoever serves GET serves HEAD
+		{"HEAD", "/a/b", "ab-get"}, // a server of GET also serves HEAD
 		{"GET", "/a/bx", "ab-prefix"},
 		// A literal covers what follows it, before a prefix of the same length.
 		{"PUT", "/a/b.json", "ab"},
@@ -143,7 +145,7 @@ func TestTheMostSpecificRouteWins(t *testing.T) {
 	}
 }
 
-// What a surface counts when nothing more is known of a request (D9, D10).
+// A surface's fallback counts requests of which nothing else is known (D9, D10).
 func TestTheFallbackIsTheLeastSpecificRoute(t *testing.T) {
 	d := deciderFor(t, contractRoutes)
 	for path, want := range map[string]string{
@@ -165,7 +167,7 @@ func TestTheFallbackIsTheLeastSpecificRoute(t *testing.T) {
 	}
 }
 
-// A respelling is a change that D10 says makes no difference to the limiter.
+// A respelling is a change that makes no difference to the limiter (D10).
 var respellings = []func(*rapid.T, string) string{
 	func(_ *rapid.T, p string) string { return strings.ToUpper(p) },
 	func(_ *rapid.T, p string) string { return p + "/" },
@@ -194,7 +196,7 @@ func atSlash(t *rapid.T, p, replacement string) string {
 	return p[:i-1] + replacement + p[i:]
 }
 
-// No spelling of an endpoint comes under another limiter (D10).
+// No spelling of an endpoint has another limiter (D10).
 func TestNoRespellingChangesTheLimiter(t *testing.T) {
 	d := deciderFor(t, contractRoutes)
 	rapid.Check(t, func(t *rapid.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-func TestEveryRouteThatCoversARequestIsListedTheMostSpecificFirst(t *testing.T) {
+func TestCoveringRoutesAreListedMostSpecificFirst(t *testing.T) {
 	limiter := func(name string, mode weir.Mode, routes ...string) weir.Limiter {
 		l := weir.Limiter{Name: name, Mode: mode, Windows: []weir.Window{{Limit: 1, Per: time.Minute, Key: weir.Key{{"ip"}}}}}
 		for _, text := range routes {

@@ -79,6 +79,17 @@ var builtInSources = []Source{
 // Sources returns the built-in key sources, in the order in which documentation lists them.
 func Sources() []Source { return append([]Source(nil), builtInSources...) }
 
+// Credentials returns the names of the built-in key sources that are verified credentials, which a
+// limiter can require.
+func Credentials() (names []string) {
+	for _, s := range builtInSources {
+		if s.Kind == Credential {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
 // FindSource returns the row of all that a name in a Part refers to: "ip", or "header:X-Api-Key",
 // whose row is that of "header". ok is false if there is none, or if the name has a field and the
 // source takes none, or the other way round.
@@ -109,8 +120,8 @@ func SourceOf(name string) Source {
 }
 
 // SplitSource splits a name in a Part into the source and the HTTP field that it reads, in
-// canonical form: "header:X-Api-Key" into "header" and "X-Api-Key". field is empty if the name has
-// none.
+// canonical form: "header:X-Api-Key" into "header" and "X-Api-Key". field is empty for a name
+// without one.
 func SplitSource(name string) (source, field string) {
 	source, field, _ = strings.Cut(name, ":")
 	return source, field
@@ -144,12 +155,12 @@ var connectionFields = map[string]bool{
 }
 
 // canonicalSource returns a source as a Part holds it, with the name of its HTTP field in canonical
-// form, so that one field has one budget however a policy spells it. It returns an error if name
-// cannot be a key source.
+// form, so that one field has one budget however a policy spells it. It returns an error for a name
+// that cannot be a key source.
 func canonicalSource(name string) (string, error) {
 	base, field, ok := strings.Cut(name, ":")
 	if !isName(base) {
-		return "", fmt.Errorf("%q is no name of a key source (lower-case letters, digits, dashes)", name)
+		return "", fmt.Errorf("%q is not a valid name of a key source (lower-case letters, digits, dashes)", name)
 	}
 	if !ok {
 		return name, nil

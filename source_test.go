@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestEverySourceIsFoundByTheNameThatAPolicyGivesIt(t *testing.T) {
+func TestEverySourceIsFoundByItsName(t *testing.T) {
 	for _, s := range Sources() {
 		name := s.Name
 		if s.Field != "" {
@@ -31,7 +31,8 @@ func TestEverySourceIsFoundByTheNameThatAPolicyGivesIt(t *testing.T) {
 	}
 }
 
-// A policy that is made in code must name a field the one way, or one field would have two budgets.
+// A policy made in code must use a field's canonical spelling, because one field
+// would otherwise have two budgets.
 func TestAFieldHasOneSpellingInAPolicy(t *testing.T) {
 	w, err := ParseWindow("5 per minute by ip")
 	if err != nil {

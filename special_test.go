@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A grant outlives a policy under which one request costs more than it allows: no caller is turned
-// into an error.
+// A grant may outlive its policy, and one request may now cost more than the grant.
+// That is not an error.
 func TestAGrantBelowANewCostServesOneRequestAtATime(t *testing.T) {
 	l := limiter("l", "100 per minute by ip")
 	b := newBench(t, policyOf(l))
@@ -25,7 +25,7 @@ func TestAGrantBelowANewCostServesOneRequestAtATime(t *testing.T) {
 	b.want(b.ask("l", 0, ip), "allowed 10 0 60 0")
 	b.want(b.ask("l", 0, ip), "refused 10 0 60 60")
 	if _, err := b.d.Decide(context.Background(), weir.Request{Limiters: []string{"l"}, Keys: ip, Cost: 11}); err == nil {
-		t.Error("a request that could never be served is judged")
+		t.Error("a request that could never be served is not an error")
 	}
 	l.Cost = 1
 	if err := b.d.Swap(policyOf(l)); err != nil {
@@ -34,9 +34,9 @@ func TestAGrantBelowANewCostServesOneRequestAtATime(t *testing.T) {
 	b.holds(ip, "10/5, 0 left, 60 s, granted for 3600 s over 100")
 }
 
-// What all callers share is nobody's to have more or less of: an override of the same length leaves
-// it as it is.
-func TestAnOverrideLeavesWhatAllShareAlone(t *testing.T) {
+// An override never changes a window that all callers share, even one of the same
+// length.
+func TestAnOverrideDoesNotChangeSharedWindows(t *testing.T) {
 	l := limiter("l", "8 per minute by everyone", "4 per minute by ip")
 	l.Overrides = []weir.Override{override("2 per minute for 10.0.0.1"), override("100 per minute for 10.0.0.2")}
 	b := newBench(t, policyOf(l))
@@ -63,7 +63,7 @@ func TestAnOverrideLeavesWhatAllShareAlone(t *testing.T) {
 		}
 	}
 	if ask("10.0.0.2") {
-		t.Error("a ninth request passes a budget of eight that all share")
+		t.Error("a ninth request passes a shared budget of eight")
 	}
 	l.Windows = l.Windows[:1]
 	if err := b.d.Swap(policyOf(l)); err == nil || !strings.Contains(err.Error(), "everyone") {
@@ -71,9 +71,9 @@ func TestAnOverrideLeavesWhatAllShareAlone(t *testing.T) {
 	}
 }
 
-// A route without a star hides what stands over it at its own path alone; what follows the path
-// otherwise meets them all.
-func TestShadowsAreCountedWhereMostStandOverOneAnother(t *testing.T) {
+// A route without a star hides shadows only at its own path. If a request's path is
+// longer, it reaches all of them.
+func TestTheLimitOfOverlappingShadows(t *testing.T) {
 	var all []weir.Limiter
 	for i, route := range []string{"/*", "/a*", "/a/*", "/a/b*"} {
 		all = append(all, shadowOf(routed(limiter(string(rune('p'+i)), "9 per minute by ip"), route)))

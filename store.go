@@ -69,7 +69,7 @@ func (r *Receipt) Refuse(charges []Charge, now time.Time) {
 // Used is what was spent of one window. The zero value is a window that is not open.
 type Used struct {
 	Count int64 // units spent
-	Reset int64 // Unix seconds at which the window ends; 0 if it is not open
+	Reset int64 // Unix seconds at which the window ends; 0 means that it is not open
 }
 
 // An InProcess store answers from this process's memory and never waits.
@@ -142,9 +142,9 @@ type Keeper interface {
 	// within two seconds. Grants last as long as the counts do. After an error it is unknown which
 	// were given.
 	Grant(ctx context.Context, charges []Charge, grants []Grant) error
-	// Granted fills in the grant in force of each key, the zero Grant if there is none, and reports
-	// whether any key has one. It does not ask the store and does not block. If the store has no
-	// grants at all, it is nearly free and may leave grants unchanged.
+	// Granted fills in the grant in force of each key, the zero Grant for a key without one, and
+	// reports whether any key has one. It does not ask the store and does not block. If the store
+	// has no grants at all, it is nearly free and may leave grants unchanged.
 	Granted(charges []Charge, grants []Grant) bool
 }
 

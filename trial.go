@@ -13,7 +13,7 @@ const MaxShadows = 4
 type trials struct {
 	shadows   [MaxShadows]*limiter // nil after the last
 	candidate *candidate           // nil: there is none
-	would     *limiter             // the candidate's limiter; nil if none covers the request
+	would     *limiter             // the candidate's limiter; nil for a request that none covers
 }
 
 // shadow returns a copy of t with one more limiter; t may be nil.
@@ -34,7 +34,7 @@ func (t *trials) shadow(l *limiter) *trials {
 // A Shadowed is the decision of a limiter in Shadow mode on one request.
 type Shadowed struct {
 	Limiter  *Limiter  // read only
-	Decision *Decision // what it would have decided; nil if Skipped
+	Decision *Decision // what it would have decided; nil for Skipped
 	Skipped  bool      // it was not asked, because too many trials wait for the store
 }
 

@@ -22,7 +22,7 @@ func main() {
 	rounds := flag.Int("rounds", 5, "alternating rounds; the median counts")
 	length := flag.Duration("length", 2*time.Second, "length of one measurement over sockets")
 	weir := flag.String("weir", "", "the weir binary to measure as a gateway; empty builds it")
-	view := flag.Bool("operate", false, "measure what an operator's view costs (metrics, top callers, denial ids, a candidate, reloads), and nothing else")
+	view := flag.Bool("operate", false, "measure only the cost of the features for operators (metrics, top callers, denial ids, a candidate, reloads)")
 	flag.Parse()
 	fmt.Printf("%s, %d cores, %s; medians of %d alternating rounds\n", runtime.Version(), runtime.NumCPU(), cpuName(), *rounds)
 	if *view {

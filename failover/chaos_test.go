@@ -11,10 +11,10 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A store that fails in every way, all the time, under many requests at once: every unit that was
-// counted here is given to it once or said to be lost, never both, and never neither; the events
-// alternate; and in the end it is asked again.
-func TestEveryUnitCountedHereIsGivenOnceOrSaidToBeLost(t *testing.T) {
+// A store fails in every way, all the time, under concurrent requests. Every
+// locally counted unit is either given to the store once or reported as lost.
+// Events alternate, and in the end the store is used again.
+func TestEveryLocalUnitIsGivenOnceOrReportedLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "1000000 per day by ip"))
@@ -55,7 +55,7 @@ func TestEveryUnitCountedHereIsGivenOnceOrSaidToBeLost(t *testing.T) {
 		wg.Wait()
 		n.ask("l", weir.Peek, ip)
 		if h := n.over.Health(); h.Failing {
-			t.Errorf("in the end Health says %+v", h)
+			t.Errorf("in the end Health is %+v", h)
 		}
 		n.outcome(weir.Counted, ip)
 		var given, lost int64

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Before a shared store has answered, its clock is this process's; the first answer can set it by
-// minutes. A window that is owed ends as much later as its caller was told, whichever way the clock
-// goes.
-func TestAClockThatIsSetMovesNoWindowThatIsOwed(t *testing.T) {
+// Until a shared store has answered, its clock is this process's; the first answer
+// can move it by minutes. A window with pending units ends as much later as its
+// caller was promised, whether the clock moves forward or back.
+func TestAClockStepMovesNoPendingWindow(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		wait  time.Duration // from the first request, of a minute's window, until the clock is set
 		ahead time.Duration
-		again bool          // whether there is a request after that and before the store answers
-		units int64         // that the store is given,
+		again bool          // whether a request follows before the store answers
+		units int64         // given to the store,
 		left  time.Duration // in a window that ends so much later
 	}{
 		{"forward", 20 * time.Second, 5 * time.Minute, false, 20, 40 * time.Second},
 		{"back", 20 * time.Second, -5 * time.Minute, false, 20, 40 * time.Second},
-		// What was told stays.
+		// The promised reset holds.
 		{"hardly", 20 * time.Second, 1500 * time.Millisecond, false, 20, 38500 * time.Millisecond},
 		{"back, after its end", 61 * time.Second, -5 * time.Minute, false, 0, 0},
 		{"forward, after its end", 61 * time.Second, 5 * time.Minute, false, 0, 0},
-		// It was told the new window's end.
+		// The caller was promised the new window's end.
 		{"forward, and on", 20 * time.Second, 5 * time.Minute, true, 21, time.Minute},
 		{"back, and on", 20 * time.Second, -5 * time.Minute, true, 21, 40 * time.Second},
 		{"not, and on", 20 * time.Second, 0, true, 21, 40 * time.Second},

@@ -17,7 +17,7 @@ import (
 type listener struct {
 	mu   sync.Mutex
 	seen []context.Context
-	wait bool // for their end
+	wait bool // wait until the contexts end
 }
 
 func (l *listener) Take(ctx context.Context, charges []weir.Charge, receipt *weir.Receipt) error {
@@ -37,8 +37,8 @@ func newListening(t testing.TB, store weir.Store, deadline time.Duration) *bench
 	return newBench(t, policyOf(limiter("l", "3 per minute by ip")), store, nil, failover.Options{Deadline: deadline})
 }
 
-// No request waits longer than the deadline, counted from its own asking, and none much less,
-// whenever it comes (D25).
+// No request waits longer than the deadline, counted from its own start, or much
+// less, whenever it starts (D25).
 func TestNoRequestWaitsPastItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const deadline = 160 * time.Millisecond
@@ -58,9 +58,9 @@ func TestNoRequestWaitsPastItsDeadline(t *testing.T) {
 	})
 }
 
-// Takes that are asked at about the same time share a deadline, later ones have one of their own;
-// and each keeps its own for as long as it holds it.
-func TestTakesThatAreAskedTogetherShareADeadline(t *testing.T) {
+// Takes that start at about the same time share a deadline. Later takes have their
+// own. Each take keeps its deadline for as long as it holds it.
+func TestConcurrentTakesShareADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &listener{}
 		b := newListening(t, l, 160*time.Millisecond)
@@ -83,16 +83,16 @@ func TestTakesThatAreAskedTogetherShareADeadline(t *testing.T) {
 			t.Errorf("the first is over after %v", waited)
 		}
 		if err := l.seen[9].Err(); err != context.DeadlineExceeded {
-			t.Errorf("the tenth says %v", err)
+			t.Errorf("the tenth returns %v", err)
 		}
 		if err := l.seen[10].Err(); err != nil {
-			t.Errorf("the eleventh says %v", err)
+			t.Errorf("the eleventh returns %v", err)
 		}
 	})
 }
 
-// A take has the values of its request, and nothing of its end (D5).
-func TestATakeHasTheValuesOfItsRequestAndNothingOfItsEnd(t *testing.T) {
+// A take has the values of its request's context, but not its cancellation (D5).
+func TestATakeKeepsTheValuesOfItsContextButNotItsCancellation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
 		l := &listener{}
@@ -114,7 +114,7 @@ func TestATakeHasTheValuesOfItsRequestAndNothingOfItsEnd(t *testing.T) {
 		defer stop()
 		<-child.Done()
 		if err := child.Err(); err != context.DeadlineExceeded {
-			t.Errorf("what was derived from it says %v", err)
+			t.Errorf("a derived context has the error %v", err)
 		}
 	})
 }
@@ -127,8 +127,9 @@ func (s outward) Take(ctx context.Context, charges []weir.Charge, receipt *weir.
 	return s.Store.Take(ctx, charges, receipt)
 }
 
-// BenchmarkDeadline shows what a deadline costs: a take of a store that may not answer, beside one
-// of the same store in process, and beside a timer for every take.
+// BenchmarkDeadline measures a deadline's cost. It compares takes of a store that
+// may not answer, of the same store in the process, and with a timer for every
+// take.
 func BenchmarkDeadline(b *testing.B) {
 	store, _ := memstore.New(memstore.Options{})
 	over, err := failover.New(outward{store}, store, failover.Options{})

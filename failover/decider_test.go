@@ -27,7 +27,7 @@ func limiter(name string, specs ...string) weir.Limiter {
 	return weir.Limiter{Name: name, Windows: windows(specs...)}
 }
 
-// caller answers key sources from a map.
+// caller returns key sources from a map.
 type caller map[string]string
 
 func (c caller) AppendKey(dst []byte, source string) ([]byte, bool) {
@@ -73,7 +73,8 @@ func (b *bench) ask(name string, cost int64, c caller) weir.Decision {
 	return d
 }
 
-// want compares a decision with "allowed|refused LIMIT REMAINING seconds-to-reset retry-after".
+// want compares a decision with "allowed|refused LIMIT REMAINING seconds-to-reset
+// retry-after".
 func (b *bench) want(d weir.Decision, want string) {
 	b.Helper()
 	s, word := d.Binding(), "allowed"

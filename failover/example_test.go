@@ -33,7 +33,7 @@ func ExampleNew() {
 
 	window, _ := weir.ParseWindow("1 per minute by ip")
 	policy := weir.Policy{Limiters: []weir.Limiter{
-		// Counts in this process, unless declared otherwise.
+		// Counts in this process, unless the limiter declares another mode.
 		{Name: "search", Windows: []weir.Window{window}},
 		{Name: "login", Windows: []weir.Window{window}, OnStoreFailure: weir.FailDeny},
 	}}

@@ -3,7 +3,7 @@
 // A [Store] is a store around a store. Each take asks the inner store and waits no longer than a
 // deadline. If the inner store fails, the take does what its limiter declares
 // ([weir.FailureMode]): it counts in a fallback in this process, admits, or refuses. A circuit
-// breaker stops the waiting if failures repeat.
+// breaker stops the waiting when failures repeat.
 //
 // Some inner stores count for several processes ([weir.Shared]). Then the fallback continues from
 // the counts of the inner store's last answer. When the inner store answers again, it receives the
@@ -64,12 +64,12 @@ type Options struct {
 	// wait up to a sixteenth less.
 	Deadline time.Duration
 
-	// OnEvent, if not nil, is called once when the inner store stops answering. It is called again
-	// when the outage is over: the inner store answers, has received what was counted here, and has
-	// not failed for 3 seconds. It must not block.
+	// OnEvent is optional. It is called once when the inner store stops answering. It is called
+	// again when the outage is over: the inner store answers, has received what was counted here,
+	// and has not failed for 3 seconds. It must not block.
 	OnEvent func(Event)
 
-	// OnTake, if not nil, is called after each take of the inner store with its duration and its
+	// OnTake is optional. It is called after each take of the inner store with its duration and its
 	// error. It must not block.
 	OnTake func(took time.Duration, err error)
 
@@ -177,7 +177,7 @@ func (s *Store) ask(ctx context.Context, charges []weir.Charge, r *weir.Receipt)
 // few requests notices that its store answers again, and gives it what was counted here. Call it
 // about once a second; if there is nothing to do, it returns at once. It waits no longer than the
 // deadline, even if ctx lasts longer, and the circuit breaker limits it like requests. It does
-// nothing if the inner store is not weir.Shared.
+// nothing for an inner store that is not weir.Shared.
 func (s *Store) Probe(ctx context.Context) {
 	if s.shared == nil || !s.outage.active.Load() {
 		return
@@ -281,7 +281,7 @@ func failureMode(charges []weir.Charge) weir.FailureMode {
 }
 
 // Reset resets windows of the inner store and of the fallback, and drops what the inner store is
-// owed for them. It returns weir.ErrNoKeeper if the inner store is not a Keeper.
+// owed for them. It returns weir.ErrNoKeeper for an inner store that is not a Keeper.
 func (s *Store) Reset(ctx context.Context, charges []weir.Charge) error {
 	if s.keeper == nil {
 		return weir.ErrNoKeeper
@@ -298,7 +298,7 @@ func (s *Store) Reset(ctx context.Context, charges []weir.Charge) error {
 	return nil
 }
 
-// Grant gives grants in the inner store. It returns weir.ErrNoKeeper if that is not a Keeper.
+// Grant gives grants in the inner store. It returns weir.ErrNoKeeper for one that is not a Keeper.
 func (s *Store) Grant(ctx context.Context, charges []weir.Charge, grants []weir.Grant) error {
 	if s.keeper == nil {
 		return weir.ErrNoKeeper

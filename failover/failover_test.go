@@ -13,7 +13,8 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// A remote is a store on another machine: a memstore that can be made to fail or to hang.
+// A remote is a store on another machine: a memstore that can fail or hang on
+// demand.
 type remote struct {
 	inner weir.Store
 	mode  atomic.Int32
@@ -43,7 +44,7 @@ func (r *remote) Take(ctx context.Context, charges []weir.Charge, receipt *weir.
 	return r.inner.Take(ctx, charges, receipt)
 }
 
-// A cluster is a Decider before a remote store, and what it was told of the store.
+// A cluster is a Decider with a remote store, and the events it received.
 type cluster struct {
 	*bench
 	store  *remote
@@ -69,16 +70,16 @@ func newCluster(t *testing.T, mode weir.FailureMode) *cluster {
 	return c
 }
 
-// What each mode answers while the store fails (D25); never an error, never a wait beyond the
-// deadline.
-func TestAFailingStoreFollowsTheLimitersPolicy(t *testing.T) {
+// Each mode's answers while the store fails (D25). There is never an error, or a
+// wait beyond the deadline.
+func TestEachFailureModeWhileTheStoreFails(t *testing.T) {
 	for _, failure := range []int32{fails, hangs} {
 		synctest.Test(t, func(t *testing.T) {
 			local := newCluster(t, weir.FailLocal)
 			local.want(local.ask("l", 0, ip), "allowed 3 2 60 0")
 			local.store.mode.Store(failure)
 			start := time.Now()
-			// Counted here, from the beginning.
+			// Counted here, starting from 0.
 			local.want(local.ask("l", 0, ip), "allowed 3 2 60 0")
 			if waited := time.Since(start); waited > 100*time.Millisecond {
 				t.Errorf("waited %v for the store, over the deadline", waited)
@@ -108,9 +109,9 @@ func TestAFailingStoreFollowsTheLimitersPolicy(t *testing.T) {
 	}
 }
 
-// The breaker stops the waiting after 20 failures, one request a second tries, and recovery is
-// automatic (D25).
-func TestTheBreakerStopsTheWaitingAndRecovers(t *testing.T) {
+// After 20 failures the breaker opens and requests wait no longer. One request a
+// second is a probe, and recovery is automatic (D25).
+func TestTheBreakerOpensAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, weir.FailAllow)
 		c.store.mode.Store(hangs)
@@ -138,13 +139,13 @@ func TestTheBreakerStopsTheWaitingAndRecovers(t *testing.T) {
 			t.Errorf("outcome %v after recovery, want Counted", d.Outcome)
 		}
 		if len(c.events) != 2 || !c.events[0] || c.events[1] {
-			t.Errorf("told of %v, want failing once and recovered once", c.events)
+			t.Errorf("events are %v, want failing once and recovered once", c.events)
 		}
 	})
 }
 
-// Over half of a second's takes failing opens the breaker as well (D25).
-func TestTheBreakerOpensWhenMostTakesOfASecondFail(t *testing.T) {
+// The breaker opens if over half of a second's takes fail, too (D25).
+func TestTheBreakerOpensIfMostTakesOfASecondFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, weir.FailAllow)
 		for i := range 30 {
@@ -164,18 +165,18 @@ func TestTheBreakerOpensWhenMostTakesOfASecondFail(t *testing.T) {
 			c.ask("l", 0, ip)
 		}
 		if n := c.store.takes.Load() - before; n != 1 {
-			t.Errorf("%d requests tried the store that failed again, want 1: a failed try keeps the breaker open", n)
+			t.Errorf("%d requests tried the store that failed again, want 1: a failed probe keeps the breaker open", n)
 		}
 		<-time.After(time.Second)
 		c.ask("l", 0, ip)
 		if n := c.store.takes.Load() - before; n != 2 {
-			t.Errorf("the store was tried %d times in two seconds, want 2: a failed try is not the last one", n)
+			t.Errorf("the store was tried %d times in two seconds, want 2: a failed probe is not the last one", n)
 		}
 	})
 }
 
-// All takes that wait for one dead machine of several fail at the same moment. That is one failure,
-// and not several in a row (D25).
+// Takes that wait for one dead machine of several all fail at the same moment. They
+// count as one failure, not as several in a row (D25).
 func TestFailuresOfOneMomentLeaveTheBreakerClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, weir.FailAllow)
@@ -201,7 +202,7 @@ func TestFailuresOfOneMomentLeaveTheBreakerClosed(t *testing.T) {
 	})
 }
 
-// Doubt refuses: with nothing to count in, nothing is admitted.
+// Without a fallback nothing can be counted, so every request is refused.
 func TestWithoutAFallbackAFailingStoreRefuses(t *testing.T) {
 	store := &remote{}
 	store.mode.Store(fails)
@@ -222,7 +223,8 @@ func TestAFallbackThatCanFailIsRefused(t *testing.T) {
 	}
 }
 
-// A caller that goes away is counted all the same, and does not look like a failing store (D5).
+// If a caller goes away, its request is counted, and the store does not seem to
+// fail (D5).
 func TestACallerThatGoesAwayIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, weir.FailDeny)

@@ -9,7 +9,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A keptLink is a way to a common store by which an operator's word still arrives.
+// A keptLink is a link to a common store over which an operator's changes still
+// arrive.
 type keptLink struct{ *link }
 
 func (k keptLink) Reset(ctx context.Context, charges []weir.Charge) error {
@@ -27,8 +28,9 @@ func (k keptLink) Granted(charges []weir.Charge, grants []weir.Grant) bool {
 	return k.inner.Granted(charges, grants)
 }
 
-// What was counted here for a window before its reset is not given to the store after it.
-func TestAResetIsNotUndoneByWhatTheStoreIsOwed(t *testing.T) {
+// Units that were counted here for a window before its reset are not given to the
+// store after it.
+func TestAResetDropsPendingUnits(t *testing.T) {
 	for _, reset := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newCommon(t)

@@ -24,8 +24,8 @@ type Event struct {
 // Health is the state of the inner store.
 type Health struct {
 	Failing     bool
-	Since       time.Time // when the store stopped answering; zero if it answers
-	Err         error     // its last error; nil if it answers
+	Since       time.Time // when the store stopped answering; zero while it answers
+	Err         error     // its last error; nil while it answers
 	BreakerOpen bool      // the circuit breaker is open: one request a second tries the store
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimit/weir/failover"
 )
 
-// A refusal that nobody counted is dated by the store's clock, as far as that is known.
-func TestDenyAnswersByTheStoresClock(t *testing.T) {
+// A refusal that is not counted has the store's time, as far as it is known.
+func TestDenyUsesTheStoresClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		deny := limiter("l", "9 per minute by ip")
@@ -28,8 +28,8 @@ func TestDenyAnswersByTheStoresClock(t *testing.T) {
 	})
 }
 
-// Where giving fails, the store is left alone for a second before it is given something again.
-func TestGivingThatFailsPauses(t *testing.T) {
+// If a give fails, the next one follows after a second.
+func TestAFailedGivePausesGiving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "1000 per hour by ip"))
@@ -51,13 +51,13 @@ func TestGivingThatFailsPauses(t *testing.T) {
 		<-time.After(time.Second)
 		n.outcome(weir.Counted, ip)
 		if e := n.recovered(); e.Given != 4 || e.Lost != 1 {
-			t.Errorf("told of %+v", e)
+			t.Errorf("events are %+v", e)
 		}
 	})
 }
 
-// A give that hangs and fails, while takes fail as well, does not keep the breaker open after the
-// store's answer.
+// A give that hangs and fails, while takes fail as well, does not keep the breaker
+// open after the store's answer.
 func TestAnAnswerInThePauseOfGivingClosesTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
@@ -79,13 +79,13 @@ func TestAnAnswerInThePauseOfGivingClosesTheBreaker(t *testing.T) {
 		<-time.After(time.Second)
 		n.outcome(weir.Counted, ip)
 		if e := n.recovered(); e.Lost != 2 || e.Given != 21 {
-			t.Errorf("told of %+v", e)
+			t.Errorf("events are %+v", e)
 		}
 	})
 }
 
-// That the store has been given something does not close a breaker which its takes have opened.
-func TestGivingClosesNoBreakerThatWaitsForAnAnswer(t *testing.T) {
+// If takes have opened the breaker, a successful give does not close it.
+func TestAGiveDoesNotCloseTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "1000 per hour by ip"))
@@ -94,9 +94,13 @@ func TestGivingClosesNoBreakerThatWaitsForAnAnswer(t *testing.T) {
 		store.mode.Store(answers)
 		store.slow.Store(int64(200 * time.Millisecond))
 		n.outcome(weir.CountedLocally, ip)
+		synctest.Wait() // the store was asked whether it answers, and the give takes 200 ms
 		store.mode.Store(fails)
 		n.openByMany()
 		<-time.After(500 * time.Millisecond)
+		if got := store.units(); got != 2 {
+			t.Errorf("the store was given %d units, want 2", got)
+		}
 		before := store.asked()
 		n.outcome(weir.CountedLocally, ip)
 		if store.asked() != before {
@@ -105,9 +109,9 @@ func TestGivingClosesNoBreakerThatWaitsForAnAnswer(t *testing.T) {
 	})
 }
 
-// While the store is given what it is owed nobody tries it, however long that takes; nor while one
-// is trying already.
-func TestOnlyOneRequestTries(t *testing.T) {
+// While pending units are given to the store, no request probes it, however long
+// that takes. The same holds while a probe is running.
+func TestOnlyOneRequestProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNodeWithin(t, 500*time.Millisecond, store, limiter("l", "1000 per hour by ip"))
@@ -121,7 +125,7 @@ func TestOnlyOneRequestTries(t *testing.T) {
 		before := store.asked()
 		n.outcome(weir.CountedLocally, ip)
 		if store.asked() != before {
-			t.Error("two tried at once")
+			t.Error("two requests probed at once")
 		}
 		trying.Wait()
 		<-time.After(time.Second)
@@ -139,8 +143,8 @@ func TestOnlyOneRequestTries(t *testing.T) {
 	})
 }
 
-// Events are told one at a time, in the order in which they came to pass.
-func TestEventsAreToldOneAtATime(t *testing.T) {
+// Events are delivered one at a time, in the order in which they happened.
+func TestEventsAreDeliveredOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "1000 per hour by ip"))
@@ -154,32 +158,32 @@ func TestEventsAreToldOneAtATime(t *testing.T) {
 		n.outcome(weir.Counted, ip)
 		synctest.Wait()
 		if e := n.events(); len(e) != 0 {
-			t.Errorf("told of %+v while the first is being told", e)
+			t.Errorf("events are %+v while the first is being delivered", e)
 		}
 		telling.Wait()
 		n.recovered()
 	})
 }
 
-// That a Decider is closed does not mean that its store has answered.
-func TestCloseIsNoRecovery(t *testing.T) {
+// Close does not report that the store has recovered.
+func TestCloseIsNotReportedAsARecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "1000 per second by ip"))
 		store.mode.Store(fails)
 		n.open(ip)
-		<-time.After(4 * time.Second) // the windows that are noted have ended
+		<-time.After(4 * time.Second) // the pending windows have ended
 		if err := n.over.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if !n.over.Health().Failing || len(n.events()) != 1 {
-			t.Errorf("told of %+v", n.events())
+			t.Errorf("events are %+v", n.events())
 		}
 	})
 }
 
-// OnEvent may ask the Decider, and the Store.
-func TestWhoIsToldMayAsk(t *testing.T) {
+// OnEvent may call the Decider and the Store.
+func TestOnEventMayCallTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b *bench
 		var seen []bool
@@ -194,7 +198,7 @@ func TestWhoIsToldMayAsk(t *testing.T) {
 		store.mode.Store(answers)
 		b.ask("l", 0, ip)
 		if fmt.Sprint(seen) != "[true true false false]" {
-			t.Errorf("told and seen %v", seen)
+			t.Errorf("events and health are %v", seen)
 		}
 	})
 }

@@ -16,8 +16,9 @@ import (
 
 func who(i int) caller { return caller{"ip": strconv.Itoa(i)} }
 
-// A window that is half spent at the store is half spent here, and ends when it ends there (D25).
-func TestTheLocalCountGoesOnWhereTheStoreLeftOff(t *testing.T) {
+// If a window is half spent at the store, it is half spent here, and has the same
+// end (D25).
+func TestTheLocalCountStartsFromTheStoresCount(t *testing.T) {
 	for _, failure := range []int32{fails, hangs} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newCommon(t)
@@ -30,22 +31,22 @@ func TestTheLocalCountGoesOnWhereTheStoreLeftOff(t *testing.T) {
 			n.want(n.ask("l", weir.Peek, ip), "allowed 6 3 40 0")
 			n.want(n.ask("l", 0, ip), "allowed 6 2 40 0")
 			n.want(n.ask("l", 0, ip), "allowed 6 1 40 0")
-			n.want(n.ask("l", 0, who(1)), "allowed 6 5 60 0") // nobody knows of that one
+			n.want(n.ask("l", 0, who(1)), "allowed 6 5 60 0") // this caller is unknown
 			n.want(n.ask("l", 0, ip), "allowed 6 0 40 0")
 			d := n.ask("l", 0, ip)
 			if d.Allowed || d.Binding().Remaining != 0 || d.Binding().Reset-d.Now > 40 {
-				t.Errorf("with nothing left it says %+v", d)
+				t.Errorf("with nothing left the decision is %+v", d)
 			}
 			if s := d.Standings()[1]; s.Remaining != 94 || s.Refused {
-				t.Errorf("the hour stands at %+v, want 94 left", s)
+				t.Errorf("the hour is %+v, want 94 left", s)
 			}
 		})
 	}
 }
 
-// What was counted here is given to the store once, before it counts again (D25); then it is told
-// how much that was.
-func TestWhatWasCountedHereIsGivenBackBeforeTheStoreIsAskedAgain(t *testing.T) {
+// Units that were counted here are given to the store once, before it counts again
+// (D25). The event then has their number.
+func TestLocalUnitsAreGivenBeforeTheStoreIsUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "100 per minute by ip"))
@@ -56,12 +57,12 @@ func TestWhatWasCountedHereIsGivenBackBeforeTheStoreIsAskedAgain(t *testing.T) {
 		n.open(ip)
 		n.ask("l", 0, who(2))
 		if h := n.over.Health(); !h.Failing || h.Since != start || !errors.Is(h.Err, errDown) {
-			t.Errorf("Health says %+v", h)
+			t.Errorf("Health is %+v", h)
 		}
 		<-time.After(time.Second)
 		store.mode.Store(answers)
 		store.slow.Store(int64(400 * time.Millisecond))
-		// For it the store is only tried.
+		// The request only probes the store.
 		n.want(n.outcome(weir.CountedLocally, ip), "allowed 100 78 54 0")
 		synctest.Wait()
 		for range 3 {
@@ -70,13 +71,13 @@ func TestWhatWasCountedHereIsGivenBackBeforeTheStoreIsAskedAgain(t *testing.T) {
 		<-time.After(500 * time.Millisecond)
 		n.outcome(weir.CountedLocally, who(2))
 		if len(n.events()) != 1 {
-			t.Errorf("told of %+v before the store has everything", n.events())
+			t.Errorf("events are %+v before the store has everything", n.events())
 		}
 		<-time.After(time.Second)
 		n.want(n.outcome(weir.Counted, ip), "allowed 100 74 53 0") // 1, 21, 3 and this
 		n.want(n.outcome(weir.Counted, who(2)), "allowed 100 97 58 0")
 		if got, want := n.recovered(), (failover.Event{For: 5500 * time.Millisecond, Local: 27, Given: 26}); got != want {
-			t.Errorf("told of %+v, want %+v", got, want)
+			t.Errorf("events are %+v, want %+v", got, want)
 		}
 		if got := store.units(); got != 26 {
 			t.Errorf("the store was given %d units, want 26", got)
@@ -84,14 +85,14 @@ func TestWhatWasCountedHereIsGivenBackBeforeTheStoreIsAskedAgain(t *testing.T) {
 		<-time.After(10 * time.Second)
 		n.ask("l", 0, ip)
 		if got := len(store.windowsGiven()); got != 3 {
-			t.Errorf("it was given something %d times, want 3 rounds", got)
+			t.Errorf("there were %d gives, want 3 rounds", got)
 		}
 	})
 }
 
-// Two nodes that were both cut off admit at most their limits together, and nothing beyond once the
-// store is back (D25).
-func TestTwoNodesHandNoBudgetOutTwiceAfterAnOutage(t *testing.T) {
+// Two nodes that were both cut off admit at most their limits together. Once the
+// store is back, they admit no more (D25).
+func TestTwoNodesAdmitNoUnitTwiceAfterAnOutage(t *testing.T) {
 	const limit = 100
 	for _, failure := range []int32{fails, hangs, late} {
 		synctest.Test(t, func(t *testing.T) {
@@ -108,7 +109,7 @@ func TestTwoNodesHandNoBudgetOutTwiceAfterAnOutage(t *testing.T) {
 			}
 			ask(a, 20)
 			ask(b, 5)
-			<-time.After(25 * time.Millisecond) // those who fail right after an answer are no row
+			<-time.After(25 * time.Millisecond) // failures right after an answer are not in a row
 			store.mode.Store(failure)
 			store.slow.Store(int64(10 * time.Millisecond))
 			admitted += a.open(ip) + b.open(ip)
@@ -138,9 +139,9 @@ func TestTwoNodesHandNoBudgetOutTwiceAfterAnOutage(t *testing.T) {
 	}
 }
 
-// Single failures leave the breaker closed (D25); what they were counted here is given with the
-// next answer.
-func TestWhatASingleFailureCountedIsGivenSoon(t *testing.T) {
+// Single failures leave the breaker closed (D25). Their units are given at the next
+// answer.
+func TestUnitsOfASingleFailureAreGivenSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "10 per minute by ip"))
@@ -148,22 +149,22 @@ func TestWhatASingleFailureCountedIsGivenSoon(t *testing.T) {
 		store.mode.Store(late) // counted there, and here as well
 		n.want(n.outcome(weir.CountedLocally, ip), "allowed 10 8 60 0")
 		store.mode.Store(answers)
-		// The store has not got the last one yet.
+		// The last unit has not arrived in the store.
 		n.want(n.outcome(weir.CountedLocally, ip), "allowed 10 7 60 0")
-		// It is owed nothing of this window.
+		// No units of this window are pending.
 		n.want(n.outcome(weir.Counted, who(1)), "allowed 10 9 60 0")
 		synctest.Wait()
 		n.want(n.outcome(weir.Counted, ip), "allowed 10 5 60 0")
 		<-time.After(time.Second)
 		n.ask("l", weir.Peek, ip)
 		if e := n.recovered(); e.Given != 2 || e.Lost != 0 || e.Local != 2 {
-			t.Errorf("told of %+v", e)
+			t.Errorf("events are %+v", e)
 		}
 	})
 }
 
-// A give that fails is not tried again: it is lost, and said. What was not in it waits for the
-// store's next answer.
+// If a give fails, it is not repeated: its units are lost, and reported. The other
+// units wait for the store's next answer.
 func TestAGiveThatFailsIsLostAndTheRestWaits(t *testing.T) {
 	for _, failure := range []int32{fails, hangs} {
 		synctest.Test(t, func(t *testing.T) {
@@ -185,7 +186,7 @@ func TestAGiveThatFailsIsLostAndTheRestWaits(t *testing.T) {
 			n.outcome(weir.CountedLocally, ip) // the breaker is open again
 			store.gives.Store(answers)
 			if len(n.events()) != 1 || !n.over.Health().Failing {
-				t.Errorf("told of %+v", n.events())
+				t.Errorf("events are %+v", n.events())
 			}
 			<-time.After(time.Second)
 			n.outcome(weir.CountedLocally, who(1000))
@@ -193,7 +194,7 @@ func TestAGiveThatFailsIsLostAndTheRestWaits(t *testing.T) {
 			n.outcome(weir.Counted, who(1000))
 			e := n.recovered()
 			if e.Given+e.Lost != 20+399+3 || e.Lost < 256 || e.Given != store.units() {
-				t.Errorf("told of %+v, and the store has got %d", e, store.units())
+				t.Errorf("events are %+v, and the store has got %d", e, store.units())
 			}
 			calls := store.windowsGiven()
 			if fmt.Sprint(calls) != "[256 147]" { // of 401, and two more since
@@ -203,9 +204,9 @@ func TestAGiveThatFailsIsLostAndTheRestWaits(t *testing.T) {
 	}
 }
 
-// The windows that are noted are bounded; what does not fit is lost, and said. Those that have
-// ended are forgotten.
-func TestTheNotesAreBounded(t *testing.T) {
+// The number of pending windows is bounded. Units beyond the bound are lost, and
+// reported. Ended windows are removed.
+func TestPendingWindowsAreBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of work")
 	}
@@ -218,9 +219,9 @@ func TestTheNotesAreBounded(t *testing.T) {
 		for i := range most + 9 {
 			n.ask("l", 0, who(i))
 		}
-		n.ask("l", 0, who(3)) // it has its place
+		n.ask("l", 0, who(3)) // it has a place already
 		<-time.After(time.Minute)
-		for i := range 1000 { // and so have these: the others' windows have ended
+		for i := range 1000 { // so have these: the others' windows have ended
 			n.ask("l", 0, who(most+9+i))
 		}
 		n.ask("l", 0, who(3))
@@ -229,15 +230,15 @@ func TestTheNotesAreBounded(t *testing.T) {
 		n.outcome(weir.CountedLocally, ip)
 		<-time.After(2 * time.Second)
 		n.outcome(weir.Counted, ip)
-		// Ip's window is one of the most.
+		// Ip's window is one of the maximum.
 		if e := n.recovered(); e.Lost != 10 || e.Given != 1002 || store.units() != 1002 {
-			t.Errorf("told of %+v, and the store has got %d units", e, store.units())
+			t.Errorf("events are %+v, and the store has got %d units", e, store.units())
 		}
 	})
 }
 
-// So are the bytes of their keys.
-func TestTheBytesOfTheNotesAreBounded(t *testing.T) {
+// The bytes of their keys are bounded, too.
+func TestTheBytesOfPendingWindowsAreBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of work")
 	}
@@ -259,29 +260,30 @@ func TestTheBytesOfTheNotesAreBounded(t *testing.T) {
 		<-time.After(time.Second)
 		n.outcome(weir.Counted, at(0))
 		if e := n.recovered(); e.Given+e.Lost != keys+20 || e.Given > 32<<20/750 || e.Given < 32<<20/850 {
-			t.Errorf("told of %+v", e)
+			t.Errorf("events are %+v", e)
 		}
 	})
 }
 
-// An answer that was only remembered closes no breaker, and the next request tries instead.
-func TestARememberedAnswerSaysNothingOfTheStore(t *testing.T) {
+// A remembered answer does not close the breaker; the next request is the probe
+// instead.
+func TestARememberedAnswerDoesNotCloseTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "100 per minute by ip"))
 		store.mode.Store(fails)
 		for range 20 {
-			n.ask("l", weir.Peek, ip) // nothing is owed: a request tries
+			n.ask("l", weir.Peek, ip) // nothing is pending: the request is a probe
 		}
 		<-time.After(time.Second)
 		store.mode.Store(remembers)
 		for range 3 {
 			if d := n.outcome(weir.Counted, ip); d.Allowed {
-				t.Error("what was remembered was a refusal")
+				t.Error("the remembered answer was a refusal")
 			}
 		}
 		if !n.over.Health().Failing || len(n.events()) != 1 {
-			t.Errorf("told of %+v by what was only remembered", n.events())
+			t.Errorf("a remembered answer caused the events %+v", n.events())
 		}
 		store.mode.Store(fails)
 		n.outcome(weir.CountedLocally, ip)
@@ -299,9 +301,9 @@ func TestARememberedAnswerSaysNothingOfTheStore(t *testing.T) {
 	})
 }
 
-// Allow lets everything through, and the store is owed what the local count has admitted; a peek
-// and a refusal owe nothing.
-func TestOnlyWhatTheLocalCountAdmittedIsOwed(t *testing.T) {
+// Allow admits every request, and the units that the local count admitted are
+// pending. A peek or a refusal adds none.
+func TestOnlyLocallyAdmittedUnitsArePending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		allow, deny := limiter("l", "3 per minute by ip", "5 per hour by ip"), limiter("deny", "9 per minute by ip")
@@ -322,7 +324,7 @@ func TestOnlyWhatTheLocalCountAdmittedIsOwed(t *testing.T) {
 		n.ask("l", weir.Peek, who(2))
 		synctest.Wait()
 		if e := n.recovered(); e.Given != 3+3+2 || e.Local != 81 {
-			t.Errorf("told of %+v", e)
+			t.Errorf("events are %+v", e)
 		}
 		if got := len(store.given); got != 3 {
 			t.Errorf("%d windows were given, want 3", got)
@@ -335,8 +337,8 @@ func TestOnlyWhatTheLocalCountAdmittedIsOwed(t *testing.T) {
 	})
 }
 
-// Under load there is always something more to give. The breaker closes all the same, and the rest
-// is given beside requests.
+// Under load there are always more units to give. The breaker still closes, and the
+// rest is given in parallel to requests.
 func TestGivingEndsUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
@@ -363,13 +365,13 @@ func TestGivingEndsUnderLoad(t *testing.T) {
 		n.ask("l", weir.Peek, ip)
 		// The peek of open.
 		if e := n.recovered(); e.Lost != 0 || e.Given != store.units() || e.Local-e.Given != 1 {
-			t.Errorf("told of %+v, and the store has got %d units", e, store.units())
+			t.Errorf("events are %+v, and the store has got %d units", e, store.units())
 		}
 	})
 }
 
-// Close gives what is pending and waits for it; the Store works on.
-func TestCloseGivesWhatIsPending(t *testing.T) {
+// Close gives the pending units and waits for that. The Store still works.
+func TestCloseGivesPendingUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "100 per minute by ip"))
@@ -389,14 +391,14 @@ func TestCloseGivesWhatIsPending(t *testing.T) {
 		n.outcome(weir.Counted, ip)
 		n.outcome(weir.Counted, ip)
 		if e := n.recovered(); e.Given != 20 || e.Lost != 1 || len(store.windowsGiven()) != 1 {
-			t.Errorf("told of %+v", e)
+			t.Errorf("events are %+v", e)
 		}
 	})
 }
 
-// Close waits no longer than its context says, also for what was being given already, and says how
-// much that costs.
-func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
+// Close ends with its context, even if a give has started before, and
+// reports the lost units.
+func TestCloseEndsWithItsContext(t *testing.T) {
 	for _, giving := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newCommon(t)
@@ -420,9 +422,9 @@ func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
 			if waited := time.Since(start); waited != 50*time.Millisecond {
 				t.Errorf("waited %v", waited)
 			}
-			// That we stopped waiting is no failure of the store's.
+			// The end of our wait is not a failure of the store.
 			if h := n.over.Health(); !errors.Is(h.Err, errDown) {
-				t.Errorf("Health says %+v", h)
+				t.Errorf("Health is %+v", h)
 			}
 		})
 	}

@@ -129,7 +129,7 @@ func (o *owed) evict(now instant, more int) bool {
 	return !o.full(more)
 }
 
-// dropEnded drops a window of set if it has ended, and reports whether it has.
+// dropEnded drops a window of set that has ended, and reports whether it did.
 func (o *owed) dropEnded(set map[string]*owedWindow, w *owedWindow, now instant) bool {
 	if !w.ended(now) {
 		return false

@@ -11,10 +11,10 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A splitStore is a common store of two machines of which one can be dead.
+// A splitStore is a common store of two machines, of which one can be dead.
 type splitStore struct {
 	*link
-	dead atomic.Bool // the machine of cutOff is
+	dead atomic.Bool // the machine of cutOff is dead
 }
 
 const cutOff = "192.0.2.2"
@@ -53,8 +53,9 @@ func (h *splitStore) Give(ctx context.Context, spent []weir.Spent) (lost int64, 
 	return lost + more, err
 }
 
-// One machine of a store is dead, and the other answers: what the dead one is owed waits for it.
-func TestWhatADeadMachineIsOwedWaitsForIt(t *testing.T) {
+// One machine of a store is dead, and the other answers. The dead machine's units
+// stay pending.
+func TestUnitsForADeadMachineStayPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		h := &splitStore{link: &link{common: store}}
@@ -82,17 +83,17 @@ func TestWhatADeadMachineIsOwedWaitsForIt(t *testing.T) {
 	})
 }
 
-// One machine is dead, and the other fails once. Its caller is counted in common again as soon as
-// it has been given that unit, though the dead machine is still owed some; and a caller of the dead
-// machine whose window has ended is owed nothing.
-func TestADeadMachineKeepsNoOtherWindowHere(t *testing.T) {
+// One machine is dead, and the other fails once. Its caller is counted in common as
+// soon as that unit has been given, though the dead machine has pending units. If
+// the window of a dead machine's caller has ended, nothing is pending for it.
+func TestADeadMachineHoldsBackNoOtherWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		h := &splitStore{link: &link{common: store}}
 		n := newNodeBy(t, 100*time.Millisecond, store, h, limiter("l", "20 per 5 seconds by ip"))
 		living, cut := caller{"ip": "192.0.2.1"}, caller{"ip": cutOff}
 		h.dead.Store(true)
-		for range 30 { // which open the circuit breaker
+		for range 30 { // these open the circuit breaker
 			n.outcome(weir.CountedLocally, cut)
 			<-time.After(10 * time.Millisecond)
 		}
@@ -110,6 +111,6 @@ func TestADeadMachineKeepsNoOtherWindowHere(t *testing.T) {
 		}
 		h.dead.Store(false)
 		<-time.After(5 * time.Second)
-		n.outcome(weir.Counted, cut) // its window has ended: nothing has to be given first
+		n.outcome(weir.Counted, cut) // its window has ended: nothing is pending for it
 	})
 }

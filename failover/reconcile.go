@@ -203,5 +203,5 @@ func (s *Store) Close(ctx context.Context) error {
 	if err == nil {
 		err = cmp.Or(ctx.Err(), errUnconfirmed)
 	}
-	return fmt.Errorf("give back what was counted here: %d units may not have reached the store: %w", lost, err)
+	return fmt.Errorf("report what was counted here: %d units may not have reached the store: %w", lost, err)
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// What a common store can do, beside what a remote does.
+// Modes of a common store, in addition to those of a remote.
 const (
-	late      = hangs + 1 + iota // it counts, and its answer does not arrive
-	remembers                    // a refusal, without having been asked
+	late      = hangs + 1 + iota // it counts, but its answer is lost
+	remembers                    // it returns a remembered refusal
 	splits                       // it cannot count these charges together
 )
 
@@ -27,13 +27,13 @@ type common struct {
 	inner *memstore.Store
 	mode  atomic.Int32 // of its takes and pings
 	gives atomic.Int32 // of its gives: answers, fails, hangs
-	slow  atomic.Int64 // nanoseconds that a give takes
-	ahead atomic.Int64 // nanoseconds that its clock is ahead, as far as Now says
+	slow  atomic.Int64 // duration of a give in nanoseconds
+	ahead atomic.Int64 // nanoseconds that the clock of Now is ahead
 
 	mu    sync.Mutex
 	takes int
 	given []weir.Spent
-	calls []int // how many windows each give had
+	calls []int // number of windows of each give
 }
 
 func newCommon(t testing.TB) *common {
@@ -43,7 +43,7 @@ func newCommon(t testing.TB) *common {
 	return c
 }
 
-// empty lets the store forget what it counted. Nobody may ask meanwhile.
+// empty deletes the store's counts. No call may run meanwhile.
 func (c *common) empty(t testing.TB) {
 	t.Helper()
 	inner, err := memstore.New(memstore.Options{Now: time.Now})
@@ -53,7 +53,7 @@ func (c *common) empty(t testing.TB) {
 	c.inner = inner
 }
 
-// A link is one node's way to a common store, and what it remembers of that.
+// A link is one node's connection to a common store, with its cache.
 type link struct {
 	*common
 	known sync.Map // of string to weir.Used
@@ -183,20 +183,20 @@ func (c *common) asked() int {
 	return c.takes
 }
 
-// windowsGiven returns how many windows each give had, whatever came of it.
+// windowsGiven returns how many windows each give had, with or without success.
 func (c *common) windowsGiven() []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.calls)
 }
 
-// A node is a Decider before a common store, and what it was told of it.
+// A node is a Decider with a common store, and the events it received.
 type node struct {
 	*bench
 	store   *common
 	mu      sync.Mutex
 	reports []failover.Event
-	slow    atomic.Int64 // nanoseconds that telling takes
+	slow    atomic.Int64 // duration of OnEvent in nanoseconds
 }
 
 // newNode must be called in a synctest bubble: its clock is the bubble's.
@@ -210,7 +210,7 @@ func newNodeWithin(t *testing.T, deadline time.Duration, store *common, limiters
 	return newNodeBy(t, deadline, store, &link{common: store}, limiters...)
 }
 
-// newNodeBy is a node whose way to a store is the given one.
+// newNodeBy is newNode with the given link to a store.
 func newNodeBy(t *testing.T, deadline time.Duration, store *common, way weir.Shared, limiters ...weir.Limiter) *node {
 	t.Helper()
 	fallback, err := memstore.New(memstore.Options{Now: way.Now})
@@ -230,14 +230,14 @@ func newNodeBy(t *testing.T, deadline time.Duration, store *common, way weir.Sha
 	return n
 }
 
-// events returns what the node was told.
+// events returns the events that the node received.
 func (n *node) events() []failover.Event {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.reports)
 }
 
-// open asks until the breaker is open, which the mode of the store must bring about.
+// open sends requests until the breaker is open. The store's mode must cause that.
 func (n *node) open(c caller) (admitted int64) {
 	n.Helper()
 	for range 20 {
@@ -252,7 +252,7 @@ func (n *node) open(c caller) (admitted int64) {
 	return admitted
 }
 
-// openByMany opens the breaker with requests of callers of whom the store is owed nothing.
+// openByMany opens the breaker with requests of callers that have no pending units.
 func (n *node) openByMany() {
 	n.Helper()
 	for i := range 20 {
@@ -264,7 +264,7 @@ func (n *node) openByMany() {
 	}
 }
 
-// outcome is one decision's.
+// outcome decides one request and checks its outcome.
 func (n *node) outcome(want weir.Outcome, c caller) weir.Decision {
 	n.Helper()
 	d := n.ask("l", 0, c)
@@ -274,8 +274,8 @@ func (n *node) outcome(want weir.Outcome, c caller) weir.Decision {
 	return d
 }
 
-// recovered lets so much time pass that the outage is over, and fails the test unless the node was
-// told of one, and of its end.
+// recovered waits until the outage has ended. It fails the test unless the node
+// received an event for the outage and one for its end.
 func (n *node) recovered() failover.Event {
 	n.Helper()
 	if n.over.Health().Failing {
@@ -285,10 +285,10 @@ func (n *node) recovered() failover.Event {
 	}
 	e := n.events()
 	if len(e) != 2 || !e[0].Failing || e[0].Err == nil || e[1].Failing || e[1].Err != nil {
-		n.Fatalf("told of %+v, want failing once and recovered once", e)
+		n.Fatalf("events are %+v, want failing once and recovered once", e)
 	}
 	if h := n.over.Health(); h != (failover.Health{}) {
-		n.Errorf("recovered, and Health says %+v", h)
+		n.Errorf("recovered, and Health is %+v", h)
 	}
 	return e[1]
 }

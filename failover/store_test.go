@@ -13,16 +13,17 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// While the store inside answers, the store around it is a store like any other.
-func TestAStoreAroundAStoreIsAStore(t *testing.T) {
+// While its inner store answers, a failover.Store passes the tests of any store.
+func TestAFailoverStoreIsAStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (weir.Store, storetest.Clock) {
 		clock := storetest.StartManualClock()
 		return around(t, newMem(t, clock.Now), newMem(t, clock.Now), clock.Now), clock
 	})
 }
 
-// So is one whose inner store never answers: the fallback is a store as well.
-func TestAStoreAroundADeadStoreIsAStore(t *testing.T) {
+// If the inner store never answers, it passes them, too: the fallback is a store as
+// well.
+func TestAFailoverStoreWithADeadStoreIsAStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (weir.Store, storetest.Clock) {
 		clock := storetest.StartManualClock()
 		dead := &remote{}
@@ -52,14 +53,14 @@ func around(t testing.TB, inner, fallback weir.Store, now func() time.Time) *fai
 	return s
 }
 
-// A take never fails, whatever the store inside does.
+// A take never returns an error, even if the inner store fails.
 func TestATakeReturnsNoError(t *testing.T) {
 	r := &remote{}
 	r.mode.Store(fails)
 	for _, fallback := range []weir.Store{nil, newMem(t, time.Now)} {
 		s := around(t, r, fallback, time.Now)
 		charges := []weir.Charge{{Key: []byte("k"), Limit: 3, Per: 60, Cost: 1}}
-		// Of a take before.
+		// Left by an earlier take.
 		receipt := weir.Receipt{Outcome: weir.AllowedUncounted, Remembered: true, Allowed: true}
 		if err := s.Take(t.Context(), charges, &receipt); err != nil {
 			t.Error(err)
@@ -74,9 +75,10 @@ func TestATakeReturnsNoError(t *testing.T) {
 	}
 }
 
-// A limiter in Shadow mode is charged as any other: within the deadline, and in the fallback's
-// windows if the store is silent. Its request does not wait for that.
-func TestAShadowIsTakenThroughTheFailover(t *testing.T) {
+// A limiter in Shadow mode is charged like any other: within the deadline, and in
+// the fallback's windows if the store is silent. Its request does not wait for
+// that.
+func TestShadowChargesUseTheFailover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &remote{inner: newMem(t, time.Now)}
 		r.mode.Store(hangs)
@@ -86,8 +88,8 @@ func TestAShadowIsTakenThroughTheFailover(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := make(chan weir.Decision, 2)
-		d, err := weir.New(policyOf(soon), over, weir.Options{OnShadow: func(s weir.Shadowed) { told <- *s.Decision }})
+		decisions := make(chan weir.Decision, 2)
+		d, err := weir.New(policyOf(soon), over, weir.Options{OnShadow: func(s weir.Shadowed) { decisions <- *s.Decision }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,15 +101,16 @@ func TestAShadowIsTakenThroughTheFailover(t *testing.T) {
 			if err != nil || got.Outcome != weir.Unlimited || time.Since(start) != time.Duration(i)*time.Second {
 				t.Errorf("the request got %+v, %v after %v", got, err, time.Since(start))
 			}
-			if s := <-told; s.Outcome != weir.CountedLocally || s.Allowed != allowed || time.Since(start) != time.Duration(i+1)*time.Second {
+			if s := <-decisions; s.Outcome != weir.CountedLocally || s.Allowed != allowed || time.Since(start) != time.Duration(i+1)*time.Second {
 				t.Errorf("the shadow got %+v after %v", s, time.Since(start))
 			}
 		}
 	})
 }
 
-// An operator wants the counts of the store inside, or its error: not what the fallback counted.
-func TestAnOperatorAsksTheStoreInside(t *testing.T) {
+// An operator gets the inner store's counts, or its error, but not the fallback's
+// counts.
+func TestOperatorsReadTheInnerStore(t *testing.T) {
 	for _, failure := range []int32{answers, fails} {
 		inner := &keptRemote{remote{inner: newMem(t, time.Now)}}
 		inner.mode.Store(failure)
@@ -144,8 +147,9 @@ func TestAnOperatorAsksTheStoreInside(t *testing.T) {
 	}
 }
 
-// A store around a failover.Store, such as one that measures, hides the store inside from nobody.
-func TestAnOperatorAsksTheInnermostStore(t *testing.T) {
+// If another store wraps a failover.Store, for example to measure it, operators
+// still reach the innermost store.
+func TestOperatorsReadTheInnermostStore(t *testing.T) {
 	inner := &remote{inner: newMem(t, time.Now)}
 	inner.mode.Store(fails)
 	measured := measuring{around(t, inner, newMem(t, time.Now), time.Now)}
@@ -161,7 +165,7 @@ func TestAnOperatorAsksTheInnermostStore(t *testing.T) {
 	}
 }
 
-// measuring is a store around a store around a store.
+// measuring is a store around a failover.Store.
 type measuring struct{ *failover.Store }
 
 func (m measuring) Unwrap() weir.Store { return m.Store }
@@ -189,8 +193,8 @@ func (k *keptRemote) Granted(charges []weir.Charge, grants []weir.Grant) bool {
 	return k.keeper().Granted(charges, grants)
 }
 
-// It is a Keeper only around one.
-func TestAroundAStoreThatIsNoKeeperThereIsNone(t *testing.T) {
+// It is a Keeper only if its inner store is one.
+func TestAFailoverStoreIsAKeeperOnlyAroundOne(t *testing.T) {
 	b := newBench(t, policyOf(limiter("l", "3 per minute by ip")), &remote{inner: newMem(t, time.Now)}, nil, failover.Options{})
 	if err := b.d.Reset(t.Context(), "l", ip); !errors.Is(err, weir.ErrNoKeeper) {
 		t.Errorf("reset: %v", err)

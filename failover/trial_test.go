@@ -9,9 +9,9 @@ import (
 	"github.com/weirlimit/weir/failover"
 )
 
-// A window that the store has forgotten ends there when callers were told, whoever asks first
-// (D25): nobody opens it anew before what was counted here has arrived.
-func TestAStoreThatWasEmptiedIsGivenWhatItIsOwedBeforeItIsAsked(t *testing.T) {
+// If the store has lost a window, the window still ends at its promised reset
+// (D25). No caller opens it anew before the locally counted units have arrived.
+func TestAnEmptiedStoreGetsPendingUnitsBeforeItIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "100 per minute by ip"))
@@ -24,12 +24,12 @@ func TestAStoreThatWasEmptiedIsGivenWhatItIsOwedBeforeItIsAsked(t *testing.T) {
 		store.mode.Store(answers)
 		n.want(n.outcome(weir.CountedLocally, ip), "allowed 100 78 39 0")
 		synctest.Wait()
-		// 20, 1 and this; what it had counted itself is gone.
+		// 20, 1 and this; the store's own counts are lost.
 		n.want(n.outcome(weir.Counted, ip), "allowed 100 78 39 0")
 	})
 }
 
-// A ping that fails is a failure like any other, and as bounded.
+// If a ping fails, that is a failure like any other, with the same time bound.
 func TestATrialThatFailsKeepsTheBreakerOpen(t *testing.T) {
 	for _, failure := range []int32{fails, hangs} {
 		synctest.Test(t, func(t *testing.T) {
@@ -48,22 +48,23 @@ func TestATrialThatFailsKeepsTheBreakerOpen(t *testing.T) {
 				}
 			}
 			if len(store.windowsGiven()) != 0 || len(n.events()) != 1 {
-				t.Errorf("gave %v, told of %+v", store.windowsGiven(), n.events())
+				t.Errorf("gave %v, events are %+v", store.windowsGiven(), n.events())
 			}
 		})
 	}
 }
 
-// Without any request a probe each second finds out that the store answers, gives it what it is
-// owed, and tells so; where there is nothing to do it does not ask.
-func TestAnIdleProcessRecoversByItsProbes(t *testing.T) {
+// Without requests, a probe each second finds out whether the store answers, gives
+// the pending units, and reports the recovery. If nothing is pending, it sends
+// nothing.
+func TestAnIdleProcessRecoversByProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "100 per minute by ip"))
 		n.ask("l", 0, ip)
 		n.over.Probe(t.Context())
 		if store.asked() != 1 {
-			t.Error("a store that answers and is owed nothing was asked")
+			t.Error("a store that answers and has nothing pending was asked")
 		}
 		store.mode.Store(fails)
 		n.open(ip)
@@ -87,7 +88,7 @@ func TestAnIdleProcessRecoversByItsProbes(t *testing.T) {
 			<-time.After(time.Second)
 		}
 		if e := n.recovered(); e.Given != 20 || store.units() != 20 {
-			t.Errorf("told of %+v", e)
+			t.Errorf("events are %+v", e)
 		}
 		before = store.asked()
 		probe()
@@ -97,9 +98,9 @@ func TestAnIdleProcessRecoversByItsProbes(t *testing.T) {
 	})
 }
 
-// A single failure leaves the breaker closed, and a unit that is owed: that is given without a
-// request, too.
-func TestAProbeGivesWhatASingleFailureCounted(t *testing.T) {
+// A single failure leaves the breaker closed, and a unit pending. That unit is
+// given without a request, too.
+func TestAProbeGivesTheUnitsOfASingleFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "100 per minute by ip"))
@@ -114,8 +115,8 @@ func TestAProbeGivesWhatASingleFailureCounted(t *testing.T) {
 	})
 }
 
-// Probing takes nothing from who has no shared store.
-func TestProbeAsksNoStoreOfOnesOwn(t *testing.T) {
+// Probe has no effect if the store is not shared.
+func TestProbeSkipsAnUnsharedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, weir.FailLocal)
 		c.store.mode.Store(fails)
@@ -128,9 +129,9 @@ func TestProbeAsksNoStoreOfOnesOwn(t *testing.T) {
 	})
 }
 
-// However much an outage has left, the store has all of it before it is asked again; only what
-// comes meanwhile is bounded.
-func TestTheFirstRoundIsGivenWholeHoweverLongItTakes(t *testing.T) {
+// The store gets all pending units before it is used again, however many there are.
+// Only the units that are counted meanwhile are bounded.
+func TestTheFirstRoundIsGivenInFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const windows = 2000
 		store := newCommon(t)
@@ -147,7 +148,7 @@ func TestTheFirstRoundIsGivenWholeHoweverLongItTakes(t *testing.T) {
 		start := time.Now()
 		for i := 0; n.ask("l", 0, who(i)).Outcome != weir.Counted; i++ {
 			if store.units() < windows && n.over.Health() == (failover.Health{}) {
-				t.Error("good before it has everything")
+				t.Error("recovered before it has everything")
 			}
 			<-time.After(10 * time.Millisecond)
 		}
@@ -163,9 +164,9 @@ func TestTheFirstRoundIsGivenWholeHoweverLongItTakes(t *testing.T) {
 	})
 }
 
-// Charges that the store cannot count together are counted here, and say nothing about whether it
-// answers.
-func TestChargesThatCannotBeCountedTogetherAreNoFailure(t *testing.T) {
+// If the store cannot count charges together, they are counted here, and this does
+// not count as a failure.
+func TestChargesThatCannotBeCountedTogetherAreNotAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "100 per minute by ip"))
@@ -174,32 +175,32 @@ func TestChargesThatCannotBeCountedTogetherAreNoFailure(t *testing.T) {
 			n.outcome(weir.CountedLocally, ip)
 		}
 		if store.asked() != 50 || len(n.events()) != 0 || n.over.Health() != (failover.Health{}) {
-			t.Errorf("asked %d times of 50, told of %+v", store.asked(), n.events())
+			t.Errorf("asked %d times of 50, events are %+v", store.asked(), n.events())
 		}
 		store.mode.Store(answers)
 		n.ask("l", weir.Peek, ip)
 		synctest.Wait()
-		n.want(n.outcome(weir.Counted, ip), "allowed 100 49 60 0") // it has got them
+		n.want(n.outcome(weir.Counted, ip), "allowed 100 49 60 0") // it has the pending units
 		store.mode.Store(fails)
 		for range 20 {
 			n.ask("l", weir.Peek, ip)
 		}
 		<-time.After(time.Second)
-		for _, mode := range []int32{splits, answers} { // the trial passes on
+		for _, mode := range []int32{splits, answers} { // the probe is passed on
 			store.mode.Store(mode)
 			n.ask("l", weir.Peek, ip)
 		}
 		<-time.After(4 * time.Second)
 		n.outcome(weir.Counted, ip)
 		if e := n.recovered(); e.Local != 20 {
-			t.Errorf("told of %+v", e)
+			t.Errorf("events are %+v", e)
 		}
 	})
 }
 
-// A store of which one machine of several is dead fails every now and then, and answers in between:
-// that is one outage.
-func TestAStoreThatFailsEverySecondOrTwoHasNotRecovered(t *testing.T) {
+// If one machine of several is dead, the store fails now and then, and answers in
+// between. That is one outage.
+func TestAStoreThatKeepsFailingHasNotRecovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "1000 per minute by ip"))
@@ -213,25 +214,25 @@ func TestAStoreThatFailsEverySecondOrTwoHasNotRecovered(t *testing.T) {
 				n.ask("l", 0, ip)
 			}
 			if h := n.over.Health(); !h.Failing || h.Since != start {
-				t.Fatalf("Health says %+v", h)
+				t.Fatalf("Health is %+v", h)
 			}
 		}
 		<-time.After(2800 * time.Millisecond)
 		n.ask("l", 0, ip)
 		if len(n.events()) != 1 {
-			t.Errorf("told of %+v", n.events())
+			t.Errorf("events are %+v", n.events())
 		}
 		<-time.After(200 * time.Millisecond)
 		n.ask("l", 0, ip)
 		if e := n.recovered(); e.Local != 10 {
-			t.Errorf("told of %+v", e)
+			t.Errorf("events are %+v", e)
 		}
 	})
 }
 
-// A window whose units are on their way to the store is not asked about before they have arrived,
-// though the breaker is closed.
-func TestAWindowOnItsWayToTheStoreIsCountedHere(t *testing.T) {
+// While the units of a window are being given, the store is not asked for that
+// window, though the breaker is closed.
+func TestAWindowBeingGivenIsCountedLocally(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCommon(t)
 		n := newNode(t, store, limiter("l", "10 per minute by ip"))
@@ -240,7 +241,7 @@ func TestAWindowOnItsWayToTheStoreIsCountedHere(t *testing.T) {
 		store.mode.Store(answers)
 		store.slow.Store(int64(400 * time.Millisecond))
 		n.over.Probe(t.Context())
-		synctest.Wait() // the unit is on its way
+		synctest.Wait() // the unit is being sent
 		n.want(n.outcome(weir.CountedLocally, ip), "allowed 10 8 60 0")
 		n.outcome(weir.Counted, who(1))
 		<-time.After(time.Second) // this unit has followed

@@ -25,7 +25,7 @@ func ExampleParse() {
 	fmt.Println(err)
 	// Output:
 	// 0 of 60 left, restored after 60 seconds; <nil>
-	// field X-RateLimit-Remaining: "-1" is no number: digits alone are allowed
+	// field X-RateLimit-Remaining: "-1" is not a number: only digits are allowed
 }
 
 // A client reads the budget of any API, in the field names of that API.

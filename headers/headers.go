@@ -170,7 +170,7 @@ func ParseInt(name, value string) (int64, error) {
 	for i := range len(value) {
 		digit := int64(value[i]) - '0'
 		if digit < 0 || digit > 9 {
-			return 0, &FieldError{Field: name, Value: value, Problem: "is no number: digits alone are allowed"}
+			return 0, &FieldError{Field: name, Value: value, Problem: "is not a number: only digits are allowed"}
 		}
 		if n > (math.MaxInt64-digit)/10 {
 			return 0, &FieldError{Field: name, Value: value, Problem: "is too large: at most 9223372036854775807 is allowed"}
@@ -187,7 +187,7 @@ func parseDateField(get func(string) []string) (int64, error) {
 	}
 	date, ok := ParseDate(value)
 	if !ok {
-		return 0, &FieldError{Field: Date, Value: value, Problem: "is no HTTP date: the form is Sun, 06 Nov 1994 08:49:37 GMT"}
+		return 0, &FieldError{Field: Date, Value: value, Problem: "is not an HTTP date: the form is Sun, 06 Nov 1994 08:49:37 GMT"}
 	}
 	return date, nil
 }

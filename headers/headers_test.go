@@ -50,24 +50,24 @@ func TestReadingRefusesWhatIsNotExactlyAllowed(t *testing.T) {
 		values []string
 		want   string
 	}{
-		{headers.Limit, []string{"+30"}, `field X-RateLimit-Limit: "+30" is no number: digits alone are allowed`},
-		{headers.Limit, []string{"-1"}, `field X-RateLimit-Limit: "-1" is no number: digits alone are allowed`},
-		{headers.Limit, []string{" 30"}, `field X-RateLimit-Limit: " 30" is no number: digits alone are allowed`},
-		{headers.Limit, []string{"30, 30"}, `field X-RateLimit-Limit: "30, 30" is no number: digits alone are allowed`},
-		{headers.Limit, []string{"٣"}, `field X-RateLimit-Limit: "٣" is no number: digits alone are allowed`},
+		{headers.Limit, []string{"+30"}, `field X-RateLimit-Limit: "+30" is not a number: only digits are allowed`},
+		{headers.Limit, []string{"-1"}, `field X-RateLimit-Limit: "-1" is not a number: only digits are allowed`},
+		{headers.Limit, []string{" 30"}, `field X-RateLimit-Limit: " 30" is not a number: only digits are allowed`},
+		{headers.Limit, []string{"30, 30"}, `field X-RateLimit-Limit: "30, 30" is not a number: only digits are allowed`},
+		{headers.Limit, []string{"٣"}, `field X-RateLimit-Limit: "٣" is not a number: only digits are allowed`},
 		{headers.Limit, []string{""}, `field X-RateLimit-Limit is empty: a number in digits is required`},
 		{headers.Limit, nil, `field X-RateLimit-Limit is missing: all three fields are sent together`},
 		{headers.Remaining, []string{"3", "4"}, `field X-RateLimit-Remaining: "4" is one of 2 values: one is allowed`},
-		{headers.Remaining, []string{"3.5"}, `field X-RateLimit-Remaining: "3.5" is no number: digits alone are allowed`},
+		{headers.Remaining, []string{"3.5"}, `field X-RateLimit-Remaining: "3.5" is not a number: only digits are allowed`},
 		{headers.Reset, []string{"9223372036854775808"}, `field X-RateLimit-Reset: "9223372036854775808" is too large: at most 9223372036854775807 is allowed`},
 		{headers.Reset, []string{"99999999999999999999"}, `field X-RateLimit-Reset: "99999999999999999999" is too large: at most 9223372036854775807 is allowed`},
-		{headers.Reset, []string{strings.Repeat("x", 100)}, `field X-RateLimit-Reset: "` + strings.Repeat("x", 64) + `"… is no number: digits alone are allowed`},
-		{headers.RetryAfter, []string{"1.5"}, `field Retry-After: "1.5" is no number: digits alone are allowed`},
+		{headers.Reset, []string{strings.Repeat("x", 100)}, `field X-RateLimit-Reset: "` + strings.Repeat("x", 64) + `"… is not a number: only digits are allowed`},
+		{headers.RetryAfter, []string{"1.5"}, `field Retry-After: "1.5" is not a number: only digits are allowed`},
 		{headers.RetryAfter, []string{"soon"}, `field Retry-After: "soon" is neither a number of seconds, in digits, nor an HTTP date`},
 		{headers.RetryAfter, []string{"1", "1"}, `field Retry-After: "1" is one of 2 values: one is allowed`},
 		{headers.RetryAfter, []string{"Fri, 15 Jan 2027 08:00:18 GMT"}, `field Retry-After: "Fri, 15 Jan 2027 08:00:18 GMT" is a date, and the response has no Date to count from`},
-		{headers.Date, []string{"yesterday"}, `field Date: "yesterday" is no HTTP date: the form is Sun, 06 Nov 1994 08:49:37 GMT`},
-		{headers.Date, []string{"Sat, 15 Jan 2027 08:00:18 GMT"}, `field Date: "Sat, 15 Jan 2027 08:00:18 GMT" is no HTTP date: the form is Sun, 06 Nov 1994 08:49:37 GMT`},
+		{headers.Date, []string{"yesterday"}, `field Date: "yesterday" is not an HTTP date: the form is Sun, 06 Nov 1994 08:49:37 GMT`},
+		{headers.Date, []string{"Sat, 15 Jan 2027 08:00:18 GMT"}, `field Date: "Sat, 15 Jan 2027 08:00:18 GMT" is not an HTTP date: the form is Sun, 06 Nov 1994 08:49:37 GMT`},
 	} {
 		_, err := headers.Parse(func(name string) []string {
 			if name == test.field {

@@ -127,7 +127,7 @@ func (s *scanner) bareItem() (item, error) {
 	if s.at == len(s.text) {
 		return item{}, errors.New("it ends where a value is required")
 	}
-	return item{}, fmt.Errorf("%q begins no value", s.text[s.at])
+	return item{}, fmt.Errorf("%q does not begin a value", s.text[s.at])
 }
 
 func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
@@ -143,12 +143,12 @@ func (s *scanner) number() (item, error) {
 	if s.peek() == '.' && whole != "" {
 		s.at++
 		if fraction := s.take(isDigit); len(whole) > 12 || fraction == "" || len(fraction) > 3 {
-			return item{}, fmt.Errorf("%s is no decimal", shown(s.text[start:s.at]))
+			return item{}, fmt.Errorf("%s is not a decimal", shown(s.text[start:s.at]))
 		}
 		return item{kind: otherItem, text: s.text[start:s.at]}, nil
 	}
 	if whole == "" || len(whole) > 15 {
-		return item{}, fmt.Errorf("%s is no whole number of up to 15 digits", shown(s.text[start:s.at]))
+		return item{}, fmt.Errorf("%s is not a whole number of up to 15 digits", shown(s.text[start:s.at]))
 	}
 	n, err := strconv.ParseInt(s.text[start:s.at], 10, 64)
 	return item{kind: integerItem, number: n, text: s.text[start:s.at]}, err

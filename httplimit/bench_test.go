@@ -13,7 +13,8 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// A bareWriter is a minimal ResponseWriter, so that its cost does not hide the middleware's.
+// A bareWriter is a minimal ResponseWriter, so that its cost does not hide the
+// middleware's.
 type bareWriter struct {
 	header http.Header
 	status int
@@ -50,7 +51,7 @@ func perIP(tb testing.TB, limit int64, o httplimit.Options) *httplimit.Middlewar
 	}}}, o)
 }
 
-// perPolicy limits by p with an embedded store and the machine's clock.
+// perPolicy limits by p with an embedded store and the system clock.
 func perPolicy(tb testing.TB, p weir.Policy, o httplimit.Options) *httplimit.Middleware {
 	tb.Helper()
 	store, err := memstore.New(memstore.Options{Memory: 16 << 20})
@@ -101,7 +102,7 @@ func TestServingOneRequestAllocatesTwice(t *testing.T) {
 	}
 }
 
-// Compare the figures of one run only: they include the noise of the machine.
+// Compare figures of one run only: they include the machine's noise.
 func BenchmarkServeHTTP(b *testing.B) {
 	bare := http.HandlerFunc(okHandler)
 	for _, bench := range []struct {

@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -13,14 +14,14 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// A request with a missing or invalid credential is counted by address, under the same limiter, and
-// answered 401 (D16).
+// If a request's credential is missing or invalid, the request is counted by
+// address, under the same limiter, and answered 401 (D16).
 func TestAMissingOrInvalidCredentialIs401CountedByAddress(t *testing.T) {
 	e := setUp(t, ok)
 	valid := e.session("alice")
 	a := e.send("POST /api/v1/widget/leads").want(401, 3, 2, 60).wantFields("Content-Type", "application/json", "Cache-Control", "no-store",
 		"WWW-Authenticate", `Bearer realm="session"`, "Retry-After", "")
-	if want := `{"error":{"code":"unauthenticated","message":"This request needs a visitor session. POST /api/v1/widget/init answers one as \"token\"; send it as Authorization: Bearer <token>."}}`; a.body != want {
+	if want := `{"error":{"code":"unauthenticated","message":"This request needs a visitor session. POST /api/v1/widget/init returns one as \"token\"; send it as Authorization: Bearer <token>."}}`; a.body != want {
 		t.Errorf("the body is %s\nwant %s", a.body, want)
 	}
 	a = e.send("POST /api/v1/widget/leads", "Authorization: Bearer bad.bad.bad").want(401, 3, 1, 60).wantFields(
@@ -32,24 +33,65 @@ func TestAMissingOrInvalidCredentialIs401CountedByAddress(t *testing.T) {
 	e.send("POST /api/v1/widget/leads", valid).want(200, 3, 2, 60)
 }
 
-// When the address's budget is spent the answer is 429, and no new signature from that address is
-// verified (D16). A credential that was verified before keeps working.
-func TestASpentFallbackStopsTheCheckingOfSignatures(t *testing.T) {
+// Once the address's budget is spent, its bad credentials are answered 429. A good one is served,
+// also if it was never seen before (D16).
+func TestAGoodCredentialIsNotRefusedForItsNeighbours(t *testing.T) {
 	e := setUp(t, ok)
-	seen, unseen := e.session("seen"), e.session("unseen")
-	e.send("POST /api/v1/widget/leads", seen).want(200, 3, 2, 60)
 	for range 3 {
 		e.send("POST /api/v1/widget/leads", "Authorization: Bearer bad.bad.bad").wantFields("Retry-After", "")
 	}
-	e.send("POST /api/v1/widget/leads", "Authorization: Bearer bad.bad.bad").want(429, 3, 0, 60).wantFields("Retry-After", "60")
-	e.send("POST /api/v1/widget/leads", unseen).want(429, 3, 0, 60) // valid, and not verified
-	e.send("POST /api/v1/widget/leads", seen).want(200, 3, 1, 60)
-	e.clock.Advance(time.Minute)
-	e.send("POST /api/v1/widget/leads", unseen).want(200, 3, 2, 120)
+	for range 20 {
+		e.send("POST /api/v1/widget/leads", "Authorization: Bearer bad.bad.bad").want(429, 3, 0, 60).wantFields("Retry-After", "60")
+		e.send("POST /api/v1/widget/leads").want(429, 3, 0, 60).wantFields("Retry-After", "60")
+	}
+	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
+		e.send("POST /api/v1/widget/leads", e.session(id)).want(200, 3, 2, 60)
+		e.send("POST /api/v1/widget/leads", e.signed(id)).want(200, 3, 2, 60)
+	}
+	for range 24 {
+		e.send("GET /v1/wp/status")
+	}
+	e.send("GET /v1/wp/status").want(429, 4, 0, 60)
+	e.send("GET /v1/wp/status", e.token()).want(200, 4, 3, 60)
+}
+
+// Forged public-key signatures cost a few verifications a second. A good session that comes after
+// them is told to come again in a second, and is served then (D16).
+func TestAGoodSessionWaitsASecondForForgedOnes(t *testing.T) {
+	e := setUp(t, ok, func(_ *edge, o *httplimit.Options, _ *identity.Options, _ *weir.Policy) { o.IETF = true })
+	alice := e.signed("alice")
+	e.send("POST /api/v1/widget/leads", alice).want(200, 3, 2, 60)
+	for i := range 4 {
+		e.send("POST /api/v1/widget/leads", e.forged(fmt.Sprint(i)))
+	}
+	e.send("POST /api/v1/widget/leads").want(429, 3, 0, 60).wantFields("Retry-After", "60")
+	bob := e.signed("bob")
+	for i := range 5 {
+		e.send("POST /api/v1/widget/leads", e.forged(fmt.Sprint(i))).want(429, 3, 0, 60).wantFields("Retry-After", "60")
+	}
+	for range 3 {
+		e.send("POST /api/v1/widget/leads", bob).want(429, 3, 0, 1).wantFields("Retry-After", "1", "RateLimit", `"widget-leads";r=0;t=1`)
+	}
+	e.send("POST /api/v1/widget/leads", alice).want(200, 3, 1, 60) // it was verified before
+	e.clock.Advance(time.Second)
+	e.send("POST /api/v1/widget/leads", bob).want(200, 3, 2, 61)
+	e.send("POST /api/v1/widget/leads").want(429, 3, 0, 60).wantFields("Retry-After", "59")
+}
+
+// A window that counts by address refuses a good session too, so its reset is sent (D4).
+func TestASessionThatIsNotVerifiedWaitsForAWindowByAddress(t *testing.T) {
+	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
+		*p = limiters(t, map[string][]string{"l / requires session": {"1 per minute by session or ip", "1 per hour by ip"}})
+	})
+	e.send("GET /").want(401, 1, 0, 3600)
+	for range 10 {
+		e.send("GET /", e.forged("x")).want(429, 1, 0, 3600).wantFields("Retry-After", "3600")
+	}
+	e.send("GET /", e.signed("bob")).want(429, 1, 0, 3600).wantFields("Retry-After", "3600")
 }
 
 // A caller that spends its session's budget does not spend that of its address (D16).
-func TestAValidCallerThatIsRefusedLeavesItsAddressAlone(t *testing.T) {
+func TestARefusedSessionSpendsNothingOfItsAddress(t *testing.T) {
 	e := setUp(t, ok)
 	alice := e.session("alice")
 	for range 3 {
@@ -61,9 +103,9 @@ func TestAValidCallerThatIsRefusedLeavesItsAddressAlone(t *testing.T) {
 
 // If callers without a session are counted by address and agent, one agent's spent budget does not
 // affect another agent behind the same address (D16).
-func TestASpentAgentDoesNotSpeakForItsAddress(t *testing.T) {
+func TestASpentAgentDoesNotAffectOtherAgentsAtItsAddress(t *testing.T) {
 	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
-		*p = limiters(t, map[string][]string{"l /": {"1 per minute by session or ip+agent"}})
+		*p = limiters(t, map[string][]string{"l / requires session": {"1 per minute by session or ip+agent"}})
 	})
 	e.send("GET /", "X-Agent-Id: a").want(401, 1, 0, 60)
 	e.send("GET /", "X-Agent-Id: a").want(429, 1, 0, 60)
@@ -71,7 +113,7 @@ func TestASpentAgentDoesNotSpeakForItsAddress(t *testing.T) {
 }
 
 // The 401 for an API token has its own text (D15, D16).
-func TestAnAPITokenIsNeededWhereALimiterCountsByIt(t *testing.T) {
+func TestALimiterByTokenNeedsAnAPIToken(t *testing.T) {
 	e := setUp(t, ok)
 	e.send("GET /v1/wp/status", e.token()).want(200, 4, 3, 60)
 	a := e.send("GET /v1/wp/status").want(401, 4, 3, 60).wantFields("WWW-Authenticate", `Bearer realm="token"`)
@@ -83,7 +125,7 @@ func TestAnAPITokenIsNeededWhereALimiterCountsByIt(t *testing.T) {
 }
 
 // A service can replace the sentence on how to get a credential.
-func TestA401SaysHowToGetACredentialInTheServicesWords(t *testing.T) {
+func TestA401HasTheServicesHint(t *testing.T) {
 	e := setUp(t, ok, func(_ *edge, o *httplimit.Options, _ *identity.Options, _ *weir.Policy) {
 		o.Credentials = map[string]string{identity.Session: `Sign in at "/login".`}
 	})
@@ -92,8 +134,9 @@ func TestA401SaysHowToGetACredentialInTheServicesWords(t *testing.T) {
 	}
 }
 
-// Without a key no credential can be verified, so requests are counted by address and pass (D17).
-func TestCredentialsThatCannotBeVerifiedHerePass(t *testing.T) {
+// Without a key no credential can be verified. Requests are counted by address, and
+// pass (D17).
+func TestUnverifiableCredentialsPass(t *testing.T) {
 	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, who *identity.Options, _ *weir.Policy) {
 		who.Sessions, who.Tokens = nil, nil
 	})
@@ -102,22 +145,45 @@ func TestCredentialsThatCannotBeVerifiedHerePass(t *testing.T) {
 	e.send("GET /v1/wp/status").want(200, 4, 3, 60)
 }
 
-func TestAnonymousCallersPassWhereTheyMay(t *testing.T) {
-	e := setUp(t, ok, func(_ *edge, o *httplimit.Options, _ *identity.Options, _ *weir.Policy) { o.PassAnonymous = true })
-	e.send("POST /api/v1/widget/leads").want(200, 3, 2, 60)
+// Counting is not authenticating: without requires, "token or ip" lets every caller in, and counts
+// it by its token or by its address (D27).
+func TestALimiterThatRequiresNothingNeverAnswers401(t *testing.T) {
+	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
+		*p = limiters(t, map[string][]string{"l /": {"2 per minute by token or ip", "3 per minute by session or ip"}})
+	})
+	e.send("GET /").want(200, 2, 1, 60)
+	e.send("GET /", "Authorization: Bearer wrong").want(200, 2, 0, 60)
+	e.send("GET /", "Authorization: Bearer wrong").want(429, 2, 0, 60)
+	e.send("GET /", e.token()).want(200, 3, 0, 60) // the other window counts its address
+	e.send("GET /", e.token()).want(429, 3, 0, 60)
+	e.clock.Advance(time.Minute)
+	for range 2 {
+		e.send("GET /", e.token()).want(200, 2, 1, 120)
+	}
 }
 
-// One of several credentials is enough.
-func TestOneOfSeveralCredentialsIsEnough(t *testing.T) {
+// A limiter can require a credential that it does not count by (D27).
+func TestALimiterThatCountsByAddressCanRequireAToken(t *testing.T) {
+	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
+		*p = limiters(t, map[string][]string{"l / requires token": {"3 per minute by ip"}})
+	})
+	e.send("GET /", e.token()).want(200, 3, 2, 60)
+	e.send("GET /", e.session("alice")).want(401, 3, 1, 60).wantFields("WWW-Authenticate", `Bearer realm="token", error="invalid_token"`)
+	e.send("GET /").want(401, 3, 0, 60)
+	e.send("GET /", e.token()).want(429, 3, 0, 60)
+}
+
+// Either of several credentials is counted (D27).
+func TestEitherOfSeveralCredentialsIsCounted(t *testing.T) {
 	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
 		*p = limiters(t, map[string][]string{"l /": {"3 per minute by session or token"}})
 	})
 	e.send("GET /", e.token()).want(200, 3, 2, 60)
 	e.send("GET /", e.session("alice")).want(200, 3, 2, 60)
-	e.send("GET /").want(401, 3, 2, 60).wantFields("WWW-Authenticate", `Bearer realm="session"`)
+	e.send("GET /").want(200, 3, 2, 60).wantFields("WWW-Authenticate", "")
 }
 
-// Charge requires no credential, and Serve does (D9, D10).
+// Charge requires no credential, but Serve does (D9, D10).
 func TestAChargeNeedsNoCredential(t *testing.T) {
 	e := setUp(t, ok)
 	decider := e.decider
@@ -139,7 +205,8 @@ func TestAChargeNeedsNoCredential(t *testing.T) {
 	e.send("GET /charge").want(429, 4, 0, 60)
 }
 
-// Handlers find the caller and the decision through any wrapper of their writer that unwraps.
+// Handlers find the caller and the decision through any writer with an Unwrap
+// method.
 func TestHandlersFindTheCallerAndTheDecision(t *testing.T) {
 	type wrapper struct{ http.ResponseWriter }
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {

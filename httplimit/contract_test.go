@@ -48,7 +48,7 @@ func TestA429HasTheContractsShape(t *testing.T) {
 }
 
 // The bulk-sync surface has its own message (D20).
-func TestTheBulkSyncSurfaceHasItsOwnSentence(t *testing.T) {
+func TestTheBulkSyncSurfaceHasItsOwnMessage(t *testing.T) {
 	e := setUp(t, ok)
 	token := e.token()
 	for range 4 {
@@ -59,8 +59,9 @@ func TestTheBulkSyncSurfaceHasItsOwnSentence(t *testing.T) {
 	}
 }
 
-// RFC 9110, section 9.3.2: the response to a HEAD is that to a GET without its body.
-func TestAHeadGetsNoBody(t *testing.T) {
+// The response to a HEAD is that to a GET, without its body (RFC 9110, section
+// 9.3.2).
+func TestAHEADHasNoBody(t *testing.T) {
 	e := setUp(t, ok)
 	e.send("POST /api/v1/widget/satisfaction")
 	e.send("POST /api/v1/widget/satisfaction")
@@ -99,8 +100,8 @@ func TestABackendsOwnFieldsAreReplaced(t *testing.T) {
 		"X-Ratelimit-Policy", "kept", "Ratelimit", `"theirs";r=1`)
 }
 
-// A 429 of the backend keeps its body (D19). Its Retry-After is kept if it is an integer, and is
-// else reset - now.
+// A backend's 429 keeps its body (D19). Its Retry-After is kept if it is an
+// integer, and otherwise set to reset - now.
 func TestABackendsOwn429KeepsItsBody(t *testing.T) {
 	var retryAfter []string
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -130,8 +131,8 @@ func TestABackendsOwn429KeepsItsBody(t *testing.T) {
 	}
 }
 
-// A path that no limiter covers passes without fields (D9).
-func TestAPathThatNoLimiterCoversPassesUntouched(t *testing.T) {
+// If no limiter covers a path, requests pass without fields (D9).
+func TestAnUncoveredPathPassesUnchanged(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		if _, found := httplimit.CallerOf(w); found {
 			t.Error("an unlimited request has a caller")
@@ -184,8 +185,8 @@ func bridge(t *testing.T, fallback weir.Store, now func() time.Time) weir.Store 
 	return s
 }
 
-// The answer is no 500, has no Retry-After, and has the fields of a window that ends in a second
-// (D25).
+// The answer is a 503 without Retry-After. It has the fields of a window that ends
+// in a second (D25).
 func TestAStoreThatDoesNotAnswerIsA503UnderDeny(t *testing.T) {
 	e := setUp(t, ok)
 	p := limiters(t, map[string][]string{"l /": {"5 per minute by ip"}})
@@ -205,8 +206,8 @@ func TestAStoreThatDoesNotAnswerIsA503UnderDeny(t *testing.T) {
 	}
 }
 
-// This process enforces the same limits, and callers notice nothing (D25).
-func TestAStoreThatDoesNotAnswerIsCountedHere(t *testing.T) {
+// This process enforces the same limits, and callers see no difference (D25).
+func TestAStoreThatDoesNotAnswerIsReplacedLocally(t *testing.T) {
 	e := setUp(t, ok)
 	local, err := memstore.New(memstore.Options{Now: e.clock.Now})
 	if err != nil {
@@ -225,8 +226,9 @@ func TestAStoreThatDoesNotAnswerIsCountedHere(t *testing.T) {
 	e.send("GET /").want(429, 1, 0, 60).wantFields("Retry-After", "60")
 }
 
-// A request that costs more than what is left is refused, with Remaining at 0 (D7).
-func TestARequestThatDoesNotFitIsToldZero(t *testing.T) {
+// If a request costs more than the rest of the budget, it is refused with Remaining
+// 0 (D7).
+func TestARequestThatDoesNotFitHasRemainingZero(t *testing.T) {
 	e := setUp(t, ok, func(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
 		*p = limiters(t, map[string][]string{"l /": {"5 per minute by ip"}})
 		p.Limiters[0].Cost = 3
@@ -264,8 +266,8 @@ func TestTheIETFFieldsAreOffByDefault(t *testing.T) {
 	e.send("POST /api/v1/widget/typing").want(200, 60, 59, 60).wantFields("RateLimit", "", "RateLimit-Policy", "")
 }
 
-// If a limit is lowered, Remaining is 0 and never negative (D5). A raised limit takes effect at
-// once.
+// If a limit is lowered below the count, Remaining is 0, never negative (D5). A
+// raised limit takes effect at once.
 func TestAChangedLimitTakesEffectAtOnce(t *testing.T) {
 	e := setUp(t, ok)
 	store, err := memstore.New(memstore.Options{Now: e.clock.Now})

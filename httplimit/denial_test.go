@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// denying gives refusals ids that show what Options.Denial was given.
+// denying gives refusals ids that show the arguments of Options.Denial.
 func denying(_ *edge, o *httplimit.Options, _ *identity.Options, _ *weir.Policy) {
 	o.Denial = func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string {
 		b := d.Binding()
@@ -23,7 +23,7 @@ func denying(_ *edge, o *httplimit.Options, _ *identity.Options, _ *weir.Policy)
 	}
 }
 
-func TestA429OfOursCarriesItsDenial(t *testing.T) {
+func TestARefusalHasADenialID(t *testing.T) {
 	e := setUp(t, ok, denying)
 	const target = "POST /api/v1/widget/satisfaction"
 	e.send(target).want(200, 2, 1, 60).wantFields("X-Weir-Denial", "")
@@ -42,7 +42,7 @@ func TestA429OfOursCarriesItsDenial(t *testing.T) {
 	}
 }
 
-func TestOnlyARefusalIsGivenAnID(t *testing.T) {
+func TestOnlyARefusalHasADenialID(t *testing.T) {
 	e := setUp(t, ok, func(_ *edge, o *httplimit.Options, _ *identity.Options, p *weir.Policy) {
 		*p = limiters(t, map[string][]string{"closed /closed": {"5 per second by ip"}})
 		p.Limiters[0].OnStoreFailure = weir.FailDeny
@@ -70,9 +70,9 @@ func TestOnlyARefusalIsGivenAnID(t *testing.T) {
 	}
 }
 
-// With Options.Denial, a handler's own field of that name is dropped in any spelling, also from
-// trailers. Without it the field is the handler's.
-func TestAHandlersDenialIsNotOurs(t *testing.T) {
+// With Options.Denial, a handler's own field of that name is dropped in any
+// spelling, and from trailers, too. Otherwise the field is the handler's.
+func TestAHandlersOwnDenialFieldIsDropped(t *testing.T) {
 	handler := func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
 		h["x-weir-denial"], h["X-Weir-Denial"] = []string{"forged"}, []string{"forged"}
@@ -93,10 +93,10 @@ func TestAHandlersDenialIsNotOurs(t *testing.T) {
 	}
 }
 
-// A caller that is answered 401 is counted, and observed, by its address.
-func TestTheObserverIsToldWhoWasCounted(t *testing.T) {
-	type told struct{ outcome, denial, who, ip string }
-	var seen []told
+// If a caller is answered 401, it is counted and observed by its address.
+func TestTheObserverGetsTheCountedCaller(t *testing.T) {
+	type observed struct{ outcome, denial, who, ip string }
+	var seen []observed
 	observing := func(e *edge, o *httplimit.Options, _ *identity.Options, _ *weir.Policy) {
 		o.Observe = func(ob answer.Observation) {
 			if ob.Outcome == answer.Unlimited {
@@ -106,7 +106,7 @@ func TestTheObserverIsToldWhoWasCounted(t *testing.T) {
 				return
 			}
 			ip, _ := ob.Caller.AppendKey(nil, "ip")
-			seen = append(seen, told{ob.Outcome.String(), ob.Denial, string(ob.Who), string(ip)})
+			seen = append(seen, observed{ob.Outcome.String(), ob.Denial, string(ob.Who), string(ip)})
 		}
 	}
 	e := setUp(t, ok, denying, observing)

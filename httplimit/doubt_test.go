@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// troubled are Tokens that can fail.
+// troubled are Tokens that fail on demand.
 type troubled struct {
 	identity.Tokens
 	trouble error
@@ -26,8 +26,8 @@ func (t *troubled) Lookup(id string) (identity.StoredToken, error) {
 	return t.Tokens.Lookup(id)
 }
 
-// If the lookup of a token fails, the answer is 503 and does not reveal the cause (D15, D16). The
-// address is not recorded as spent.
+// If the lookup of a token fails, the answer is 503 and does not reveal the cause
+// (D15, D16). The address is not marked as spent.
 func TestATokenThatCannotBeLookedUpIs503(t *testing.T) {
 	tokens := &troubled{}
 	e := setUp(t, ok, func(e *edge, _ *httplimit.Options, o *identity.Options, _ *weir.Policy) {
@@ -51,8 +51,9 @@ func TestATokenThatCannotBeLookedUpIs503(t *testing.T) {
 	e.send("GET /v1/wp/status", unseen).want(200, 4, 3, 63) // verified: the address is not spent
 }
 
-// A path with dot segments does not reach a handler that might not resolve them (D10).
-func TestDotSegmentsAreNotPassedOn(t *testing.T) {
+// A path with dot segments is rejected, because the handler might not resolve them
+// (D10).
+func TestDotSegmentsAreRejected(t *testing.T) {
 	reached := false
 	e := setUp(t, func(http.ResponseWriter, *http.Request) { reached = true })
 	for _, path := range []string{
@@ -71,8 +72,9 @@ func TestDotSegmentsAreNotPassedOn(t *testing.T) {
 	}
 }
 
-// Trailers do not repeat our fields, also if the handler removed as many fields as it added (D19).
-func TestTrailersRepeatNoneOfOurFields(t *testing.T) {
+// Trailers never contain our fields, even if the handler removed as many fields as
+// it added (D19).
+func TestTrailersNeverContainOurFields(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
 		h.Set("Trailer", "Date, X-RateLimit-Remaining, X-Good")

@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"bufio"
 	"context"
+	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -24,7 +25,8 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// An edge is a middleware in front of a handler, on real sockets, with a clock that tests advance.
+// An edge is a middleware in front of a handler, on real sockets, with a clock that
+// tests advance.
 type edge struct {
 	*testing.T
 	clock      *storetest.ManualClock
@@ -36,22 +38,26 @@ type edge struct {
 
 const secret = "an HS256 secret of at least 32 bytes"
 
-// contract is enough of the contract's policy for what is tested here.
+// signer signs sessions that are verified with its public key.
+var signer = ed25519.NewKeyFromSeed([]byte("an Ed25519 seed, 32 bytes of it."))
+
+// contract is the part of the contract's policy that these tests use.
 var contract = map[string][]string{
-	"widget-init /api/v1/widget/init":            {"1000 per minute by ip+agent", "30000 per hour by ip"},
-	"widget-leads POST /api/v1/widget/leads":     {"3 per minute by session or ip"},
-	"wp-plugin /v1/wp/* bulk-sync":               {"4 per minute by token or ip"},
-	"widget-typing POST /api/v1/widget/typing":   {"60 per minute by ip"},
-	"widget-satisfaction /api/v1/widget/satisf*": {"2 per minute by ip"},
+	"widget-init /api/v1/widget/init":                         {"1000 per minute by ip+agent", "30000 per hour by ip"},
+	"widget-leads POST /api/v1/widget/leads requires session": {"3 per minute by session or ip"},
+	"wp-plugin /v1/wp/* bulk-sync requires token":             {"4 per minute by token or ip"},
+	"widget-typing POST /api/v1/widget/typing":                {"60 per minute by ip"},
+	"widget-satisfaction /api/v1/widget/satisf*":              {"2 per minute by ip"},
 }
 
-// limiters reads rows of "name route… message" and windows.
+// limiters parses rows of "name route message requires credential" and windows.
 func limiters(t testing.TB, rows map[string][]string) weir.Policy {
 	t.Helper()
 	var p weir.Policy
 	for row, windows := range rows {
 		name, rest, _ := strings.Cut(row, " ")
-		l := weir.Limiter{Name: name}
+		rest, requires, _ := strings.Cut(rest, " requires ")
+		l := weir.Limiter{Name: name, Requires: requires}
 		if before, ok := strings.CutSuffix(rest, " bulk-sync"); ok {
 			rest, l.Message = before, "bulk-sync"
 		}
@@ -74,7 +80,7 @@ func limiters(t testing.TB, rows map[string][]string) weir.Policy {
 
 type setting func(*edge, *httplimit.Options, *identity.Options, *weir.Policy)
 
-// setUp serves handler behind contract, or what settings make of it.
+// setUp serves handler behind contract, as changed by settings.
 func setUp(t *testing.T, handler http.HandlerFunc, settings ...setting) *edge {
 	t.Helper()
 	e := &edge{T: t, clock: storetest.StartManualClock(), tokens: tokenTable{}}
@@ -82,7 +88,11 @@ func setUp(t *testing.T, handler http.HandlerFunc, settings ...setting) *edge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sessions, err := identity.NewSessions(identity.SessionsOptions{Keys: []identity.SessionKey{key}})
+	public, err := identity.NewPublicKey("public", signer.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions, err := identity.NewSessions(identity.SessionsOptions{Keys: []identity.SessionKey{key, public}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +126,7 @@ func (e *edge) serve(d *weir.Decider, o httplimit.Options, handler http.Handler)
 	e.start(e.middleware.Wrap(handler))
 }
 
-// start serves HTTP/1.1 in the clear and HTTP/2 over TLS.
+// start serves HTTP/1.1 without TLS, and HTTP/2 over TLS.
 func (e *edge) start(h http.Handler) {
 	e.server = httptest.NewUnstartedServer(h)
 	e.server.Config.ErrorLog = nil
@@ -140,7 +150,7 @@ type reply struct {
 	body   string
 }
 
-// raw sends bytes over a connection of their own and reads everything until the server closes it.
+// raw sends bytes over a new connection and reads until the server closes it.
 func (e *edge) raw(request string) string {
 	e.Helper()
 	c, err := net.Dial("tcp", e.server.Listener.Addr().String())
@@ -158,7 +168,8 @@ func (e *edge) raw(request string) string {
 	return string(got)
 }
 
-// send sends one HTTP/1.1 request on a connection of its own, and reads the final response.
+// send sends one HTTP/1.1 request on a new connection, and reads the final
+// response.
 func (e *edge) send(target string, fields ...string) reply {
 	e.Helper()
 	lines := append([]string{target + " HTTP/1.1", "Host: weir.test", "Connection: close"}, fields...)
@@ -180,7 +191,8 @@ func (e *edge) parse(got string) reply {
 	return reply{e.T, status, lines[1:], body}
 }
 
-// field returns the value of a field. The name must be spelled exactly so, and occur once.
+// field returns the value of a field, which must occur once, with exactly this
+// spelling.
 func (a reply) field(name string) string {
 	a.Helper()
 	var values []string
@@ -217,7 +229,7 @@ func (a reply) want(status int, limit, remaining, reset int64) reply {
 	return a
 }
 
-// wantFields checks other fields; an empty value wants none.
+// wantFields checks other fields. If a value is empty, the field must be missing.
 func (a reply) wantFields(pairs ...string) reply {
 	a.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -239,6 +251,24 @@ func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok")
 func (e *edge) session(id string) string {
 	e.Helper()
 	return "Authorization: Bearer " + mint(e, id, e.clock.Now().Add(time.Hour))
+}
+
+// signed mints a session of an hour whose signature is verified with a public key.
+func (e *edge) signed(id string) string {
+	e.Helper()
+	token, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{"sid": id, "exp": e.clock.Now().Add(time.Hour).Unix()}).SignedString(signer)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return "Authorization: Bearer " + token
+}
+
+// forged is signed, with a signature that does not verify.
+func (e *edge) forged(id string) string {
+	e.Helper()
+	token := e.signed(id)
+	at := strings.LastIndexByte(token, '.') + 1
+	return token[:at] + strings.Repeat("A", len(token)-at)
 }
 
 // mint signs a visitor session's JWT.
@@ -278,7 +308,7 @@ func (brokenStore) Take(context.Context, []weir.Charge, *weir.Receipt) error {
 	return errors.New("connection refused")
 }
 
-// readHead reads one response head, status line and all.
+// readHead reads a response's head, including the status line.
 func readHead(t *testing.T, r *bufio.Reader) string {
 	t.Helper()
 	var b strings.Builder

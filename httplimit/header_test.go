@@ -15,7 +15,8 @@ import (
 
 const perKey = 5
 
-// byField serves behind a limiter that counts by an HTTP field. Every test caller has one address.
+// byField serves behind a limiter that counts by an HTTP field. All test callers
+// share one address.
 func byField(t *testing.T, handler http.HandlerFunc) *edge {
 	return setUp(t, handler, func(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
 		*p = limiters(t, map[string][]string{"keyed /*": {fmt.Sprintf("%d per day by header:X-Api-Key or ip", perKey)}})
@@ -49,8 +50,9 @@ func TestEachValueOfAFieldHasItsBudget(t *testing.T) {
 	}
 }
 
-// A request without one usable value is counted by its address. A handler sees a field that
-// Connection names, unlike a backend behind the gateway, so here it counts.
+// A request without exactly one usable value is counted by address. A handler,
+// unlike a backend behind the gateway, sees a field that Connection names, so here
+// it counts.
 func TestOnlyOneUsableValueIsCounted(t *testing.T) {
 	e := byField(t, ok)
 	for range perKey {
@@ -65,8 +67,8 @@ func TestOnlyOneUsableValueIsCounted(t *testing.T) {
 	}
 }
 
-// A field in the trailer arrives after the request was decided, so it is not counted by, and the
-// value of a field is the same over HTTP/2.
+// A field in the trailer arrives after the decision, so it does not count. Over
+// HTTP/2 a field's value has the same budget.
 func TestAFieldOverHTTP2IsTheSameBudget(t *testing.T) {
 	e := byField(t, ok)
 	s := e.startHTTP2(e.middleware.Wrap(http.HandlerFunc(ok)))

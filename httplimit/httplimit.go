@@ -31,11 +31,6 @@ type Options struct {
 	// with one member for each window.
 	IETF bool
 
-	// PassAnonymous admits requests whose credential is missing or invalid, and counts them by
-	// address. By default they are answered 401 if the limiter counts by a credential that Identity
-	// can verify (D16).
-	PassAnonymous bool
-
 	// Credentials are the last sentences of a 401's message, by key source. They explain how to get
 	// such a credential. A source that is missing here gets the text for the contract's sessions
 	// and tokens.
@@ -82,7 +77,7 @@ func New(d *weir.Decider, o Options) (*Middleware, error) {
 		return nil, errors.New("new middleware: Options.Identity is required: pass identity.New's")
 	}
 	j, err := answer.New(d, answer.Options{
-		Door: Door, Identity: o.Identity, IETF: o.IETF, PassAnonymous: o.PassAnonymous, Credentials: o.Credentials,
+		Door: Door, Identity: o.Identity, IETF: o.IETF, Credentials: o.Credentials,
 		Denial: o.Denial, Observe: o.Observe, Now: o.Now,
 	})
 	if err != nil {

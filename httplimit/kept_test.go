@@ -10,8 +10,9 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// A handler that keeps its caller, decision or writer never sees those of another request in them.
-func TestWhatAHandlerKeepsIsNeverAnothers(t *testing.T) {
+// If a handler keeps its caller, decision or writer, they never show another
+// request's data.
+func TestValuesThatAHandlerKeepsAreNotReused(t *testing.T) {
 	var (
 		writers   []http.ResponseWriter
 		callers   []*identity.Caller
@@ -28,7 +29,7 @@ func TestWhatAHandlerKeepsIsNeverAnothers(t *testing.T) {
 		callers, decisions = append(callers, c), append(decisions, d)
 	}))
 	const keepers = 20
-	for i := range 10 * keepers { // what is used again would be used by now
+	for i := range 10 * keepers { // reused values would be in use by now
 		r := httptest.NewRequest("POST", "/api/v1/widget/typing", nil)
 		r.RemoteAddr = "192.0.2.7:1"
 		if i%10 != 0 {
@@ -43,14 +44,14 @@ func TestWhatAHandlerKeepsIsNeverAnothers(t *testing.T) {
 			t.Errorf("kept caller %d is %v now", i, c.Addr())
 		}
 		if got, want := decisions[i].Binding().Remaining, int64(999-i); got != want {
-			t.Errorf("kept decision %d says %d remaining, want %d", i, got, want)
+			t.Errorf("kept decision %d has %d remaining, want %d", i, got, want)
 		}
 	}
 	for i, w := range writers {
 		if _, ok := httplimit.CallerOf(w); ok {
-			t.Fatalf("writer %d still knows a caller after its request has ended", i)
+			t.Fatalf("writer %d still has a caller after its request has ended", i)
 		}
-		w.WriteHeader(http.StatusTeapot) // of no effect, and no crash
+		w.WriteHeader(http.StatusTeapot) // has no effect, and does not crash
 	}
 	if len(callers) != keepers {
 		t.Fatalf("%d callers were kept, want %d", len(callers), keepers)

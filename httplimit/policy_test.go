@@ -8,9 +8,9 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// A message that does not exist, and a key source that no caller has, are errors before the first
-// request.
-func TestAPolicyThatCannotBeServedIsRejected(t *testing.T) {
+// An unknown message, or a key source that no caller has, is an error before the
+// first request.
+func TestAnUnservablePolicyIsRejected(t *testing.T) {
 	who, err := identity.New(identity.Options{})
 	if err != nil {
 		t.Fatal(err)

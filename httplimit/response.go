@@ -70,7 +70,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	defer x.finish(m)
 	if err := m.judge.Answer(r.Context(), &e.question, &e.answer); err != nil {
 		x.wrote = true // WriteError writes to w
-		WriteError(w, http.StatusInternalServerError, "internal", "This request could not be judged.")
+		WriteError(w, http.StatusInternalServerError, "internal", "The limits of this request could not be checked.")
 		return
 	}
 	if m.judged != nil {

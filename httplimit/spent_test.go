@@ -14,9 +14,10 @@ import (
 // leadsAlone is one limiter of three a minute.
 func leadsAlone(_ *edge, _ *httplimit.Options, _ *identity.Options, p *weir.Policy) {
 	p.Limiters = []weir.Limiter{{
-		Name:    "widget-leads",
-		Routes:  []weir.Route{{Path: "/"}},
-		Windows: []weir.Window{{Limit: 3, Per: time.Minute, Key: weir.Key{{"session", "ip"}}}},
+		Name:     "widget-leads",
+		Requires: "session",
+		Routes:   []weir.Route{{Path: "/"}},
+		Windows:  []weir.Window{{Limit: 3, Per: time.Minute, Key: weir.Key{{"session", "ip"}}}},
 	}}
 }
 
@@ -30,9 +31,9 @@ func (a anAddress) AppendKey(dst []byte, source string) ([]byte, bool) {
 	return append(dst, netip.Addr(a).AsSlice()...), true
 }
 
-// An address counts as spent only while it has no budget (D16, D5). If it gets budget in any way,
-// the next new credential from it is verified.
-func TestAnAddressThatHasBudgetAgainIsNoLongerSpent(t *testing.T) {
+// An address is marked as spent only while it has no budget (D16, D5). If it gets
+// budget in any way, the next new credential from it is verified.
+func TestAnAddressWithNewBudgetIsNoLongerSpent(t *testing.T) {
 	local := anAddress(netip.MustParseAddr("127.0.0.1"))
 	for name, test := range map[string]struct {
 		give  func(*edge) error
@@ -61,13 +62,16 @@ func TestAnAddressThatHasBudgetAgainIsNoLongerSpent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := setUp(t, ok, leadsAlone)
-			fresh, other := e.session("fresh"), e.session("other")
+			fresh, other := e.signed("fresh"), e.signed("other")
 			for range 3 {
 				e.send("POST /", "Authorization: Bearer bad.bad.bad")
 			}
 			e.clock.Advance(900 * time.Millisecond)
 			e.send("POST /", "Authorization: Bearer bad.bad.bad").want(429, 3, 0, 60)
-			e.send("POST /", fresh).want(429, 3, 0, 60) // the price
+			for range 5 {
+				e.send("POST /", e.forged("x")).want(429, 3, 0, 60)
+			}
+			e.send("POST /", fresh).want(429, 3, 0, 2) // the address has no check left
 			if err := test.give(e); err != nil {
 				t.Fatal(err)
 			}

@@ -136,8 +136,9 @@ func TestTrailersPass(t *testing.T) {
 	}
 }
 
-// 103 Early Hints pass before the final response, without fields that only that can have. The
-// handler's own Retry-After still counts for the final response.
+// 103 Early Hints are sent before the final response, without fields that only a
+// final response can have. The handler's own Retry-After still counts for the final
+// response.
 func TestEarlyHintsPass(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
@@ -175,7 +176,7 @@ func TestEarlyHintsPass(t *testing.T) {
 	}
 }
 
-// An admitted request gets 100 Continue, and a refused one does not.
+// An admitted request gets 100 Continue; a refused one does not.
 func TestExpectContinueIsAnsweredOnlyWhenAdmitted(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	const head = "POST /api/v1/widget/satisfaction HTTP/1.1\r\nHost: weir.test\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
@@ -239,8 +240,9 @@ func TestUpgradedConnectionsPassThroughAProxy(t *testing.T) {
 	}
 }
 
-// The backend of a reverse proxy cannot duplicate the fields. Its trailers and 1xx pass.
-func TestBehindAProxyTheFieldsStandOnce(t *testing.T) {
+// The backend of a reverse proxy cannot duplicate the fields. Its trailers and 1xx
+// pass.
+func TestBehindAProxyEachFieldOccursOnce(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", "</style.css>")
 		w.WriteHeader(http.StatusEarlyHints)
@@ -290,7 +292,8 @@ func TestFilesAreServedWhole(t *testing.T) {
 	}
 }
 
-// A handler that aborts or panics ends the connection, as it does without the limiter.
+// If a handler aborts or panics, its connection ends, as it does without the
+// limiter.
 func TestAPanicEndsTheConnection(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "half")
@@ -319,9 +322,9 @@ func TestARecoveredPanicIsAnsweredWithTheFields(t *testing.T) {
 	e.send("POST /api/v1/widget/typing").want(500, 60, 59, 60).wantFields("Date", startDate)
 }
 
-// If a limiter wraps another, the response has the fields of the outer one. A refusal of the inner
-// one keeps its body.
-func TestALimiterInsideAnotherSpeaksThroughIt(t *testing.T) {
+// If a limiter wraps another, the response has the outer one's fields. A refusal of
+// the inner one keeps its body.
+func TestNestedLimitersWriteTheOuterFields(t *testing.T) {
 	inner := perIP(t, 1, httplimit.Options{})
 	e := setUp(t, inner.Wrap(http.HandlerFunc(ok)).ServeHTTP)
 	e.send("POST /api/v1/widget/typing").want(200, 60, 59, 60)
@@ -332,7 +335,7 @@ func TestALimiterInsideAnotherSpeaksThroughIt(t *testing.T) {
 }
 
 // Every error has one format, and no fields that describe another body (D21).
-func TestEveryErrorHasTheOneShape(t *testing.T) {
+func TestEveryErrorHasTheSameFormat(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
 		h.Set("Content-Length", "9000")
@@ -349,7 +352,7 @@ func TestEveryErrorHasTheOneShape(t *testing.T) {
 	}
 }
 
-// Vary is added to that of an outer handler, and does not replace it (D22).
+// Vary is added to an outer handler's Vary, and does not replace it (D22).
 func TestAnOuterVaryIsKept(t *testing.T) {
 	e := setUp(t, ok)
 	limited := e.server.Config.Handler

@@ -15,8 +15,8 @@ import (
 	"github.com/weirlimit/weir/httplimit"
 )
 
-// A recorder records the calls that reach the server's writer. Embedding combines the four types of
-// methods below.
+// A recorder records the calls to the server's writer. Embedding combines the four
+// types of methods below.
 type recorder struct {
 	header http.Header
 	calls  []string
@@ -24,7 +24,7 @@ type recorder struct {
 
 func (r *recorder) Header() http.Header { return r.header }
 func (r *recorder) WriteHeader(status int) {
-	ours := headers.Limit // as it is spelled on the wire
+	ours := headers.Limit // with the spelling that is sent
 	r.calls = append(r.calls, "head "+http.StatusText(status)+" "+strings.Join(r.header[ours], ","))
 }
 func (r *recorder) Write(p []byte) (int, error) {
@@ -139,9 +139,9 @@ func combination(bits int, r *recorder) http.ResponseWriter {
 	}[bits]
 }
 
-// A handler gets exactly the optional interfaces that it would have without the limiter. Each of
-// them works, and writes the fields first.
-func TestTheWriterHasExactlyTheInterfacesOfTheServers(t *testing.T) {
+// A handler gets exactly the optional interfaces that it would have without the
+// limiter. Each works, and writes the fields first.
+func TestTheWriterHasExactlyTheServersInterfaces(t *testing.T) {
 	m := perIP(t, weir.MaxLimit, httplimit.Options{})
 	const head = "head OK 2147483647"
 	for bits := range 16 {
@@ -186,7 +186,7 @@ func TestTheWriterHasExactlyTheInterfacesOfTheServers(t *testing.T) {
 					t.Errorf("combination %04b: the writer has http.%s: %v", bits, use.name, has)
 				}
 			})).ServeHTTP(combination(bits, r), typing(t))
-			want := head // a handler that writes nothing is a 200
+			want := head // a handler that writes nothing sends a 200
 			if bits&use.bit != 0 {
 				want = use.calls
 			}
@@ -197,8 +197,8 @@ func TestTheWriterHasExactlyTheInterfacesOfTheServers(t *testing.T) {
 	}
 }
 
-// http.ResponseController works through our writer. If the server's writer lacks a method, it
-// returns an error before anything is written.
+// http.ResponseController works through our writer. If the server's writer lacks a
+// method, the controller returns an error before anything is written.
 func TestAResponseControllerWorksThroughTheWriter(t *testing.T) {
 	m := perIP(t, weir.MaxLimit, httplimit.Options{})
 	for _, test := range []struct {
@@ -209,7 +209,7 @@ func TestAResponseControllerWorksThroughTheWriter(t *testing.T) {
 			r := &recorder{header: http.Header{}}
 			w := combination(test.bits, r)
 			if hidden {
-				w = unwrapper{w} // another middleware's writer, which has nothing but Unwrap
+				w = unwrapper{w} // another middleware's writer, with only Unwrap
 			}
 			m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				control := http.NewResponseController(w)

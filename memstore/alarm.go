@@ -16,7 +16,7 @@ type alarm struct {
 const (
 	alarmPerMille = 800 // share of the bound in use at which a warning is logged
 	clearPerMille = 600 // share below which the next warning may be logged,
-	clearSeconds  = 60  // if the table has not failed to grow for that long
+	clearSeconds  = 60  // after so long without a failure to grow
 )
 
 // checkCapacity updates the alarm after a segment was rewritten, or could not be because of err.

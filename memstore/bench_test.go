@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A floor is the least that a fixed window can cost: the same hash and clock, and one atomic add in
-// a flat array.
+// A floor is the minimum cost of a fixed window: the same hash and clock, and one
+// atomic add in a flat array.
 type floor struct {
 	seed         seed
 	clock        *secondClock
@@ -34,7 +34,7 @@ func newFloor(keys int) *floor {
 	return &floor{newSeed(), newSecondClock(nil), make([]entry, n)}
 }
 
-// measure runs takes of 40-byte keys, drawn from as many as keys.
+// measure runs takes of random 40-byte keys, keys of them.
 func measure(b *testing.B, s weir.Store, keys uint64, limit int64, charges int) {
 	c := make([]weir.Charge, charges)
 	for i := range c {
@@ -81,7 +81,7 @@ func BenchmarkTake(b *testing.B) {
 	b.Run("two-windows-refused", func(b *testing.B) { measure(b, stores(b, 1)["weir"], 1, 1, 2) })
 }
 
-// 64 goroutines a processor take from one key (go test -cpu 1,2).
+// 64 goroutines per processor take from one key (go test -cpu 1,2).
 func BenchmarkContention(b *testing.B) {
 	for _, name := range []string{"floor", "weir"} {
 		for _, limit := range []int64{weir.MaxLimit, 1} {
@@ -101,7 +101,7 @@ func BenchmarkContention(b *testing.B) {
 	}
 }
 
-// What a key that has no entry costs, the table growing from nothing.
+// The cost of a key without an entry, while the table grows from empty.
 func BenchmarkNewKeys(b *testing.B) {
 	s, _ := New(Options{Memory: 8 << 30})
 	c := []weir.Charge{{Key: make([]byte, 40), Scope: 24, Subject: 40, Limit: 5, Per: 3600, Cost: 1}}
@@ -119,8 +119,8 @@ func BenchmarkNewKeys(b *testing.B) {
 	b.ReportMetric(float64(s.Stats().Bytes)/float64(n), "B/key")
 }
 
-// What it costs to ask whether two windows have a grant: where nobody has one, where others have,
-// and where both have.
+// The cost of looking up grants for two windows: without any grants, with others'
+// grants, and with both.
 func BenchmarkGranted(b *testing.B) {
 	c := []weir.Charge{{Key: make([]byte, 40), Scope: 24, Subject: 40}, {Key: make([]byte, 41), Scope: 24, Subject: 41}}
 	others := []weir.Charge{{Key: make([]byte, 42), Scope: 24, Subject: 42}, {Key: make([]byte, 43), Scope: 24, Subject: 43}}

@@ -11,9 +11,9 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// A table that is always full, whose windows end all the time, so that places and shared budgets
-// are taken over by others within the takes that need them: no take waits for itself, and nobody
-// gets more than the limit.
+// The table is always full, and windows end all the time. So places and shared
+// budgets are taken over by others during the takes that need them. No take waits
+// for itself, and no key exceeds its limit.
 func TestAtTheBoundNoTakeWaitsForItself(t *testing.T) {
 	clock := storetest.StartManualClock()
 	s := newStore(t, Options{Memory: 16 << 10, Now: clock.Now}, smallLines)
@@ -32,16 +32,16 @@ func TestAtTheBoundNoTakeWaitsForItself(t *testing.T) {
 	s.table.audit(t)
 }
 
-// Many callers, few places: each key's admissions within any one window of its own stay within its
-// limit, whether it had an entry, shared a budget, or went from one to the other.
-func TestAtTheBoundNobodyGetsMoreThanTheLimit(t *testing.T) {
+// There are many callers and few places. In each window a key admits at most its
+// limit, whether it has an entry, shares a budget, or changes between the two.
+func TestAtTheBoundNoKeyExceedsItsLimit(t *testing.T) {
 	for _, file := range []string{"", filepath.Join(t.TempDir(), "counters")} {
 		clock := storetest.StartManualClock()
 		s := newStore(t, Options{Memory: 64 << 10, Now: clock.Now, File: file}, smallLines)
 		const keys, limit, callers, seconds = 3000, 2, 6, 12
 		const per = 8
 		var mu sync.Mutex
-		windows := map[[2]int64]int{} // of key and reset: admitted
+		windows := map[[2]int64]int{} // of key and reset: number admitted
 		for range seconds {
 			var wg sync.WaitGroup
 			for i := range callers {

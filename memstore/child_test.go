@@ -19,17 +19,17 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// patience is how long a test waits for what must happen; it is never waited out by a test that
-// passes.
+// patience is how long a test waits for an event that must happen. Only a failing
+// test waits that long.
 const patience = 60 * time.Second
 
-// An errand is what a child process is sent to do: Run names it. It is done by the test of that
-// name, run again in a process of its own.
+// An errand is a child process's task. Run names the test, which runs again in the
+// child.
 type errand struct {
 	Run    string
 	File   string
 	Memory int64
-	Now    int64 // Unix seconds, at which its clock stands
+	Now    int64 // Unix seconds of its stopped clock
 	Seed   uint64
 	Round  int
 
@@ -38,8 +38,8 @@ type errand struct {
 
 const errandVariable = "MEMSTORE_ERRAND"
 
-// sent says whether this process is a child that was sent on an errand, and what the errand is. A
-// child tells its parent through out.
+// sent reports whether this process is a child, and returns its errand. A child
+// writes its reports to out.
 func sent(t *testing.T) (e errand, out *os.File, ok bool) {
 	text := os.Getenv(errandVariable)
 	if text == "" {
@@ -58,13 +58,13 @@ func (e errand) options() memstore.Options {
 
 func (e errand) name() string { return "errand " + e.Run }
 
-// A child is a process on an errand.
+// A child is a process with an errand.
 type child struct {
 	*testing.T
 	cmd    *exec.Cmd
-	out    *bufio.Reader // what it tells
+	out    *bufio.Reader // the child's reports
 	pipe   *os.File
-	said   bytes.Buffer // what the testing package prints, and a panic
+	output bytes.Buffer // the testing package's output, and a panic's
 	cancel context.CancelFunc
 }
 
@@ -86,8 +86,8 @@ func start(t *testing.T, e errand) *child {
 	c := &child{T: t, out: bufio.NewReaderSize(r, 1<<16), pipe: r, cancel: cancel}
 	c.cmd = exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
 	c.cmd.Env = append(os.Environ(), errandVariable+"="+string(text))
-	c.cmd.ExtraFiles, c.cmd.Stdout, c.cmd.Stderr = []*os.File{w}, &c.said, &c.said
-	if _, err := c.cmd.StdinPipe(); err != nil { // stays open until the child is gone
+	c.cmd.ExtraFiles, c.cmd.Stdout, c.cmd.Stderr = []*os.File{w}, &c.output, &c.output
+	if _, err := c.cmd.StdinPipe(); err != nil { // open until the child is gone
 		t.Fatal(err)
 	}
 	if err := c.cmd.Start(); err != nil {
@@ -96,7 +96,7 @@ func start(t *testing.T, e errand) *child {
 	return c
 }
 
-// kill ends the child as kill -9 does, and returns when it is gone.
+// kill ends the child with SIGKILL, and waits for its end.
 func (c *child) kill() {
 	c.Helper()
 	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -104,18 +104,18 @@ func (c *child) kill() {
 	}
 }
 
-// end waits until the child, which was killed, is gone. A child that ended by itself has failed.
+// end waits until the killed child is gone. If it ended by itself, it has failed.
 func (c *child) end() {
 	c.Helper()
 	defer c.cancel()
 	defer c.pipe.Close()
 	err := c.cmd.Wait()
-	if err == nil || !strings.Contains(err.Error(), "killed") || c.said.Len() > 0 {
-		c.Fatalf("the child ended with %v before it was killed:\n%.4000s", err, &c.said)
+	if err == nil || !strings.Contains(err.Error(), "killed") || c.output.Len() > 0 {
+		c.Fatalf("the child ended with %v before it was killed:\n%.4000s", err, &c.output)
 	}
 }
 
-// read reads one report of the child into r, and says whether there was one.
+// read reads a report of the child into r, and reports whether there was one.
 func (c *child) read(r any) bool {
 	c.Helper()
 	err := binary.Read(c.out, binary.LittleEndian, r)
@@ -125,8 +125,8 @@ func (c *child) read(r any) bool {
 	return err == nil
 }
 
-// say writes one report, whole.
-func say(t *testing.T, out *os.File, r any) {
+// writeReport writes one complete report.
+func writeReport(t *testing.T, out *os.File, r any) {
 	b, err := binary.Append(nil, binary.LittleEndian, r)
 	if err == nil {
 		_, err = out.Write(b)

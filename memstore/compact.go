@@ -30,7 +30,7 @@ func (t *table) compact(now int64, segments int) {
 	}
 }
 
-// due reports whether a round is under way or has to begin. It also begins if the clock was set
+// due reports whether a round is under way or has to begin. It also begins after the clock was set
 // back.
 func (t *table) due(now int64) bool {
 	round := t.round.Load()
@@ -57,7 +57,7 @@ func (t *table) mergeSegment(seg *segment, now int64) (merged bool) {
 	}
 	t.rewriting.Lock()
 	defer t.rewriting.Unlock()
-	// fails if there is no memory for it now
+	// fails when there is no memory for it
 	return t.rewrite([]*segment{seg, buddy}, []scope{seg.scope.parent()}, now) == nil
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// The store that keeps its counts in a file is held to the same contract.
-func TestAFileIsCountedInAsMemoryIs(t *testing.T) {
+// The store with a file passes the same tests as the store in memory.
+func TestAStoreWithAFileIsAStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (weir.Store, storetest.Clock) {
 		f := newFile(t)
 		f.memory = memstore.DefaultMemory
@@ -30,7 +30,7 @@ func TestAFileIsCountedInAsMemoryIs(t *testing.T) {
 	})
 }
 
-// A file is where a store of a test keeps its counts.
+// A file is a test store's file.
 type file struct {
 	*testing.T
 	path   string
@@ -48,7 +48,8 @@ func (f *file) options() memstore.Options {
 	return memstore.Options{Memory: f.memory, Now: f.clock.Now, File: f.path, Name: "a test", Log: slog.New(slog.NewTextHandler(&f.log, nil))}
 }
 
-// open opens the store, and closes it when the test ends, unless that was done before.
+// open opens the store. It is closed at the end of the test, unless it was closed
+// before.
 func (f *file) open() *memstore.Store {
 	f.Helper()
 	s, err := memstore.New(f.options())
@@ -66,16 +67,16 @@ func (f *file) close(s *memstore.Store) {
 	}
 }
 
-// stands fails where a window does not stand at count units with so many seconds to go.
-func (f *file) stands(s *memstore.Store, c weir.Charge, want, seconds int64) {
+// mustHold checks a window's count, and the seconds until its reset.
+func (f *file) mustHold(s *memstore.Store, c weir.Charge, want, seconds int64) {
 	f.Helper()
 	u, now := count(f, s, c), f.clock.Now().Unix()
 	if u.Count != want || want > 0 && u.Reset-now != seconds {
-		f.Errorf("key %q stands at %d with %d s to go, want %d with %d", c.Key, u.Count, u.Reset-now, want, seconds)
+		f.Errorf("key %q has count %d with %d s to go, want %d with %d", c.Key, u.Count, u.Reset-now, want, seconds)
 	}
 }
 
-// A restart moves no count and no reset, wherever in their windows the keys are.
+// A restart changes no count and no reset, at any point of the keys' windows.
 func TestARestartKeepsCountsAndResets(t *testing.T) {
 	f := newFile(t)
 	s := f.open()
@@ -88,8 +89,8 @@ func TestARestartKeepsCountsAndResets(t *testing.T) {
 
 	f.clock.Advance(20 * time.Second)
 	s = f.open()
-	f.stands(s, minute, 2, 30)
-	f.stands(s, hour, 1, 3570)
+	f.mustHold(s, minute, 2, 30)
+	f.mustHold(s, hour, 1, 3570)
 	if take(t, s, spent).Allowed || take(t, s, hour, spent).Allowed {
 		t.Error("a restart gave a spent key its budget back")
 	}
@@ -98,17 +99,17 @@ func TestARestartKeepsCountsAndResets(t *testing.T) {
 
 	f.clock.Advance(30 * time.Second) // to the reset of the minute
 	s = f.open()
-	f.stands(s, minute, 0, 0)
-	f.stands(s, hour, 1, 3540)
-	f.stands(s, spent, 2, 3550)
+	f.mustHold(s, minute, 0, 0)
+	f.mustHold(s, hour, 1, 3540)
+	f.mustHold(s, spent, 2, 3550)
 	if f.log.Len() > 0 {
-		t.Errorf("restarts were worth a line: %s", &f.log)
+		t.Errorf("restarts were logged: %s", &f.log)
 	}
 }
 
-// Where the machine's clock was set back while no process ran, counts stay and a window ends at
-// most one length from now.
-func TestARestartOnAClockThatWasSetBackKeepsTheCount(t *testing.T) {
+// If the system clock was set back while no process ran, counts are kept, and a
+// window ends at most one length from now.
+func TestARestartAfterTheClockWasSetBackKeepsCounts(t *testing.T) {
 	f := newFile(t)
 	s := f.open()
 	minute, hour := charge("minute", 1, 60, "a"), charge("hour", 1, 3600, "a")
@@ -116,18 +117,19 @@ func TestARestartOnAClockThatWasSetBackKeepsTheCount(t *testing.T) {
 	f.close(s)
 	f.clock.Advance(-24 * time.Hour)
 	s = f.open()
-	f.stands(s, minute, 1, 60)
-	f.stands(s, hour, 1, 3600)
+	f.mustHold(s, minute, 1, 60)
+	f.mustHold(s, hour, 1, 3600)
 	if take(t, s, minute).Allowed || take(t, s, hour).Allowed {
 		t.Error("a clock that was set back gave a spent key its budget back")
 	}
 	f.clock.Advance(time.Minute)
-	f.stands(s, minute, 0, 0)
-	f.stands(s, hour, 1, 3540)
+	f.mustHold(s, minute, 0, 0)
+	f.mustHold(s, hour, 1, 3540)
 }
 
-// After a day in which no process ran, everything is restored, and the room is there again.
-func TestARestartAfterADayFindsEverythingRestored(t *testing.T) {
+// After a day without a process everything is restored, and the table has room
+// again.
+func TestARestartAfterADayRestoresEverything(t *testing.T) {
 	f := newFile(t)
 	s := f.open()
 	n := int(2 * s.Stats().Capacity)
@@ -144,23 +146,23 @@ func TestARestartAfterADayFindsEverythingRestored(t *testing.T) {
 	}
 }
 
-// Two processes would each count for themselves: the second one is told who the first is, until
-// that one is gone.
-func TestAFileThatIsHeldIsRefusedAndSaysByWhom(t *testing.T) {
+// Two processes would count separately. The second one gets an error that names the
+// first, until the first is gone.
+func TestAFileInUseIsRejectedWithItsProcess(t *testing.T) {
 	if e, out, ok := sent(t); ok {
 		s, err := memstore.New(e.options())
 		if err != nil {
 			t.Fatal(err)
 		}
-		say(t, out, take(t, s, charge("held", 5, day, "a")).Used[0].Count)
-		_, _ = io.Copy(io.Discard, os.Stdin) // which ends when the parent is gone
+		writeReport(t, out, take(t, s, charge("held", 5, day, "a")).Used[0].Count)
+		_, _ = io.Copy(io.Discard, os.Stdin) // ends when the parent is gone
 		return
 	}
 	f := newFile(t)
 	e := errand{Run: "hold", File: f.path, Memory: f.memory, Now: f.clock.Now().Unix()}
 	c := start(t, e)
-	var told int64
-	if !c.read(&told) || told != 1 {
+	var got int64
+	if !c.read(&got) || got != 1 {
 		c.end()
 	}
 	for range 3 {
@@ -169,13 +171,13 @@ func TestAFileThatIsHeldIsRefusedAndSaysByWhom(t *testing.T) {
 	c.kill()
 	c.end()
 	s := f.open()
-	f.stands(s, charge("held", 5, day, "a"), 1, day)
+	f.mustHold(s, charge("held", 5, day, "a"), 1, day)
 	f.refused("a test", os.Getpid())
 	f.close(s)
 	f.close(f.open())
 }
 
-// refused fails where the file opens, or the error does not say who has it.
+// refused checks that the file does not open, and that the error names its process.
 func (f *file) refused(name string, pid int) {
 	f.Helper()
 	_, err := memstore.New(f.options())
@@ -190,8 +192,9 @@ func (f *file) refused(name string, pid int) {
 	}
 }
 
-// Another name for the file, or a lock file that somebody removed, lets no second one in either.
-func TestAFileThatIsHeldIsRefusedByAnyName(t *testing.T) {
+// A second process is rejected, too, if it uses another name of the file, or if the
+// lock file was removed.
+func TestAFileInUseIsRejectedByAnyName(t *testing.T) {
 	f := newFile(t)
 	f.open()
 	if err := os.Remove(f.path + ".lock"); err != nil {
@@ -209,7 +212,7 @@ func TestAFileThatIsHeldIsRefusedByAnyName(t *testing.T) {
 	}
 }
 
-// After Close a take is an error, and nothing is counted.
+// After Close a take is an error, and counts nothing.
 func TestAClosedStoreRefusesToCount(t *testing.T) {
 	f := newFile(t)
 	s := f.open()
@@ -220,8 +223,8 @@ func TestAClosedStoreRefusesToCount(t *testing.T) {
 	}
 }
 
-// Where the file cannot be, the error says where and why.
-func TestAFileThatCannotBeIsAClearError(t *testing.T) {
+// If the file cannot be created, the error gives the path and the reason.
+func TestAFileThatCannotBeCreatedIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	regular := filepath.Join(dir, "regular")
 	if err := os.WriteFile(regular, []byte("a regular file"), 0o600); err != nil {
@@ -235,7 +238,7 @@ func TestAFileThatCannotBeIsAClearError(t *testing.T) {
 		"below a regular file":       filepath.Join(regular, "counters"),
 		"in no directory":            filepath.Join(dir, "none", "counters"),
 		"a directory":                directory,
-		"in a directory of readings": "/proc/counters", // as a read-only directory, for root too
+		"in a directory of readings": "/proc/counters", // like a read-only directory, for root, too
 	} {
 		s, err := memstore.New(memstore.Options{File: path})
 		if err == nil {
@@ -250,8 +253,8 @@ func TestAFileThatCannotBeIsAClearError(t *testing.T) {
 	}
 }
 
-// The counts tell who called, as little as a hash does: nobody but the owner reads them.
-func TestTheFileIsItsOwnersAlone(t *testing.T) {
+// The hashes of callers are private: only the owner can read the file.
+func TestTheFileIsPrivateToItsOwner(t *testing.T) {
 	f := newFile(t)
 	f.open()
 	files, err := os.ReadDir(filepath.Dir(f.path))
@@ -265,8 +268,8 @@ func TestTheFileIsItsOwnersAlone(t *testing.T) {
 	}
 }
 
-// written returns the bytes of a file in which 500 keys have spent 2 of 3, and the options it was
-// written with.
+// written returns the bytes of a file in which 500 keys have spent 2 of 3, and the
+// options of its store.
 func written(t *testing.T) (*file, []byte) {
 	t.Helper()
 	f := newFile(t)
@@ -286,9 +289,9 @@ func written(t *testing.T) (*file, []byte) {
 
 func threeADay(i int) weir.Charge { return charge("three", 3, day, fmt.Sprint("address ", i), "agent") }
 
-// What is not a file of counts, or no longer one, is set aside with a line about it or refused;
-// never trusted, never lost.
-func TestAFileThatIsNotOneIsSetAsideOrRefused(t *testing.T) {
+// If the file is not a valid file of counts, it is set aside with a log line, or
+// rejected. It is never trusted, and never deleted.
+func TestAnInvalidFileIsSetAsideOrRejected(t *testing.T) {
 	valid, b := written(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	noise := make([]byte, len(b))
@@ -317,7 +320,7 @@ func TestAFileThatIsNotOneIsSetAsideOrRefused(t *testing.T) {
 	}
 }
 
-// with returns a file of its own that holds these bytes.
+// with returns a file of its own with these bytes.
 func (f *file) with(t *testing.T, b []byte) *file {
 	t.Helper()
 	other := &file{T: t, path: filepath.Join(t.TempDir(), "counters"), memory: f.memory, clock: f.clock}
@@ -327,8 +330,8 @@ func (f *file) with(t *testing.T, b []byte) *file {
 	return other
 }
 
-// distrusted opens what is not a file of counts: an error that names it, or an empty store, a line
-// in the log and the bytes kept in another file.
+// distrusted opens an invalid file. It expects an error that names the file, or an
+// empty store, a log line, and the bytes in another file.
 func (f *file) distrusted(what string, b []byte) *memstore.Store {
 	f.Helper()
 	s, err := memstore.New(f.options())
@@ -340,19 +343,19 @@ func (f *file) distrusted(what string, b []byte) *memstore.Store {
 	}
 	for i := range 500 {
 		if u := count(f, s, threeADay(i)); u.Count != 0 {
-			f.Fatalf("%s: it was trusted: key %d stands at %+v", what, i, u)
+			f.Fatalf("%s: it was trusted: key %d is %+v", what, i, u)
 		}
 	}
 	if !strings.Contains(f.log.String(), f.path) {
 		f.Errorf("%s: no line names the file: %q", what, &f.log)
 	}
 	if !f.kept(b) {
-		f.Errorf("%s: what was there is in no other file", what)
+		f.Errorf("%s: the bytes are in no other file", what)
 	}
 	return s
 }
 
-// kept says whether some other file of the directory holds these bytes.
+// kept reports whether another file of the directory has these bytes.
 func (f *file) kept(b []byte) bool {
 	f.Helper()
 	files, err := os.ReadDir(filepath.Dir(f.path))
@@ -368,18 +371,18 @@ func (f *file) kept(b []byte) bool {
 	return false
 }
 
-// An empty file is as none: a full disk may have left one.
-func TestAnEmptyFileIsAsNone(t *testing.T) {
+// An empty file counts as a missing one: a full disk may have left it.
+func TestAnEmptyFileCountsAsMissing(t *testing.T) {
 	f := newFile(t).with(t, nil)
 	s := f.open()
 	take(t, s, threeADay(1))
 	f.close(s)
-	f.stands(f.open(), threeADay(1), 1, day)
+	f.mustHold(f.open(), threeADay(1), 1, day)
 }
 
-// A flipped bit in what says how to read the counts is noticed. Where the counts are none the
-// worse, it may be none there.
-func TestAFlippedBitInTheHeaderIsNoticed(t *testing.T) {
+// A flipped bit in the header is detected. If it does not affect the counts, it may
+// stay undetected.
+func TestAFlippedBitInTheHeaderIsDetected(t *testing.T) {
 	valid, b := written(t)
 	random := rand.New(rand.NewPCG(3, 4))
 	noticed := 0
@@ -399,7 +402,7 @@ func TestAFlippedBitInTheHeaderIsNoticed(t *testing.T) {
 			continue
 		}
 		for i := range 500 {
-			f.stands(s, threeADay(i), 2, day)
+			f.mustHold(s, threeADay(i), 2, day)
 		}
 		f.close(s)
 		if t.Failed() {
@@ -407,15 +410,15 @@ func TestAFlippedBitInTheHeaderIsNoticed(t *testing.T) {
 		}
 	}
 	if noticed < 32 {
-		t.Errorf("of the first bytes of a file %d were noticed when a bit was flipped", noticed)
+		t.Errorf("a flipped bit was detected in %d of the first bytes of a file", noticed)
 	}
 }
 
-// What was written under one bound opens under another: every count is there, and nobody has more
-// than the limit.
+// A file written under one bound opens under another. Every count is there, and no
+// key exceeds its limit.
 func TestAFileOpensUnderAnotherBound(t *testing.T) {
 	f := newFile(t)
-	const keys, limit = 70_000, 3 // more than fit into the least memory
+	const keys, limit = 70_000, 3 // more than the smallest memory holds
 	for n, memory := range []int64{16 << 20, memstore.MinMemory, 64 << 20, 2 * memstore.MinMemory} {
 		f.memory = memory
 		s := f.open()
@@ -425,14 +428,15 @@ func TestAFileOpensUnderAnotherBound(t *testing.T) {
 			}
 		}
 		if st := s.Stats(); st.Memory != memory {
-			t.Errorf("opened with %d bytes it says %+v", memory, st)
+			t.Errorf("opened with %d bytes its Stats are %+v", memory, st)
 		}
 		f.close(s)
 	}
 }
 
-// Under a smaller bound than the file needs, newcomers take what places there are and then share.
-// As windows end it shrinks to what the bound allows, and everybody has a budget of its own again.
+// If the file is larger than the bound, new keys take the free places and then
+// share budgets. As windows end, the file shrinks to the bound, and each key has
+// its own budget again.
 func TestAFileLargerThanTheBoundShrinksAsItsWindowsEnd(t *testing.T) {
 	f := newFile(t)
 	f.memory = 16 << 20
@@ -449,7 +453,7 @@ func TestAFileLargerThanTheBoundShrinksAsItsWindowsEnd(t *testing.T) {
 		}
 	}
 	if s.Stats().Shared == 0 {
-		t.Errorf("nobody shared under a bound that is exceeded: %+v", s.Stats())
+		t.Errorf("no key shared a budget under an exceeded bound: %+v", s.Stats())
 	}
 	f.clock.Advance(time.Hour)
 	shared := s.Stats().Shared

@@ -16,7 +16,7 @@ type segment struct {
 	mu       sync.Mutex // held to add keys and to rewrite; several are locked in order of id
 	gone     bool       // rewritten into other segments: look the position up again
 	checked  bool       // check has repaired what a killed process left behind
-	occupied int        // slots that are not vacant; -1 if they were not counted yet
+	occupied int        // slots that are not vacant; -1 before they are counted
 	live     int        // open windows when they were last counted
 	counted  int64      // the second in which live was counted
 }
@@ -31,7 +31,7 @@ func (s scope) covers(position uint64) bool {
 	return s.depth == 0 || (position^s.prefix)>>(64-s.depth) == 0
 }
 
-// end returns the first position after s, or 0 if s is the last.
+// end returns the first position after s, or 0 for the last.
 func (s scope) end() uint64 { return s.prefix + 1<<(64-s.depth) }
 
 // split returns the two scopes into which s splits.

@@ -13,15 +13,15 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// The contract holds also where a take is interrupted between its reading of the clock and what it
-// does then.
+// The contract holds even if a take is interrupted between reading the clock and
+// using the time.
 func TestATakeThatIsInterruptedAtTheClockIsExact(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (weir.Store, storetest.Clock) {
 		clock := storetest.StartManualClock()
 		var readings atomic.Uint64
 		s, err := memstore.New(memstore.Options{Now: func() time.Time {
 			now := clock.Now()
-			for range readings.Add(1) % 3 { // some go on at once, and overtake the others
+			for range readings.Add(1) % 3 { // some continue at once, and overtake the others
 				runtime.Gosched()
 			}
 			return now
@@ -34,8 +34,8 @@ func TestATakeThatIsInterruptedAtTheClockIsExact(t *testing.T) {
 	})
 }
 
-// While the table grows from nothing, many times over, under everybody's hands, each key is
-// admitted exactly its limit, alone and together with another.
+// While the table grows from empty, repeatedly, under concurrent takes, each key
+// admits exactly its limit, alone and together with another key.
 func TestGrowthUnderLoadIsExact(t *testing.T) {
 	const keys, limit, callers = 30_000, 3, 4
 	clock := storetest.StartManualClock()
@@ -70,7 +70,7 @@ func TestGrowthUnderLoadIsExact(t *testing.T) {
 	for i := range keys {
 		k, a := count(t, s, key(i)), count(t, s, address(i))
 		if admitted[i].Load() != limit || k.Count != limit || a.Count != 8*limit {
-			t.Fatalf("key %d was admitted %d times and stands at %d of %d, its address at %d of %d", i, admitted[i].Load(), k.Count, limit, a.Count, 8*limit)
+			t.Fatalf("key %d was admitted %d times and has %d of %d, its address %d of %d", i, admitted[i].Load(), k.Count, limit, a.Count, 8*limit)
 		}
 	}
 	if st := s.Stats(); st.Keys != keys+keys/8 || st.Shared != 0 {

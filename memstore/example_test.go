@@ -42,8 +42,8 @@ func Example() {
 	// ben: allowed true, 1 of 2 left
 }
 
-// With a File the counts outlive the process. If another process uses the file, New returns an
-// *InUseError.
+// With a File the counts outlive the process. If another process uses the file, New
+// returns an *InUseError.
 func Example_file() {
 	store, err := memstore.New(memstore.Options{File: "/var/lib/example/counts"})
 	check(err)

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// ErrNoMapping is wrapped by the error of New if Options.File is set on a system other than Linux.
+// ErrNoMapping is wrapped by the error of New for an Options.File on a system other than Linux.
 var ErrNoMapping = errors.New("counts in a file need Linux")
 
 // An InUseError means that another process has locked the file.
 type InUseError struct {
 	File string
-	Name string // Options.Name of the other process; empty if it is not known
-	PID  int    // of the other process; 0 if it is not known
+	Name string // Options.Name of the other process; empty means unknown
+	PID  int    // of the other process; 0 means unknown
 }
 
 // Error names the file and the other process.

@@ -71,7 +71,7 @@ func parseHeader(b []byte) (segmentBytes int64, s seed, err error) {
 }
 
 // A record describes which positions a segment holds. Every published segment has a greater serial
-// than the one before: if two hold the same position, the one with the greater serial counts.
+// than the one before: of two that hold the same position, the one with the greater serial counts.
 type record struct {
 	id     uint32
 	scope  scope
@@ -96,7 +96,7 @@ func checksum(id uint32, first, serial uint64) uint64 {
 	return uint64(crc32.Checksum(b[:], castagnoli) & (1<<24 - 1))
 }
 
-// decode reads a record. used is false if the segment is free.
+// decode reads a record. used is false for a free segment.
 func decode(id uint32, first, second uint64) (r record, used bool, err error) {
 	if second == 0 {
 		return r, false, nil
@@ -110,7 +110,7 @@ func decode(id uint32, first, second uint64) (r record, used bool, err error) {
 	return r, true, nil
 }
 
-// resolveRecords decides by serial which of the recorded segments hold which positions: if a
+// resolveRecords decides by serial which of the recorded segments hold which positions: after a
 // process was killed during a rewrite, both the old and the new segments may be recorded. It
 // returns the segments in use with the scope that is left to them, the scopes that no segment has,
 // which only a power cut can cause, and the greatest serial.
@@ -190,8 +190,8 @@ func (s *scopeSum) add(place uint64) {
 	s.n++
 }
 
-// scope returns the set as a scope, or false if it is not one. A split that was interrupted by a
-// kill leaves the whole scope, a half, a quarter, and so on.
+// scope returns the set as a scope, or false for a set that is not one. A split that was
+// interrupted by a kill leaves the whole scope, a half, a quarter, and so on.
 func (s *scopeSum) scope(depth uint8) (scope, bool) {
 	if s.last-s.first+1 != s.n || bits.OnesCount64(s.n) != 1 || s.first%s.n != 0 {
 		return scope{}, false

@@ -14,10 +14,10 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-var writeFormat = flag.Bool("write-format", false, "write testdata/counters-1.gz anew; only before a format is first released")
+var writeFormat = flag.Bool("write-format", false, "rewrite testdata/counters-1.gz; only before a format is first released")
 
-// Whatever format comes next, the first one is read: 100 keys of a limit of 5 that have spent from
-// none to 4.
+// Each later version reads the first format: 100 keys of a limit of 5 that have
+// spent from none to 4.
 func TestTheFirstFormatIsRead(t *testing.T) {
 	const packed = "testdata/counters-1.gz"
 	file := filepath.Join(t.TempDir(), "counters")
@@ -47,7 +47,7 @@ func TestTheFirstFormatIsRead(t *testing.T) {
 	for n := range uint64(100) {
 		r := s.mustTake(t, charge(n, 5))
 		if want := int64(n%5) + 1; r.Used[0].Count != want || n%5 > 0 && r.Used[0].Reset != reset {
-			t.Errorf("key %d stands at %+v, want %d until %d", n, r.Used[0], want, reset)
+			t.Errorf("key %d is %+v, want %d until %d", n, r.Used[0], want, reset)
 		}
 	}
 }
@@ -82,14 +82,14 @@ func writeFirstFormat(t *testing.T, packed, file string, clock *storetest.Manual
 	os.Remove(file)
 }
 
-// What kills in the middle of rewriting leave behind is put in order by age; what no kill can leave
-// is distrusted.
-func TestSegmentsAreSettledByAge(t *testing.T) {
+// If a kill interrupts a rewrite, the records are ordered by age. If a kill cannot
+// explain the records, the file is rejected.
+func TestSegmentsAreResolvedByAge(t *testing.T) {
 	const half, quarter = 1 << 63, 1 << 62
 	for _, test := range []struct {
 		name    string
 		records []record
-		want    []record // none: distrusted
+		want    []record // none if it is rejected
 		gaps    []scope
 	}{
 		{"two halves", []record{{0, scope{0, 1}, 1}, {1, scope{half, 1}, 2}}, []record{{0, scope{0, 1}, 1}, {1, scope{half, 1}, 2}}, nil},
@@ -115,9 +115,9 @@ func TestSegmentsAreSettledByAge(t *testing.T) {
 	}
 }
 
-// A process that died in the middle of a take held entries. Whatever the file says about how it was
-// closed, the next one lets them go, with the count that they had.
-func TestEntriesThatTheDeadHeldAreLetGo(t *testing.T) {
+// A process that died during a take held entries. The next process releases them
+// with their counts, even if the file is marked as closed.
+func TestEntriesHeldByADeadProcessAreReleased(t *testing.T) {
 	for _, state := range []uint64{stateOpen, stateClosed} {
 		clock := storetest.StartManualClock()
 		o := Options{File: filepath.Join(t.TempDir(), "counters"), Now: clock.Now}
@@ -142,8 +142,8 @@ func TestEntriesThatTheDeadHeldAreLetGo(t *testing.T) {
 	}
 }
 
-// A reset that lies beyond what can be kept, or a clock that does, holds nothing up.
-func TestTheEndOfTimeHoldsNothingUp(t *testing.T) {
+// A reset or a clock beyond the representable range blocks nothing.
+func TestTheEndOfTimeBlocksNothing(t *testing.T) {
 	now := time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := newStore(t, Options{Now: func() time.Time { return now }}, defaultLines)
 	c := charge(1, 2)
@@ -155,34 +155,35 @@ func TestTheEndOfTimeHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// A watchedGround calls watch after every change of a record, as if the process were killed there.
-type watchedGround struct {
+// A watchedBacking calls watch after every change of a record, as if the process
+// were killed there.
+type watchedBacking struct {
 	backing
 	records map[uint32]record
 	serial  uint64
 	watch   func()
 }
 
-func (g *watchedGround) publish(id uint32, s scope) {
+func (g *watchedBacking) publish(id uint32, s scope) {
 	g.serial++
 	g.records[id] = record{id, s, g.serial}
 	g.watch()
 }
 
-func (g *watchedGround) withdraw(id uint32) {
+func (g *watchedBacking) withdraw(id uint32) {
 	delete(g.records, id)
 	g.watch()
 }
 
-// Killed after any one change of the file's records, while segments are split, cleaned and merged,
-// it has every key with its count where the next process will look.
-func TestWheneverItIsKilledTheRecordsLeadToEveryCount(t *testing.T) {
+// Segments are split, cleaned and merged. If the process is killed after any one
+// change of the file's records, the next process finds every key with its count.
+func TestAfterAKillAtAnyPointEveryCountIsFound(t *testing.T) {
 	clock := storetest.StartManualClock()
 	s := newStore(t, Options{Now: clock.Now}, smallLines)
 	live := map[uint64]int64{} // hash to count
 	checks := 0
-	var taking uint64 // whose count may be one more already
-	g := &watchedGround{backing: s.table.arena.backing, records: map[uint32]record{}, watch: func() {}}
+	var taking uint64 // its count may already be one more
+	g := &watchedBacking{backing: s.table.arena.backing, records: map[uint32]record{}, watch: func() {}}
 	for position := uint64(0); ; {
 		seg := s.table.segmentAt(position)
 		g.publish(seg.id, seg.scope)
@@ -240,12 +241,12 @@ func TestWheneverItIsKilledTheRecordsLeadToEveryCount(t *testing.T) {
 		clock.Advance(time.Minute)
 	}
 	if checks < 300 {
-		t.Errorf("only %d changes were looked at", checks)
+		t.Errorf("only %d changes were checked", checks)
 	}
 }
 
-// Killed in its very first start, when the file had room and nothing was recorded yet, the next one
-// uses that room.
+// If the first process was killed while it started, the file has room but no
+// records. The next process uses that room.
 func TestAFileThatWasOnlyExtendedIsUsed(t *testing.T) {
 	clock := storetest.StartManualClock()
 	o := Options{File: filepath.Join(t.TempDir(), "counters"), Memory: MinMemory, Now: clock.Now}

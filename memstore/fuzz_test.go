@@ -17,7 +17,8 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// damage changes a valid file as data says: seven bytes a time, what to do, where and with what.
+// damage changes a valid file as data describes: in each seven bytes the kind, the
+// place and the value.
 func damage(valid, data []byte) []byte {
 	b := bytes.Clone(valid)
 	for ; len(data) >= 7 && len(b) > 0; data = data[7:] {
@@ -28,11 +29,11 @@ func damage(valid, data []byte) []byte {
 			b[at] ^= data[5]
 		case 1: // in the first page
 			b[at%min(4096, len(b))] ^= data[5]
-		case 2: // an entry's worth, from remapped
+		case 2: // an entry, from remapped
 			copy(b[at&^15:], valid[from*16%len(valid):][:min(16, len(valid)-from*16%len(valid))])
-		case 3: // a line's worth
+		case 3: // a line
 			copy(b[at&^63:], valid[from*64%len(valid):][:min(64, len(valid)-from*64%len(valid))])
-		case 4: // a page's worth
+		case 4: // a page
 			copy(b[at&^4095:], valid[from*4096%len(valid):][:min(4096, len(valid)-from*4096%len(valid))])
 		case 5:
 			clear(b[at:min(at+from, len(b))])
@@ -45,16 +46,16 @@ func damage(valid, data []byte) []byte {
 	return b
 }
 
-// What a file is before it is damaged.
+// The kind of file before the damage.
 const (
-	closed = iota // in good order
+	closed = iota // closed properly
 	open          // as a kill leaves it
-	other         // none at all: the data is the file
+	other         // not a valid file: the data is the file
 	kinds
 )
 
-// Whatever is in the file, opening it and counting in it neither panics nor hangs, and what a limit
-// of 3 admits from then on is never more than 3.
+// For any content, opening the file and counting in it neither panics nor blocks,
+// and a limit of 3 admits at most 3 from then on.
 func FuzzOpen(f *testing.F) {
 	var valid [kinds][]byte
 	valid[closed], valid[open] = smallFiles(f)
@@ -67,7 +68,7 @@ func FuzzOpen(f *testing.F) {
 			f.Add(kind, []byte{op, 0, 0x21, 0, 0, 128, 0, op + 1, 0, 0x80, 0, 0, 9, 0})
 		}
 	}
-	// what a line of the table may suffer
+	// damages of a table's line
 	for _, what := range [][3]byte{{0, 128, 0}, {5, 8, 0}, {5, 16, 0}, {3, 1, 2}} {
 		var data []byte
 		for i := range uint32(100) {
@@ -96,17 +97,17 @@ func FuzzOpen(f *testing.F) {
 		case <-done:
 		case <-time.After(patience):
 			stacks := make([]byte, 1<<16)
-			// so that the goroutine that hangs goes too
+			// so that the blocked goroutine ends, too
 			panic("it hangs:\n" + string(stacks[:runtime.Stack(stacks, true)]))
 		}
 	})
 }
 
-// fuzzKeys are so many that a few hundred more make the table grow.
+// fuzzKeys is large enough that a few hundred more keys make the table grow.
 const fuzzKeys = 5000
 
-// smallFiles returns a file in which each key has spent 2 of 3, as its process left it and as a
-// kill would have.
+// smallFiles returns a file in which each key has spent 2 of 3, as its process
+// closed it, and as a kill leaves it.
 func smallFiles(tb testing.TB) (closed, open []byte) {
 	path := filepath.Join(tb.TempDir(), "counters")
 	clock := storetest.StartManualClock()
@@ -132,14 +133,15 @@ func smallFiles(tb testing.TB) (closed, open []byte) {
 
 func fuzzKey(i int) weir.Charge { return charge("three a day", 3, day, fmt.Sprint(i)) }
 
-// openAndTake opens what is there, takes, lets it grow and takes again, and once more.
+// openAndTake opens the file, takes, lets it grow, takes again, and does that once
+// more.
 func openAndTake(t *testing.T, path string) {
 	clock := storetest.StartManualClock()
 	var admitted [fuzzKeys + 100]int
 	for round := range 2 {
 		s, err := memstore.New(memstore.Options{Memory: memstore.MinMemory, Now: clock.Now, File: path})
 		if err != nil {
-			return // refused, with an error
+			return // rejected with an error
 		}
 		takeOfSome(t, s, admitted[:])
 		for i := range 800 {

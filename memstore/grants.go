@@ -29,7 +29,7 @@ func (s seed) grantKey(key []byte) grantKey {
 // grants are the limits that an operator has granted. A reader loads one pointer. A writer replaces
 // the whole set, first in the file and then in memory.
 type grants struct {
-	current atomic.Pointer[grantSet] // nil if there are none
+	current atomic.Pointer[grantSet] // nil means none
 
 	mu   sync.Mutex // held to write
 	file string     // empty if grants are kept in memory only
@@ -152,7 +152,7 @@ func (s *Store) grant(ctx context.Context, charges []weir.Charge, given []weir.G
 	return nil
 }
 
-// checkGrant returns an error if a grant's limit or time is out of range.
+// checkGrant returns an error for a grant whose limit or time is out of range.
 func checkGrant(g weir.Grant) error {
 	if g.Limit < 0 || g.Limit > weir.MaxLimit {
 		return fmt.Errorf("a limit of %d: 1 to %d is allowed, 0 takes a grant back", g.Limit, weir.MaxLimit)

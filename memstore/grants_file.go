@@ -109,7 +109,7 @@ func readGrants(file string, of seed, log *slog.Logger) (map[grantKey]weir.Grant
 		return nil, fmt.Errorf("read grants: %w", err)
 	}
 	if fingerprint != of.fingerprint() {
-		log.Warn("the grants belong to counts that no longer exist: they are dropped", "file", file, "grants", len(all))
+		log.Warn("the grants belong to counts that no longer exist, so they were dropped", "file", file, "grants", len(all))
 		if err := os.Remove(file); err != nil {
 			return nil, fmt.Errorf("drop grants: %w", err)
 		}

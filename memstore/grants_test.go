@@ -31,7 +31,7 @@ func (f *file) grant(s *memstore.Store, who string, limit, seconds int64) {
 
 func granted(who string) weir.Charge { return charge("three", 3, day, who) }
 
-// has compares the limit that who is granted; 0: none.
+// has checks the limit granted to who; 0 if there is no grant.
 func (f *file) has(s *memstore.Store, who string, want int64) {
 	f.Helper()
 	if g := limitOf(s, who); g != want {
@@ -74,13 +74,13 @@ func TestGrantsOutliveTheProcess(t *testing.T) {
 	s = f.open()
 	f.has(s, "a", 0)
 	if f.log.Len() > 0 {
-		t.Errorf("all went well, and the log says %s", &f.log)
+		t.Errorf("there was no error, and the log has %s", &f.log)
 	}
 }
 
-// A process that was killed while it wrote has left a part of the next file: the present one holds,
-// and the next write goes on.
-func TestAHalfWrittenFileOfGrantsDoesNoHarm(t *testing.T) {
+// A process killed during a write leaves a part of the next file. The current file
+// is valid, and the next write succeeds.
+func TestAHalfWrittenFileOfGrantsIsIgnored(t *testing.T) {
 	f := newFile(t)
 	s := f.open()
 	f.grant(s, "a", 50, 3600)
@@ -99,13 +99,13 @@ func TestAHalfWrittenFileOfGrantsDoesNoHarm(t *testing.T) {
 	f.has(s, "a", 50)
 	f.has(s, "b", 60)
 	if names, _ := filepath.Glob(f.grants() + ".*"); len(names) > 0 || f.log.Len() > 0 {
-		t.Errorf("left behind: %q; the log says %s", names, &f.log)
+		t.Errorf("left behind: %q; the log has %s", names, &f.log)
 	}
 }
 
-// A file that is no whole file of grants is set aside, with a line that says so. The counts are as
-// they were.
-func TestAFileOfGrantsThatCannotBeTrustedIsSetAside(t *testing.T) {
+// If the file of grants is not complete, it is set aside with a log line. The
+// counts are unchanged.
+func TestAnInvalidFileOfGrantsIsSetAside(t *testing.T) {
 	f := newFile(t)
 	s := f.open()
 	f.grant(s, "a", 50, 3600)
@@ -138,7 +138,7 @@ func TestAFileOfGrantsThatCannotBeTrustedIsSetAside(t *testing.T) {
 		f.has(s, "b", 0)
 		count++
 		if r := take(t, s, charge("three", weir.MaxLimit, day, "a")); r.Used[0].Count != count {
-			t.Fatalf("%s: the counts have suffered: %+v, want %d", what, r.Used[0], count)
+			t.Fatalf("%s: the counts have changed: %+v, want %d", what, r.Used[0], count)
 		}
 		f.close(s)
 	}
@@ -154,14 +154,14 @@ func TestAFileOfGrantsThatCannotBeTrustedIsSetAside(t *testing.T) {
 	f.has(s, "a", 50)
 }
 
-// setAside opens the store, and sees to it that the file of grants is away.
+// setAside opens the store, and checks that the file of grants was set aside.
 func (f *file) setAside(what string) *memstore.Store {
 	f.Helper()
 	f.log.Reset()
 	s := f.open()
 	names, _ := filepath.Glob(f.grants() + ".set-aside-*")
 	if _, err := os.Lstat(f.grants()); len(names) != 1 || !errors.Is(err, os.ErrNotExist) || strings.Count(f.log.String(), "set aside") != 1 {
-		f.Fatalf("%s: set aside: %q, %v; the log says %s", what, names, err, &f.log)
+		f.Fatalf("%s: set aside: %q, %v; the log has %s", what, names, err, &f.log)
 	}
 	if err := os.Remove(names[0]); err != nil {
 		f.Fatal(err)
@@ -169,8 +169,8 @@ func (f *file) setAside(what string) *memstore.Store {
 	return s
 }
 
-// Grants name callers by a hash that is keyed with what is kept with the counts: without those they
-// are nobody's.
+// Grants name callers by a hash with a key that is stored with the counts. Without
+// those counts, the grants match no caller.
 func TestGrantsOfOtherCountsAreDropped(t *testing.T) {
 	f := newFile(t)
 	s := f.open()
@@ -182,14 +182,14 @@ func TestGrantsOfOtherCountsAreDropped(t *testing.T) {
 	s = f.open()
 	f.has(s, "a", 0)
 	if _, err := os.Stat(f.grants()); !errors.Is(err, os.ErrNotExist) || strings.Count(f.log.String(), "dropped") != 1 {
-		t.Errorf("%v; the log says %s", err, &f.log)
+		t.Errorf("%v; the log has %s", err, &f.log)
 	}
 	f.grant(s, "a", 60, 3600)
 	f.close(s)
 	f.has(f.open(), "a", 60)
 }
 
-func TestAGrantThatCannotBeWrittenIsNotGiven(t *testing.T) {
+func TestAGrantThatCannotBeWrittenIsAnError(t *testing.T) {
 	f := newFile(t)
 	s := f.open()
 	f.grant(s, "a", 50, 3600)
@@ -203,7 +203,7 @@ func TestAGrantThatCannotBeWrittenIsNotGiven(t *testing.T) {
 	}
 	for _, who := range []string{"a", "b"} {
 		if err := s.Grant(t.Context(), []weir.Charge{granted(who)}, []weir.Grant{{Limit: 60, Until: f.clock.Now().Unix() + 60}}); err == nil {
-			t.Errorf("%s: it is said to be given", who)
+			t.Errorf("%s: Grant returned no error", who)
 		}
 	}
 	f.has(s, "a", 50)
@@ -218,11 +218,11 @@ func TestAGrantThatCannotBeWrittenIsNotGiven(t *testing.T) {
 	f.has(s, "b", 60)
 }
 
-const granters = 40 // callers who are granted something, in turn
+const granters = 40 // callers with grants, in turn
 
-// Killed at any moment, also in the middle of writing: what Grant has said is given is there, and
-// what is there was given.
-func TestKilledWhileItGrants(t *testing.T) {
+// A process is killed at random moments, including during a write. Every
+// acknowledged grant is in the file, and every grant in the file was given.
+func TestAKillLosesNoAcknowledgedGrant(t *testing.T) {
 	if e, out, ok := sent(t); ok {
 		s, err := memstore.New(e.options())
 		if err != nil {
@@ -232,12 +232,12 @@ func TestKilledWhileItGrants(t *testing.T) {
 			if err := s.Grant(t.Context(), []weir.Charge{granted(fmt.Sprint(n % granters))}, []weir.Grant{{Limit: n + 1, Until: e.Now + 3600}}); err != nil {
 				t.Fatal(err)
 			}
-			say(t, out, n)
+			writeReport(t, out, n)
 		}
 	}
 	random := rand.New(rand.NewPCG(*killSeed, 1))
 	e := errand{Run: "grant", File: filepath.Join(t.TempDir(), "counters"), Now: 1_800_000_000, Memory: memstore.MinMemory}
-	told := map[int64]int64{} // the last n by caller
+	acknowledged := map[int64]int64{} // the last n by caller
 	for e.Round = range 8 {
 		c := start(t, e)
 		var n int64
@@ -246,19 +246,19 @@ func TestKilledWhileItGrants(t *testing.T) {
 			if timer == nil {
 				timer = time.AfterFunc(time.Duration(random.IntN(60_000))*time.Microsecond, c.kill)
 			}
-			told[n%granters] = n
+			acknowledged[n%granters] = n
 		}
 		c.end()
 		s, err := memstore.New(e.options())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for who, last := range told {
+		for who, last := range acknowledged {
 			got := limitOf(s, fmt.Sprint(who)) - 1
 			if got != last && (got != n+1 || got%granters != who) {
 				t.Errorf("round %d: %d was granted %d at last, and has %d; the last of all was %d", e.Round, who, last, got, n)
 			}
-			told[who] = got
+			acknowledged[who] = got
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -266,7 +266,7 @@ func TestKilledWhileItGrants(t *testing.T) {
 	}
 }
 
-// Whatever the file of grants holds, the store opens, and what it grants is what can be.
+// For any content of the file, the store opens, and its grants are valid.
 func FuzzGrants(f *testing.F) {
 	dir := f.TempDir()
 	o := memstore.Options{Memory: memstore.MinMemory, File: filepath.Join(dir, "counters"), Now: func() time.Time { return time.Unix(1_800_000_000, 0) }}

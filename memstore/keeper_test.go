@@ -10,16 +10,16 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// Who shares a budget with others, because the table was full, cannot have it reset; when it has
-// ended there is nothing to reset.
-func TestABudgetThatIsSharedIsNotReset(t *testing.T) {
+// If a caller shares a budget because the table was full, a reset is rejected. If
+// the budget has ended, the reset has nothing to do.
+func TestASharedBudgetIsNotReset(t *testing.T) {
 	s := newSmall(t)
 	s.fill(3600)
 	own, newcomer := charge("fill", 1, 3600, "0"), weir.Charge{}
 	if r := s.take(own); r.Allowed {
 		t.Fatalf("the first caller has no entry of its own: %+v", r)
 	}
-	// some part of the table has room for one more
+	// until a part of the table is full
 	for i, before := 0, s.Stats().Shared; s.Stats().Shared == before; i++ {
 		newcomer = charge("three", 3, 3600, fmt.Sprint("newcomer ", i))
 		s.take(newcomer)
@@ -45,14 +45,14 @@ func TestABudgetThatIsSharedIsNotReset(t *testing.T) {
 	}
 }
 
-func TestMoreWindowsThanATakeMayHaveAreNotReset(t *testing.T) {
+func TestResetAcceptsAtMostATakesWindows(t *testing.T) {
 	s := newSmall(t)
 	if err := s.Reset(t.Context(), make([]weir.Charge, weir.MaxCharges+1)); err == nil {
-		t.Error("they are")
+		t.Error("they were reset")
 	}
 }
 
-func TestAClosedStoreKeepsNothing(t *testing.T) {
+func TestAClosedStoreReturnsErrors(t *testing.T) {
 	s := newSmall(t)
 	one, g := []weir.Charge{charge("three", 3, 3600, "a")}, []weir.Grant{{Limit: 9, Until: s.clock.Now().Unix() + 60}}
 	if err := s.Close(); err != nil {
@@ -66,9 +66,9 @@ func TestAClosedStoreKeepsNothing(t *testing.T) {
 	}
 }
 
-// The grants are bounded: one more is refused, and changes nothing. What has ended, or is taken
-// back, makes room.
-func TestMoreGrantsThanThereCanBeAreRefused(t *testing.T) {
+// The number of grants is bounded: one more is rejected, and changes nothing. If a
+// grant has ended or is removed, there is room.
+func TestTheNumberOfGrantsIsBounded(t *testing.T) {
 	s := newSmall(t)
 	now := s.clock.Now().Unix()
 	var all []weir.Charge
@@ -97,8 +97,8 @@ func TestMoreGrantsThanThereCanBeAreRefused(t *testing.T) {
 	}
 }
 
-// Whether somebody has a grant is asked for each request.
-func TestToAskForGrantsAllocatesNothing(t *testing.T) {
+// Granted runs for each request, so it does not allocate.
+func TestGrantedDoesNotAllocate(t *testing.T) {
 	s := newSmall(t)
 	both := []weir.Charge{charge("three", 3, 3600, "a"), charge("three", 3, 3600, "b")}
 	found := make([]weir.Grant, 2)

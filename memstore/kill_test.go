@@ -27,25 +27,24 @@ var (
 )
 
 const (
-	// an address has 16 agents, so that either window can be the one that refuses
+	// an address has 16 agents, so that each of the windows can refuse
 	agentLimit, addressLimit = 5, 40
 
-	visitors = 3   // goroutines that take as visitors do, on keys that others want too
-	openers  = 2   // goroutines that open ever new keys, so that the table grows all the time
+	visitors = 3   // goroutines that take like visitors, from shared keys
+	openers  = 2   // goroutines that open new keys, so that the table grows all the time
 	block    = 512 // keys that are opened between two reports
 )
 
-// A report is what one goroutine says once a take has returned: what it was told, and what it takes
-// next.
+// A report is one goroutine's result of a take, and its next visit.
 type report struct {
-	Who     uint32 // visitors first, openers behind them
+	Who     uint32 // visitors first, then openers
 	Allowed bool
 	Used    [2]struct{ Count, Reset uint32 } // of the agent and the address
 	Next    visit
 }
 
-// A visit is one take: of the agent's window, its address's or both. An opener's visit is a block
-// of keys from Agent on.
+// A visit is one take, of the agent's window, its address's or both. An opener's
+// visit is a block of keys, starting at Agent.
 type visit struct {
 	Agent           uint32
 	ByAgent, ByAddr bool
@@ -60,7 +59,7 @@ func addressKey(id uint32) weir.Charge {
 	return charge("address", addressLimit, week, fmt.Sprint("address ", id/16))
 }
 
-// newKeys are those of the takes of an opener: two at once for every third, else one.
+// newKeys are an opener's keys: two at once for every third take, else one.
 type newKeys struct{ one, two []weir.Charge }
 
 func makeNewKeys() newKeys {
@@ -68,9 +67,9 @@ func makeNewKeys() newKeys {
 	return newKeys{one: []weir.Charge{once}, two: []weir.Charge{once, too}}
 }
 
-// of returns those of take i of a block, until it is called again: to make them costs nothing
-// beside taking them, so that a process that only opens keys spends a large part of its time on
-// growing.
+// of returns the keys of take i of a block; they are valid until the next call.
+// This is cheap compared with a take, so a process that only opens keys spends much
+// of its time on growing.
 func (k newKeys) of(first uint32, i int) []weir.Charge {
 	in := k.one
 	if i%3 == 0 {
@@ -83,11 +82,11 @@ func (k newKeys) of(first uint32, i int) []weir.Charge {
 	return in
 }
 
-// Whenever a process is killed, also in the middle of growth: what it had admitted stays counted,
-// and nobody gets more than the limit from all processes together.
-func TestKilledAtAnyMomentItLosesNothingThatItAdmitted(t *testing.T) {
+// A process is killed at any moment, including while the table grows. Its admitted
+// units stay counted, and all processes together admit at most the limit.
+func TestAKillAtAnyMomentLosesNoAdmittedUnit(t *testing.T) {
 	if e, out, ok := sent(t); ok {
-		takeUntilKilled(t, e, func(r report) { say(t, out, r) })
+		takeUntilKilled(t, e, func(r report) { writeReport(t, out, r) })
 		return
 	}
 	t.Logf("-kill-seed=%d -kill-times=%d", *killSeed, *killTimes)
@@ -100,10 +99,10 @@ func TestKilledAtAnyMomentItLosesNothingThatItAdmitted(t *testing.T) {
 		e.Growing = e.Round%3 > 0
 		while := time.Duration(random.IntN(40_000)) * time.Microsecond
 		if e.Growing {
-			while = time.Duration(random.IntN(1000)) * time.Millisecond // it kills itself before
+			while = time.Duration(random.IntN(1000)) * time.Millisecond // it kills itself earlier
 		}
 		b.follow(start(t, e), e.Round%9 == 0, while) // early: perhaps while it opens the file
-		// else the next process finds it as the kill has left it
+		// otherwise the next process finds the file as the kill left it
 		if random.IntN(3) == 0 {
 			b.compare(e, 10)
 		}
@@ -111,12 +110,12 @@ func TestKilledAtAnyMomentItLosesNothingThatItAdmitted(t *testing.T) {
 	b.compare(e, math.MaxInt)
 	t.Logf("%d takes were reported, %d of them admitted, and %d blocks of new keys", b.takes, b.admitted, len(b.opened))
 	if b.admitted == 0 || len(b.opened) == 0 {
-		t.Error("no process came to admit anything")
+		t.Error("no process admitted anything")
 	}
 }
 
 // takeUntilKilled opens the store and takes from it until the process is killed.
-func takeUntilKilled(t *testing.T, e errand, say func(report)) {
+func takeUntilKilled(t *testing.T, e errand, emit func(report)) {
 	s, err := memstore.New(e.options())
 	if err != nil {
 		t.Fatal(err)
@@ -124,22 +123,22 @@ func takeUntilKilled(t *testing.T, e errand, say func(report)) {
 	var running sync.WaitGroup
 	if e.Growing {
 		var taking atomic.Uint64
-		running.Go(func() { openUntilKilled(t, s, e, visitors, &taking, say) })
+		running.Go(func() { openUntilKilled(t, s, e, visitors, &taking, emit) })
 		running.Go(func() { killInALongTake(t, e, &taking) })
 	} else {
 		for who := range uint32(visitors) {
-			running.Go(func() { visitUntilKilled(t, s, e, who, say) })
+			running.Go(func() { visitUntilKilled(t, s, e, who, emit) })
 		}
 		for who := range uint32(openers) {
-			running.Go(func() { openUntilKilled(t, s, e, visitors+who, new(atomic.Uint64), say) })
+			running.Go(func() { openUntilKilled(t, s, e, visitors+who, new(atomic.Uint64), emit) })
 		}
 	}
 	running.Wait()
 }
 
-// killInALongTake kills this process in the middle of a take that lasts, as one does that makes the
-// table grow. It has watched for a while how long those last, so that the kill is as likely to come
-// at one moment of them as at another.
+// killInALongTake kills this process during a long take, such as one that makes the
+// table grow. It first measures how long these are, so that each of their moments
+// is equally likely.
 func killInALongTake(t *testing.T, e errand, taking *atomic.Uint64) {
 	random := rand.New(rand.NewPCG(e.Seed, uint64(e.Round)))
 	enough := 2 * uint64(5_000+random.IntN(5_000))
@@ -159,18 +158,18 @@ func killInALongTake(t *testing.T, e errand, taking *atomic.Uint64) {
 			slices.Sort(longest[:])
 		}
 		if fatal == 0 && n > enough {
-			// the longest ones have been held up
+			// the longest ones were delayed
 			fatal = 1 + time.Duration(random.Float64()*float64(longest[3]))
 		}
 	}
 }
 
-func visitUntilKilled(t *testing.T, s *memstore.Store, e errand, who uint32, say func(report)) {
+func visitUntilKilled(t *testing.T, s *memstore.Store, e errand, who uint32, emit func(report)) {
 	random := rand.New(rand.NewPCG(e.Seed, uint64(e.Round)<<8|uint64(who)))
 	r := report{Who: who}
 	for {
 		r.Next = drawVisit(random, e.Round)
-		say(r)
+		emit(r)
 		var in []weir.Charge
 		var of []int
 		if r.Next.ByAgent {
@@ -190,7 +189,7 @@ func visitUntilKilled(t *testing.T, s *memstore.Store, e errand, who uint32, say
 	}
 }
 
-// drawVisit draws from agents of whom each process brings some more.
+// drawVisit draws from the agents, to which each process adds some.
 func drawVisit(random *rand.Rand, round int) visit {
 	const more = 60
 	v := visit{Agent: uint32(round*more + random.IntN(more))}
@@ -202,14 +201,14 @@ func drawVisit(random *rand.Rand, round int) visit {
 	return v
 }
 
-func openUntilKilled(t *testing.T, s *memstore.Store, e errand, who uint32, taking *atomic.Uint64, say func(report)) {
+func openUntilKilled(t *testing.T, s *memstore.Store, e errand, who uint32, taking *atomic.Uint64, emit func(report)) {
 	r, keys := report{Who: who, Allowed: true}, makeNewKeys()
 	for n := uint32(0); ; n++ {
 		r.Next.Agent = uint32(e.Round)<<22 | who<<19 | n
-		say(r)
+		emit(r)
 		for i := range block {
 			in := keys.of(r.Next.Agent, i)
-			taking.Add(1) // odd while a take lasts
+			taking.Add(1) // odd during a take
 			out := take(t, s, in...)
 			if taking.Add(1); !out.Allowed || out.Used[0].Count != 1 {
 				t.Fatalf("the first take of a new key answered %+v; the store holds %+v", out, s.Stats())
@@ -218,24 +217,24 @@ func openUntilKilled(t *testing.T, s *memstore.Store, e errand, who uint32, taki
 	}
 }
 
-// A tally is what is known of one key from the reports.
+// A tally is what the reports contain about one key.
 type tally struct {
-	told  map[uint32]bool // each count after an admitted take
-	reset uint32
-	maybe int // takes that may have been admitted: nobody was left to say so
+	counts map[uint32]bool // each count after an admitted take
+	reset  uint32
+	maybe  int // takes that may have been admitted, but were not reported
 }
 
-// books are what all processes have reported.
+// books are the reports of all processes.
 type books struct {
 	*testing.T
 	agents, addresses map[uint32]*tally
-	opened            []uint32 // blocks that were opened whole
-	opening           []uint32 // blocks that a kill has interrupted
+	opened            []uint32 // blocks that were opened completely
+	opening           []uint32 // blocks that a kill interrupted
 	takes, admitted   int
 }
 
-// follow lets a process take for a while after its first report, or run for a while if it is killed
-// early, kills it, and writes down what it has reported.
+// follow lets a process run for a while after its first report, or, if it is killed
+// early, from the start. It kills it, and records its reports.
 func (b *books) follow(c *child, early bool, while time.Duration) {
 	var next [visitors + openers]*visit
 	var r report
@@ -272,7 +271,7 @@ func (b *books) address(id uint32) *tally { return tallyOf(b.addresses, id/16) }
 
 func tallyOf(all map[uint32]*tally, id uint32) *tally {
 	if all[id] == nil {
-		all[id] = &tally{told: map[uint32]bool{}}
+		all[id] = &tally{counts: map[uint32]bool{}}
 	}
 	return all[id]
 }
@@ -283,19 +282,19 @@ func (b *books) visited(v visit, r report) {
 		b.admitted++
 	}
 	if v.ByAgent {
-		b.tell(fmt.Sprint("agent ", v.Agent), b.agent(v.Agent), r.Allowed, r.Used[0].Count, r.Used[0].Reset)
+		b.add(fmt.Sprint("agent ", v.Agent), b.agent(v.Agent), r.Allowed, r.Used[0].Count, r.Used[0].Reset)
 	}
 	if v.ByAddr {
-		b.tell(fmt.Sprint("address ", v.Agent/16), b.address(v.Agent), r.Allowed, r.Used[1].Count, r.Used[1].Reset)
+		b.add(fmt.Sprint("address ", v.Agent/16), b.address(v.Agent), r.Allowed, r.Used[1].Count, r.Used[1].Reset)
 	}
 }
 
-// tell writes down what one window was told to be. No unit is told to two takes: it would have been
-// lost in between.
-func (b *books) tell(name string, k *tally, allowed bool, count, reset uint32) {
+// add records a window's reported state. If two takes report the same unit, one
+// unit was lost in between.
+func (b *books) add(name string, k *tally, allowed bool, count, reset uint32) {
 	b.Helper()
-	if allowed && k.told[count] {
-		b.Errorf("%s: two takes were told that theirs was unit %d", name, count)
+	if allowed && k.counts[count] {
+		b.Errorf("%s: two takes reported unit %d", name, count)
 	}
 	if reset != 0 && k.reset != 0 && reset != k.reset {
 		b.Errorf("%s: its reset moved from %d to %d", name, k.reset, reset)
@@ -304,7 +303,7 @@ func (b *books) tell(name string, k *tally, allowed bool, count, reset uint32) {
 		k.reset = reset
 	}
 	if allowed {
-		k.told[count] = true
+		k.counts[count] = true
 	}
 }
 
@@ -317,8 +316,8 @@ func (b *books) interrupted(v visit) {
 	}
 }
 
-// compare opens the file and holds its counts against the books; of the new keys that were opened
-// it looks at the latest blocks.
+// compare opens the file and compares its counts with the books. Of the new keys it
+// checks the latest blocks.
 func (b *books) compare(e errand, blocks int) {
 	b.Helper()
 	s, err := memstore.New(e.options())
@@ -350,14 +349,14 @@ func latest(all []uint32, n int) []uint32 { return all[max(0, len(all)-n):] }
 func (b *books) compareKey(s *memstore.Store, c weir.Charge, k *tally) {
 	b.Helper()
 	u := count(b, s, c)
-	if n := len(k.told); u.Count < int64(n) || u.Count > int64(n+k.maybe) || u.Count > c.Limit || u.Count > 0 && k.reset != 0 && u.Reset != int64(k.reset) {
-		b.Errorf("key %q stands at %+v of %d; %d takes were reported, %d more were under way at a kill, its reset was %d",
+	if n := len(k.counts); u.Count < int64(n) || u.Count > int64(n+k.maybe) || u.Count > c.Limit || u.Count > 0 && k.reset != 0 && u.Reset != int64(k.reset) {
+		b.Errorf("key %q is %+v of %d; %d takes were reported, %d more were in flight at a kill, its reset was %d",
 			c.Key, u, c.Limit, n, k.maybe, k.reset)
 	}
 }
 
-// counted says how many takes of a block are counted: the first so many, the one behind them
-// perhaps half, and none later.
+// counted returns how many takes of a block are counted: the first ones, perhaps
+// half of the next, and none later.
 func (b *books) counted(s *memstore.Store, first uint32) int {
 	b.Helper()
 	n, over, keys := 0, false, makeNewKeys()

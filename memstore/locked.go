@@ -61,9 +61,9 @@ type slotRef struct {
 	at, used weir.Used // the window before and after the take
 }
 
-// lock locks the segments of all keys in order of id, and those of shared budgets if there are any.
-// It returns false if one of them has just been rewritten, if sharing has just begun, or if the
-// store is closed.
+// lock locks the segments of all keys in order of id, and those of any shared budgets. It returns
+// false if one of them has just been rewritten, if sharing has just begun, or if the store is
+// closed.
 func (a *attempt) lock(hashes []uint64) bool {
 	a.now = a.store.clock.now()
 	d := a.store.table.directory.Load()

@@ -211,7 +211,7 @@ func (m *mapping) allocateKeep(at, length int64) error {
 	return err
 }
 
-// fallocate allocates disk blocks for a part of the file, if the file system supports that.
+// fallocate allocates disk blocks for a part of the file, on a file system that supports that.
 func (m *mapping) fallocate(at, length int64) error {
 	for {
 		if err := unix.Fallocate(int(m.file.Fd()), 0, at, length); !errors.Is(err, unix.EINTR) {
@@ -223,7 +223,7 @@ func (m *mapping) fallocate(at, length int64) error {
 // markOpen marks the file as in use under this boot ID.
 func (m *mapping) markOpen(log *slog.Logger) {
 	if !m.clean && m.fromPreviousBoot() {
-		log.Warn("the machine stopped while counts were being kept: some of the last half minute may be missing",
+		log.Warn("the machine stopped while counts were written: some counts of the last half minute may be missing",
 			"file", m.file.Name(), "parts_missing", len(m.gaps))
 	}
 	boot := bootID()
@@ -238,7 +238,7 @@ func (m *mapping) fromPreviousBoot() bool {
 	return !bytes.Equal(m.data[atBoot:atBoot+len(boot)], boot[:])
 }
 
-// bootID returns the kernel's ID of this boot, or zeros if there is none.
+// bootID returns the kernel's ID of this boot, or zeros on a system without one.
 func bootID() (id [16]byte) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err == nil {
@@ -313,8 +313,8 @@ func (m *mapping) discard(id uint32) bool {
 	if m.remapped >= maxRemapped {
 		return false
 	}
-	// A delayed take may still read here, and reading a hole of a file can end the process if the
-	// disk is full. So the segment is mapped to anonymous memory before the hole is punched.
+	// A delayed take may still read here, and reading a hole of a file can end the process on a
+	// full disk. So the segment is mapped to anonymous memory before the hole is punched.
 	if m.remap(id, -1, 0, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE) != nil {
 		return false
 	}

@@ -14,10 +14,11 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// shares is how many budgets the newcomers of one window have between them where the table is full.
+// shares is the number of shared budgets for the new keys of one window when the
+// table is full.
 const shares = 1024
 
-// A small store has the least memory there can be, and a clock that the test moves.
+// A small store has the minimum memory, and a clock that the test sets.
 type small struct {
 	testing.TB
 	*memstore.Store
@@ -40,7 +41,8 @@ func (s *small) take(charges ...weir.Charge) weir.Receipt {
 	return take(s, s.Store, charges...)
 }
 
-// fill opens windows of per seconds, for so many callers that every part of the table is full.
+// fill opens windows of per seconds, for so many callers that every part of the
+// table is full.
 func (s *small) fill(per int64) {
 	s.Helper()
 	for i := range int(2 * s.Stats().Capacity) {
@@ -58,9 +60,8 @@ func (s *small) within() {
 	}
 }
 
-// A flood of keys, from many at once, pushes no live count out, and nobody is admitted more often
-// than the limit.
-func TestAFloodOfKeysBuysNoBudget(t *testing.T) {
+// A concurrent flood of keys displaces no live count, and no key exceeds its limit.
+func TestAFloodOfKeysRestoresNoBudget(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of work")
 	}
@@ -79,11 +80,11 @@ func TestAFloodOfKeysBuysNoBudget(t *testing.T) {
 			for n := range keys {
 				who := n
 				if n%4 == 0 {
-					who = random.IntN(n + 1) // who has been here before tries again
+					who = random.IntN(n + 1) // an earlier key tries again
 				}
 				in := []weir.Charge{charge("minute", limit, 60, fmt.Sprint(who))}
 				if n%16 == 0 {
-					in = append(in, victim(n%victims)) // spends nothing of either
+					in = append(in, victim(n%victims)) // spends neither
 				}
 				if s.take(in...).Allowed {
 					admitted[who].Add(1)
@@ -98,7 +99,7 @@ func TestAFloodOfKeysBuysNoBudget(t *testing.T) {
 	s.within()
 	for i := range victims {
 		if r := s.take(victim(i)); r.Allowed || r.Used[0].Count != limit {
-			t.Errorf("spent key %d stands at %+v after the flood", i, r)
+			t.Errorf("spent key %d is %+v after the flood", i, r)
 		}
 	}
 	total := int64(0)
@@ -113,9 +114,9 @@ func TestAFloodOfKeysBuysNoBudget(t *testing.T) {
 	}
 }
 
-// A caller that spent in a shared budget does not get a fresh one of its own when room comes free
-// before the reset.
-func TestRoomThatComesFreeDoesNotDoubleABudget(t *testing.T) {
+// If a place becomes free before the reset, a caller with a shared budget does not
+// get a fresh budget of its own.
+func TestFreedRoomDoesNotDoubleABudget(t *testing.T) {
 	s := newSmall(t)
 	const limit, late = 4, 60
 	s.fill(5)
@@ -130,7 +131,8 @@ func TestRoomThatComesFreeDoesNotDoubleABudget(t *testing.T) {
 		}
 	}
 	try()
-	// the short windows end and are reused, what the late callers share does not end
+	// the short windows end and are reused; the shared budgets of the late callers
+	// do not end
 	for second := range 59 {
 		s.clock.Advance(time.Second)
 		for i := range 200 {
@@ -145,9 +147,9 @@ func TestRoomThatComesFreeDoesNotDoubleABudget(t *testing.T) {
 	}
 }
 
-// One address that invents agents spends what it shares with few others, and none of what the rest
-// of the world shares.
-func TestAnAddressThatInventsAgentsLocksFewOthersOut(t *testing.T) {
+// If an address invents agents, they share a budget with few other keys, and do not
+// spend the other shared budgets.
+func TestInventedAgentsLockOutFewOthers(t *testing.T) {
 	s := newSmall(t)
 	s.fill(3600)
 	const limit, others = 30, 1000
@@ -174,9 +176,9 @@ func TestAnAddressThatInventsAgentsLocksFewOthersOut(t *testing.T) {
 	}
 }
 
-// What a newcomer is told of a budget that it shares is true: it counts up to the limit, ends when
-// it says, and no earlier.
-func TestASharedBudgetSaysWhatItIs(t *testing.T) {
+// A shared budget reports true values: its count goes up to the limit, and it ends
+// exactly at its reset.
+func TestASharedBudgetReportsTrueValues(t *testing.T) {
 	s := newSmall(t)
 	s.fill(86400)
 	const limit = 7
@@ -185,7 +187,7 @@ func TestASharedBudgetSaysWhatItIs(t *testing.T) {
 		shared, end := s.Stats().Shared, s.clock.Now().Unix()+60
 		for n := int64(1); n <= limit; n++ {
 			if r := s.take(c); !r.Allowed || r.Used[0] != (weir.Used{Count: n, Reset: end}) {
-				t.Fatalf("take %d of %d was told %+v, it is %d", n, limit, r, s.clock.Now().Unix())
+				t.Fatalf("take %d of %d returned %+v at %d", n, limit, r, s.clock.Now().Unix())
 			}
 			s.clock.Advance(time.Second)
 		}
@@ -193,13 +195,13 @@ func TestASharedBudgetSaysWhatItIs(t *testing.T) {
 		read.Cost = 0
 		for range 3 {
 			if r := s.take(c); r.Allowed || r.Used[0] != (weir.Used{Count: limit, Reset: end}) {
-				t.Fatalf("a spent budget was told as %+v", r)
+				t.Fatalf("a spent budget was returned as %+v", r)
 			}
 			if r := s.take(read); !r.Allowed || r.Used[0] != (weir.Used{Count: limit, Reset: end}) {
 				t.Fatalf("a spent budget was read as %+v", r)
 			}
 		}
-		// 0: it found a free place of its own
+		// 0 if it found a free place of its own
 		if n := s.Stats().Shared - shared; n != 0 && n != limit+6 {
 			t.Fatalf("%d takes in a shared budget were counted as %d", limit+6, n)
 		}
@@ -209,7 +211,7 @@ func TestASharedBudgetSaysWhatItIs(t *testing.T) {
 		}
 		s.clock.Advance(time.Second)
 		if r := s.take(c); !r.Allowed || r.Used[0].Count != 1 {
-			t.Fatalf("at its reset a shared budget was told as %+v", r)
+			t.Fatalf("at its reset a shared budget was returned as %+v", r)
 		}
 	}
 	if s.Stats().Shared == 0 {
@@ -217,7 +219,8 @@ func TestASharedBudgetSaysWhatItIs(t *testing.T) {
 	}
 }
 
-// Newcomers' windows and their neighbours' are charged together or not at all, in a full table too.
+// In a full table too, the windows of new keys and others are charged together or
+// not at all.
 func TestAFullTableChargesAllOrNone(t *testing.T) {
 	s := newSmall(t)
 	spent := charge("hour", 1, 3600, "spent")
@@ -232,12 +235,12 @@ func TestAFullTableChargesAllOrNone(t *testing.T) {
 		}
 	}
 	if r := s.take(newcomer); !r.Allowed || r.Used[0].Count != 1 {
-		t.Errorf("refused takes were charged to what newcomers share: %+v", r)
+		t.Errorf("refused takes were charged to a shared budget: %+v", r)
 	}
 }
 
-// Once the windows of a flood have ended, everybody has a budget of its own again.
-func TestAfterAFloodNewcomersHaveTheirOwnBudgets(t *testing.T) {
+// Once the windows of a flood have ended, every key has its own budget again.
+func TestAfterAFloodNewKeysHaveTheirOwnBudgets(t *testing.T) {
 	s := newSmall(t)
 	s.fill(60)
 	s.clock.Advance(time.Minute)
@@ -253,7 +256,8 @@ func TestAfterAFloodNewcomersHaveTheirOwnBudgets(t *testing.T) {
 	s.within()
 }
 
-// Room is reused without a sweeper: a stream of ever new keys settles at what is live.
+// Room is reused without a background sweep: with a stream of new keys, the table
+// settles at the number of live keys.
 func TestExpiredKeysAreReclaimed(t *testing.T) {
 	clock := storetest.StartManualClock()
 	store, err := memstore.New(memstore.Options{Memory: 64 << 20, Now: clock.Now})
@@ -275,7 +279,7 @@ func TestExpiredKeysAreReclaimed(t *testing.T) {
 	}
 }
 
-// Reuse under load loses no count, also where one take opens what another reuses.
+// Reuse under load loses no count, even if one take opens what another reuses.
 func TestReclaimingUnderLoadLosesNoCount(t *testing.T) {
 	s := newSmall(t)
 	const limit, callers = 50, 8
@@ -300,9 +304,9 @@ func TestReclaimingUnderLoadLosesNoCount(t *testing.T) {
 	}
 }
 
-// Setting the clock back by a day keeps no room occupied: what had ended by the new time is reused
-// as ever.
-func TestAClockThatWasSetBackBlocksNoReclaiming(t *testing.T) {
+// If the clock is set back by a day, no room is blocked: entries that have ended by
+// the new time are reused.
+func TestAClockSetBackDoesNotPreventReclaiming(t *testing.T) {
 	s := newSmall(t)
 	for i := range 1000 {
 		s.take(charge("minute", 5, 60, fmt.Sprint("before ", i)))
@@ -323,7 +327,7 @@ func TestAClockThatWasSetBackBlocksNoReclaiming(t *testing.T) {
 	s.within()
 }
 
-// Too little memory is an error that says what is allowed; it is never read as no bound.
+// Too little memory is an error with the allowed minimum. It never means unbounded.
 func TestTooLittleMemoryIsRefused(t *testing.T) {
 	for _, memory := range []int64{-1, 1, memstore.MinMemory - 1} {
 		if _, err := memstore.New(memstore.Options{Memory: memory}); err == nil || !strings.Contains(err.Error(), "1 MiB") {
@@ -332,7 +336,7 @@ func TestTooLittleMemoryIsRefused(t *testing.T) {
 	}
 }
 
-// The machine's clock is read once and then advanced by the monotonic one (D6).
+// The system clock is read once, and then advanced by the monotonic clock (D6).
 func TestTheMachinesClockIsTheWallClockAtStart(t *testing.T) {
 	s, err := memstore.New(memstore.Options{})
 	if err != nil {
@@ -342,6 +346,6 @@ func TestTheMachinesClockIsTheWallClockAtStart(t *testing.T) {
 	before := time.Now().Unix()
 	r := take(t, s, charge("minute", 1, 60, "a"))
 	if after := time.Now().Unix(); r.Now < before-1 || r.Now > after+1 {
-		t.Errorf("the store's clock says %d between %d and %d", r.Now, before, after)
+		t.Errorf("the store's clock is at %d, between %d and %d", r.Now, before, after)
 	}
 }

@@ -12,7 +12,7 @@
 // share budgets: they may be refused early, but a caller never gets more than its limit.
 //
 // With Options.File the table is a memory mapping of that file. The kernel has every count as soon
-// as it is made, so no count is lost if the process ends, even by kill -9. A power cut can lose
+// as it is made, so no count is lost when the process ends, even by kill -9. A power cut can lose
 // what the kernel had not yet written to the disk, about the last half minute: those windows may
 // admit again what they had already admitted.
 package memstore
@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// DefaultMemory is the bound in bytes if Options.Memory is 0.
+	// DefaultMemory is the bound in bytes for an Options.Memory of 0.
 	DefaultMemory = 256 << 20
 	// MinMemory is the smallest bound that New accepts, in bytes.
 	MinMemory = 1 << 20

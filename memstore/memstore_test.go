@@ -8,12 +8,12 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// smallLines makes segments so small that a handful of keys fills one: the table is rewritten all
-// the time.
+// smallLines makes segments so small that a few keys fill one: the table is
+// rewritten all the time.
 const smallLines = 2
 
-// Every store there is keeps the contract of stores: with segments of the usual size and with tiny
-// ones, on memory that the race detector sees and on mappings.
+// All kinds of stores pass the tests: with segments of normal and of tiny size, on
+// memory that the race detector sees, and on mappings.
 func TestStore(t *testing.T) {
 	for _, test := range []struct {
 		name  string

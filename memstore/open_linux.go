@@ -54,7 +54,7 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 		s.sharedUntil.Store(latest)
 	}
 	if until := int64(s.sharedUntil.Load()); until > s.clock.now() {
-		o.Log.Warn("the table of counts was full: callers without an entry keep sharing budgets until those end, or they could spend twice",
+		o.Log.Warn("the table of counts was full: callers without an entry share budgets until these end, because they could otherwise spend twice",
 			"until", time.Unix(until, 0).UTC().Format(time.RFC3339))
 	}
 	m.markOpen(o.Log)

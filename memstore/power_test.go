@@ -13,12 +13,12 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// After a power cut a part of the table may not have reached the disk. What has is read, the rest
-// begins anew, and the log says so. Where the machine has not gone down, a part that is missing
-// says that somebody else has been at the file.
-func TestAPowerCutLosesNoMoreThanItTook(t *testing.T) {
+// After a power cut a part of the table may be missing on the disk. The rest is
+// read, the missing part starts anew, and the log reports it. If the machine did
+// not go down, a missing part means that another program changed the file.
+func TestAPowerCutLosesOnlyTheMissingPart(t *testing.T) {
 	for _, wentDown := range []bool{true, false} {
-		var said bytes.Buffer
+		var output bytes.Buffer
 		clock := storetest.StartManualClock()
 		o := Options{File: filepath.Join(t.TempDir(), "counters"), Now: clock.Now}
 		s := newStore(t, o, defaultLines)
@@ -27,7 +27,7 @@ func TestAPowerCutLosesNoMoreThanItTook(t *testing.T) {
 			s.mustTake(t, charge(n, 5))
 		}
 		m := s.backing.(*mapping)
-		m.withdraw(s.table.segmentAt(0).id) // which stays missing
+		m.withdraw(s.table.segmentAt(0).id) // this part is missing
 		if wentDown {
 			m.data[atBoot]++
 		}
@@ -39,7 +39,7 @@ func TestAPowerCutLosesNoMoreThanItTook(t *testing.T) {
 		if err := os.WriteFile(o.File, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		o.Log = slog.New(slog.NewTextHandler(&said, nil))
+		o.Log = slog.New(slog.NewTextHandler(&output, nil))
 		s = newStore(t, o, defaultLines)
 		kept := 0
 		for n := range uint64(keys) {
@@ -54,8 +54,8 @@ func TestAPowerCutLosesNoMoreThanItTook(t *testing.T) {
 		if wentDown != (kept > keys/2) || kept == keys {
 			t.Errorf("went down %v: %d of %d counts were kept", wentDown, kept, keys)
 		}
-		if want := map[bool]string{true: "the machine stopped", false: "set aside"}[wentDown]; !strings.Contains(said.String(), want) {
-			t.Errorf("went down %v: it said\n%s", wentDown, said.String())
+		if want := map[bool]string{true: "the machine stopped", false: "set aside"}[wentDown]; !strings.Contains(output.String(), want) {
+			t.Errorf("went down %v: it logged\n%s", wentDown, output.String())
 		}
 		s.table.audit(t)
 	}

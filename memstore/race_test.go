@@ -2,7 +2,7 @@
 
 package memstore_test
 
-// What takes 20 times as long with the race detector is done less often with it.
+// Slow parts are repeated less often with the race detector.
 const (
 	flood = 2  // times as many keys as there is room for
 	kills = 25 // of processes

@@ -11,8 +11,9 @@ import (
 
 var _ weir.Keeper = (*Store)(nil)
 
-// ErrShared is wrapped by the error of Reset if a window shares its budget with others because the
-// table was full when it was opened (Stats.Shared). Such a window has no count of its own.
+// ErrShared is wrapped by the error of Reset for a window that shares its budget with others
+// because the table was full when it was opened (Stats.Shared). Such a window has no count of its
+// own.
 var ErrShared = errors.New("a budget that several callers share, because the table was full, cannot be reset for one of them")
 
 // Reset implements weir.Keeper: no take sees some of the windows reset and others not. It never

@@ -16,7 +16,7 @@ func (s *Store) raiseTo(c weir.Charge, count, reset int64) {
 	s.StartFrom([]weir.Charge{c}, []weir.Used{{Count: count, Reset: reset}})
 }
 
-// peek reads how a window stands.
+// peek reads a window.
 func (s *Store) peek(t testing.TB, c weir.Charge) weir.Used {
 	t.Helper()
 	c.Cost = 0
@@ -29,7 +29,7 @@ func TestStartFromTakesTheHigherCountAndTheGivenReset(t *testing.T) {
 	for _, test := range []struct {
 		name           string
 		takes          int
-		to, want, then weir.Used // then: after another take, of a limit of 10
+		to, want, then weir.Used // then is after another take, of a limit of 10
 	}{
 		{"no window here", 0, weir.Used{Count: 7, Reset: now + 20}, weir.Used{Count: 7, Reset: now + 20}, weir.Used{Count: 8, Reset: now + 20}},
 		{"more there", 3, weir.Used{Count: 7, Reset: now + 20}, weir.Used{Count: 7, Reset: now + 20}, weir.Used{Count: 8, Reset: now + 20}},
@@ -50,18 +50,19 @@ func TestStartFromTakesTheHigherCountAndTheGivenReset(t *testing.T) {
 			for range 2 { // the second time changes nothing
 				s.raiseTo(c, test.to.Count, test.to.Reset)
 				if got := s.peek(t, c); got != test.want {
-					t.Errorf("raised to %+v it stands at %+v, want %+v", test.to, got, test.want)
+					t.Errorf("raised to %+v it is %+v, want %+v", test.to, got, test.want)
 				}
 			}
 			if got := s.mustTake(t, c).Used[0]; got != test.then {
-				t.Errorf("after another take it stands at %+v, want %+v", got, test.then)
+				t.Errorf("after another take it is %+v, want %+v", got, test.then)
 			}
 		})
 	}
 }
 
-// A window that was open here and has ended counts for nothing when another store's is raised.
-func TestStartFromForgetsWhatHasEndedHere(t *testing.T) {
+// If a window here has ended, it does not count when another store's window is
+// raised.
+func TestStartFromIgnoresEndedWindows(t *testing.T) {
 	clock := storetest.StartManualClock()
 	s := newStore(t, Options{Now: clock.Now}, defaultLines)
 	c := charge(1, 10)
@@ -72,7 +73,7 @@ func TestStartFromForgetsWhatHasEndedHere(t *testing.T) {
 	reset := clock.Now().Unix() + 30
 	s.raiseTo(c, 2, reset)
 	if got, want := s.peek(t, c), (weir.Used{Count: 2, Reset: reset}); got != want {
-		t.Errorf("it stands at %+v, want %+v", got, want)
+		t.Errorf("it is %+v, want %+v", got, want)
 	}
 }
 
@@ -89,9 +90,9 @@ func TestStartFromAllocatesNothing(t *testing.T) {
 	}
 }
 
-// At the bound a key without an entry stays without one, and the budget that it shares is its
-// neighbours' as well: that is not raised. A key that has one is.
-func TestAtTheBoundStartFromLeavesSharedBudgetsAlone(t *testing.T) {
+// At the bound, a key without an entry gets none. Its budget is shared with other
+// keys, so it is not raised. A key with an entry is raised.
+func TestAtTheBoundStartFromDoesNotRaiseSharedBudgets(t *testing.T) {
 	clock := storetest.StartManualClock()
 	s := newStore(t, Options{Memory: 16 << 10, Now: clock.Now}, smallLines)
 	const keys = 5000
@@ -120,11 +121,11 @@ func TestAtTheBoundStartFromLeavesSharedBudgetsAlone(t *testing.T) {
 	}
 	for who := range stood {
 		if got := s.peek(t, charge(uint64(who), 3)); got != stood[who] {
-			t.Fatalf("key %d stands at %+v, want %+v", who, got, stood[who])
+			t.Fatalf("key %d is %+v, want %+v", who, got, stood[who])
 		}
 	}
 	if got := s.peek(t, charge(0, 3)).Count; got != 3 {
-		t.Errorf("the first key has an entry, and stands at %d, want 3", got)
+		t.Errorf("the first key has an entry, and is at %d, want 3", got)
 	}
 	if after := s.Stats().Keys; after > before+before/8 {
 		t.Errorf("raising took the table from %d to %d keys", before, after)
@@ -132,7 +133,8 @@ func TestAtTheBoundStartFromLeavesSharedBudgetsAlone(t *testing.T) {
 	s.table.audit(t)
 }
 
-// Random takes and raises follow the arithmetic, with segments of any size, while windows end.
+// Random takes and raises match the arithmetic, for segments of any size, while
+// windows end.
 func TestRandomRaisesFollowTheArithmetic(t *testing.T) {
 	for _, lines := range []int64{smallLines, defaultLines} {
 		clock := storetest.StartManualClock()
@@ -162,7 +164,7 @@ func TestRandomRaisesFollowTheArithmetic(t *testing.T) {
 			}
 			model[who] = kept
 			if got := s.peek(t, c); got != kept {
-				t.Fatalf("step %d: key %d stands at %+v, want %+v", step, who, got, kept)
+				t.Fatalf("step %d: key %d is %+v, want %+v", step, who, got, kept)
 			}
 			if random.IntN(40) == 0 {
 				clock.Advance(time.Duration(random.IntN(9)) * time.Second)
@@ -172,10 +174,10 @@ func TestRandomRaisesFollowTheArithmetic(t *testing.T) {
 	}
 }
 
-// Everybody takes from windows that were raised, alone and together, while they are raised on, no
-// higher, and the table is rewritten under them: each admits what the raise left of its limit,
-// exactly, and no count ever falls.
-func TestWhileItIsRaisedNobodyGetsMoreThanIsLeft(t *testing.T) {
+// Concurrent takes come from raised windows, alone and together, while those are
+// raised again and the table is rewritten. Each window admits exactly the rest of
+// its limit, and no count ever falls.
+func TestConcurrentRaisesAdmitOnlyTheRest(t *testing.T) {
 	for _, file := range []string{"", filepath.Join(t.TempDir(), "counters")} {
 		clock := storetest.StartManualClock()
 		s := newStore(t, Options{Now: clock.Now, Memory: 64 << 20, File: file}, smallLines)
@@ -203,7 +205,7 @@ func TestWhileItIsRaisedNobodyGetsMoreThanIsLeft(t *testing.T) {
 						admitted[who].Add(1)
 					}
 					if before.Count < floor || r.Used[0].Count < before.Count || r.Used[0].Reset != reset {
-						t.Errorf("key %d stood at %+v and then at %+v", who, before, r.Used[0])
+						t.Errorf("key %d was %+v and then %+v", who, before, r.Used[0])
 						return
 					}
 				}
@@ -219,7 +221,7 @@ func TestWhileItIsRaisedNobodyGetsMoreThanIsLeft(t *testing.T) {
 	}
 }
 
-// A take that comes between is not forgotten.
+// A take between the two steps is counted.
 func TestStartFromLosesNoTake(t *testing.T) {
 	s := newStore(t, Options{}, defaultLines)
 	c, reset := charge(1, weir.MaxLimit), time.Now().Unix()+3000
@@ -239,13 +241,13 @@ func TestStartFromLosesNoTake(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// one more where a raise came first
+	// one more if a raise came first
 	if got := s.peek(t, c).Count; got != callers*takes && got != callers*takes+1 {
-		t.Errorf("after %d takes the window stands at %d", callers*takes, got)
+		t.Errorf("after %d takes the window is at %d", callers*takes, got)
 	}
 }
 
-// A closed store is left alone.
+// A closed store is not changed.
 func TestStartFromAfterCloseDoesNothing(t *testing.T) {
 	s := newStore(t, Options{}, defaultLines)
 	if err := s.Close(); err != nil {

@@ -39,7 +39,7 @@ const (
 
 	fullPerMille  = 900 // slots in use at which a segment is rewritten
 	splitPerMille = 700 // live entries from which rewriting splits it into two
-	// live entries up to which it is rewritten alone if there is no memory for two
+	// live entries up to which it is rewritten alone without memory for two
 	tightPerMille = 850
 	mergePerMille = 500 // live entries in two buddies up to which they are merged
 
@@ -224,14 +224,14 @@ func (t *table) check(seg *segment) {
 		}
 		if used := unpack(word, hash); isBusy(word, hash) || used.Reset > latest {
 			used.Reset = min(used.Reset, latest)
-			// fails if a take has written it, which repairs it too
+			// fails after a take has written it, which repairs it too
 			e.word.CompareAndSwap(word, pack(used, hash))
 		}
 	})
 	seg.checked = true
 }
 
-// checkAll checks every segment. It returns early if stop is closed.
+// checkAll checks every segment. It returns early when stop is closed.
 func (t *table) checkAll(stop <-chan struct{}) {
 	for position := uint64(0); ; {
 		select {
@@ -367,8 +367,8 @@ func (t *table) rewrite(from []*segment, scopes []scope, now int64) error {
 	return nil
 }
 
-// add adds an entry to a segment that is not in the directory yet. A key can only have two entries
-// if a damaged file hid one of them; then the one with the higher count is kept.
+// add adds an entry to a segment that is not in the directory yet. A key has two entries only after
+// a damaged file hid one of them; then the one with the higher count is kept.
 func (t *table) add(seg *segment, hash, word uint64) {
 	i := hash & t.mask
 	for {

@@ -30,14 +30,14 @@ func (s *Store) mustTake(t testing.TB, charges ...weir.Charge) weir.Receipt {
 	return r
 }
 
-// audit holds the table to its own rules, with nobody taking.
+// audit checks the table's invariants while there are no takes.
 func (t *table) audit(tb testing.TB) {
 	tb.Helper()
 	seen := map[uint64]bool{}
 	for from := uint64(0); ; {
 		seg := t.segmentAt(from)
 		if !t.lock(seg) {
-			tb.Fatal("with nobody taking, a segment was rewritten")
+			tb.Fatal("without takes, a segment was rewritten")
 		}
 		seg.mu.Unlock()
 		if !seg.scope.covers(from) {
@@ -50,7 +50,7 @@ func (t *table) audit(tb testing.TB) {
 			case hash == claimed:
 				tb.Errorf("a slot has no owner")
 			case isBusy(e.word.Load(), hash):
-				tb.Errorf("an entry is held by nobody")
+				tb.Errorf("an entry is held without a take")
 			case seen[hash]:
 				tb.Errorf("a key has two entries")
 			case !seg.scope.covers(position(hash)):
@@ -69,8 +69,8 @@ func (t *table) audit(tb testing.TB) {
 	}
 }
 
-// Many goroutines open many keys, in tables that split, merge and are cleaned all the time, and
-// each key is admitted exactly as often as its limit says.
+// Many goroutines open many keys, in tables that are split, merged and cleaned all
+// the time. Each key admits exactly its limit.
 func TestEveryKeyGetsExactlyItsLimitWhileTheTableIsRewritten(t *testing.T) {
 	for _, file := range []bool{false, true} {
 		clock := storetest.StartManualClock()
@@ -127,9 +127,9 @@ func TestEveryKeyGetsExactlyItsLimitWhileTheTableIsRewritten(t *testing.T) {
 	}
 }
 
-// A store may be closed while it is asked: each take counts or says that it is closed, and the next
-// holder of the file finds every count that was told.
-func TestAStoreMayBeClosedWhileItIsAsked(t *testing.T) {
+// A store may be closed during takes. Each take counts or returns an error, and the
+// next user of the file finds every reported count.
+func TestAStoreMayBeClosedDuringTakes(t *testing.T) {
 	for round := range 20 {
 		o := Options{Memory: 16 << 20, File: filepath.Join(t.TempDir(), "counters"), Log: discard}
 		s, err := open(o, smallLines)
@@ -170,7 +170,7 @@ func TestAStoreMayBeClosedWhileItIsAsked(t *testing.T) {
 			own := charge(1<<50|uint64(i), weir.MaxLimit)
 			own.Per, own.Cost = 86400, 0
 			if count := s.mustTake(t, own).Used[0].Count; count < admitted[i] {
-				t.Errorf("caller %d was told %d, and %d are there", i, admitted[i], count)
+				t.Errorf("caller %d got %d, and the file has %d", i, admitted[i], count)
 			}
 		}
 	}

@@ -12,8 +12,8 @@ import (
 // Lengths in seconds.
 const day, week = 86400, 7 * 86400
 
-// charge asks for one unit of the window of per seconds that kind names, counted by the parts of
-// who, the first of which is the subject.
+// charge returns a charge of one unit to the window of per seconds that is named
+// kind. Its key has the parts of who, the first of which is the subject.
 func charge(kind string, limit, per int64, who ...string) weir.Charge {
 	c := weir.Charge{Limit: limit, Per: per, Cost: 1}
 	c.Key = binary.BigEndian.AppendUint32(append([]byte{byte(len(kind))}, kind...), uint32(per))
@@ -27,7 +27,8 @@ func charge(kind string, limit, per int64, who ...string) weir.Charge {
 	return c
 }
 
-// take takes, and fails the test where the store answers with an error or with nonsense.
+// take takes, and fails the test if the store returns an error or an invalid
+// result.
 func take(t testing.TB, s *memstore.Store, charges ...weir.Charge) weir.Receipt {
 	t.Helper()
 	var r weir.Receipt

@@ -52,7 +52,7 @@ func (s slots) waitEmpty() {
 	s.Release(s.size)
 }
 
-// A script is run by its SHA-1, or by its text if the server does not have it.
+// A script is run by its SHA-1, or by its text on a server that does not have it.
 type script struct{ text, sha string }
 
 func (sc *script) command(l *link, whole bool, keys, args []string) rueidis.Completed {
@@ -150,7 +150,7 @@ func (s *Store) Reach(ctx context.Context, spent []weir.Spent, reached []bool) e
 	return nil
 }
 
-// lookForMaster reconnects if err says that the server is no longer the master.
+// lookForMaster reconnects after an error that shows that the server is no longer the master.
 func (s *Store) lookForMaster(err error) {
 	if redisErr, ok := rueidis.IsRedisErr(err); ok && (strings.Contains(redisErr.Error(), "READONLY") || strings.HasPrefix(redisErr.Error(), "MASTERDOWN")) {
 		s.reconnect()

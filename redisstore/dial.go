@@ -47,11 +47,11 @@ func notTLS(address string, err error) error {
 	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &record):
-		return fmt.Errorf("%w: %s does not speak TLS: expected redis:// or redis-sentinel:// for it (%w)", ErrServer, address, err)
+		return fmt.Errorf("%w: %s does not use TLS: expected redis:// or redis-sentinel:// for it (%w)", ErrServer, address, err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("speak TLS with %s: no answer within %v, as of a server without TLS: is redis:// meant? %w", address, dialTimeout, err)
+		return fmt.Errorf("connect by TLS to %s: no answer within %v, as from a server without TLS: should the URL begin with redis://? %w", address, dialTimeout, err)
 	}
-	return fmt.Errorf("speak TLS with %s: %w", address, err)
+	return fmt.Errorf("connect by TLS to %s: %w", address, err)
 }
 
 // greet checks that a Redis answers. The client would take any bytes for replies, and one reply too
@@ -78,11 +78,11 @@ func greet(ctx context.Context, c net.Conn, address string, secured bool) error 
 		}
 		return c.SetDeadline(time.Time{})
 	case !secured && (bytes.HasPrefix(answer, []byte{0x15, 3}) || bytes.HasPrefix(answer, []byte{0x16, 3})):
-		return fmt.Errorf("%w: %s speaks TLS: expected rediss:// or rediss-sentinel:// for it", ErrServer, address)
+		return fmt.Errorf("%w: %s uses TLS: expected rediss:// or rediss-sentinel:// for it", ErrServer, address)
 	case len(answer) > 0:
-		return fmt.Errorf("%w: %s is no Redis: it answered PING with %q", ErrServer, address, answer)
+		return fmt.Errorf("%w: %s is not a Redis: it answered PING with %q", ErrServer, address, answer)
 	case !secured && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
-		return fmt.Errorf("greet %s: it closed the connection at the first command, as a server with TLS does: is rediss:// meant? %w", address, err)
+		return fmt.Errorf("greet %s: it closed the connection at the first command, as a server with TLS does: should the URL begin with rediss://? %w", address, err)
 	}
 	return fmt.Errorf("greet %s: %w", address, err)
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// Several processes count in one Redis, and so share each caller's budget. New succeeds even if the
-// server is unreachable; then Take returns errors until it answers.
+// Several processes count in one Redis, and so share each caller's budget. New
+// succeeds even if the server is unreachable; then Take returns errors until it
+// answers.
 func Example() {
 	route, err := weir.ParseRoute("/api/*")
 	check(err)
@@ -31,7 +32,7 @@ func Example() {
 	_ = decider // pass it to httplimit.New
 }
 
-// String leaves out users and passwords, so that the options can be logged.
+// String omits users and passwords, so that the options can be logged.
 func ExampleParse() {
 	options, err := redisstore.Parse("rediss://app:secret@redis-1.example.com,redis-2.example.com:7000?prefix=api")
 	check(err)

@@ -177,7 +177,7 @@ func (s *Store) refreshGrants(ctx context.Context) {
 		s.grants.logged = ""
 	case (answered || lasting(err) || errors.Is(err, errReply)) && s.grants.logged != err.Error():
 		s.grants.logged = err.Error()
-		s.log.Error("the grants cannot be read: the last known ones hold until they end", "store", s.addresses, "error", err)
+		s.log.Error("cannot read the grants: the last known ones apply until they end", "store", s.addresses, "error", err)
 	}
 }
 
@@ -225,7 +225,7 @@ func (s *Store) readGrants(l *link, reply rueidis.RedisResult) error {
 		g.last = max(g.last, grant.Until)
 	}
 	if foreign > 0 {
-		s.log.Warn("something else writes to the hash of the grants: its fields are ignored", "store", s.addresses, "key", s.prefix+grantsName, "fields", foreign)
+		s.log.Warn("another program writes to the hash of the grants: its fields are ignored", "store", s.addresses, "key", s.prefix+grantsName, "fields", foreign)
 	}
 	// hashes of another secret match no caller
 	if len(g.of) == 0 || !strings.HasPrefix(version, l.hasher.mark) {

@@ -108,7 +108,7 @@ func (s *Store) reconnect() {
 }
 
 // maintain owns the connection until the store is closed: it connects, checks the server once a
-// second, and reconnects if the connection is of no use.
+// second, and replaces a connection that is of no use.
 func (s *Store) maintain() {
 	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
@@ -274,7 +274,7 @@ func classified(err error) error {
 		contains("invalid password", "without any password configured", "Client sent AUTH"):
 		return fmt.Errorf("%w: %s", ErrDenied, text)
 	case contains("cluster support disabled"):
-		return fmt.Errorf("%w: several addresses mean a cluster, and this server is none: give the address of one server, or Sentinels", ErrServer)
+		return fmt.Errorf("%w: several addresses mean a cluster, and this server is not one: give the address of one server, or Sentinels", ErrServer)
 	case repeats:
 		return errors.New(text)
 	}
@@ -332,7 +332,7 @@ func (s *Store) warnOfEviction(address, policy, maxMemory string) {
 	if address == "" {
 		address = s.addresses
 	}
-	s.log.Warn("this Redis drops counters when its memory is full, and what is dropped is admitted again: set maxmemory-policy noeviction",
+	s.log.Warn("this Redis evicts counters when its memory is full, and evicted windows start from zero: set maxmemory-policy noeviction",
 		"store", address, "maxmemory-policy", policy, "maxmemory", maxMemory)
 }
 

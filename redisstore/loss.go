@@ -29,8 +29,8 @@ const (
 	markers = 128
 )
 
-// checkLoss compares the markers with those of the last read, and logs an error if counters are
-// lost. A marker that cannot be read now is compared later; that is no reason not to count.
+// checkLoss compares the markers with those of the last read, and logs lost counters as an error. A
+// marker that cannot be read now is compared later; that is no reason not to count.
 func (s *Store) checkLoss(ctx context.Context, client rueidis.Client) {
 	names := []string{s.prefix + markerName}
 	if client.Mode() == rueidis.ClientModeCluster {
@@ -55,7 +55,7 @@ func (s *Store) checkLoss(ctx context.Context, client rueidis.Client) {
 				reason = "it was started without its data, or another server has taken its place"
 			}
 		}
-		s.log.Error("the store has lost its counters: its windows begin anew, so a limit can pass once more",
+		s.log.Error("the store lost its counters: its windows start from zero, so callers can use their limits again",
 			"store", s.addresses, "reason", reason, "lost", fmt.Sprintf("%d of %d parts", lost, len(names)))
 	}
 	if s.losses.markers == nil {

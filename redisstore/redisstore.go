@@ -34,15 +34,14 @@ import (
 
 // Options locate the server and set how its counters are kept. Addresses is required.
 type Options struct {
-	// Addresses are HOST:PORT of the server, of some nodes of a cluster, or, if Master is set, of
+	// Addresses are HOST:PORT of the server, of some nodes of a cluster, or, with Master, of
 	// Sentinels. One address may be a server or a cluster: New detects which.
 	Addresses []string
 	// Master is the name under which the Sentinels know the server; empty without Sentinels.
 	Master string
 
 	Username, Password string
-	// SentinelUsername and SentinelPassword are the credentials for the Sentinels, if they need
-	// any.
+	// SentinelUsername and SentinelPassword are the credentials for Sentinels that need any.
 	SentinelUsername, SentinelPassword string
 	// DB is the number of the database; a cluster has only 0.
 	DB int
@@ -76,7 +75,7 @@ type Options struct {
 var (
 	// ErrDenied is wrapped by New's error if the server rejects the user or password, or forbids a
 	// command that is needed.
-	ErrDenied = errors.New("the server does not let us in")
+	ErrDenied = errors.New("the server denies access")
 	// ErrSecret is wrapped if the server's counters are keyed with another secret: the two would be
 	// two budgets.
 	ErrSecret = errors.New("its counters are keyed with another secret")
@@ -249,7 +248,7 @@ func (s *Store) Check(p weir.Policy) error {
 type State struct {
 	Mode  string // "server", "cluster" or "sentinel"; empty until it is reached
 	Ready bool   // whether it answered the last command
-	Err   error  // the error of that command; nil if Ready
+	Err   error  // the error of that command; nil when Ready
 }
 
 // State returns the result of the last exchange with the server.

@@ -58,14 +58,14 @@ func (s *Store) agree(ctx context.Context, client rueidis.Client) error {
 		return nil
 	}
 	if s.secret != nil && !bytes.Equal(secret, s.secret) {
-		s.log.Warn("the server has another secret than before, as if its data was deleted: this process uses it now, and windows begin anew", "store", s.addresses)
+		s.log.Warn("the server's secret has changed, as after a loss of its data: this process uses the new secret, and windows start from zero", "store", s.addresses)
 	}
 	s.secret, s.mark = secret, found
 	s.adopt(client)
 	return nil
 }
 
-// ownMark returns what to write if the server has no secret.
+// ownMark returns what to write to a server without a secret.
 func (s *Store) ownMark() string {
 	if s.options.Secret != nil {
 		return given + newHasher(s.prefix, s.options.Secret).mark

@@ -166,9 +166,9 @@ func (c *numberCache) text(n int64) string {
 
 var (
 	// errReply means a reply that the script cannot have given.
-	errReply = errors.New("unexpected reply: does something else write under this prefix?")
+	errReply = errors.New("unexpected reply: does another program write under this prefix?")
 	// errLate means that the server found a take too late on every try.
-	errLate = errors.New("the server's clock was set again and again, so that it found every try of the take too late")
+	errLate = errors.New("the server's clock was set repeatedly, so every attempt of the take came too late")
 )
 
 // read decodes the script's reply into r, and remembers it.
@@ -242,7 +242,7 @@ func unwrap(f, now int64) int64 {
 	return from + d
 }
 
-// maxRoundTrip is how long a reply may take if its reading of the server's clock is to be kept.
+// maxRoundTrip is the longest time of a reply whose reading of the server's clock is kept.
 const maxRoundTrip = 250 * time.Millisecond
 
 // rememberRefusal keeps a refusal, unless the reply took too long to know the server's second.

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// tlsConfig returns TLS with the content of the files, or nil if TLS is nil. It sets no ServerName:
+// tlsConfig returns TLS with the content of the files, or nil for a nil TLS. It sets no ServerName:
 // each host is then verified by its own name.
 func (o *Options) tlsConfig() (*tls.Config, error) {
 	if o.TLS == nil {

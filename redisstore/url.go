@@ -89,7 +89,7 @@ func (o *Options) parseUser(user string) error {
 	o.Username, nameErr = url.PathUnescape(name)
 	o.Password, passwordErr = url.PathUnescape(password)
 	if nameErr != nil || passwordErr != nil {
-		return errors.New("a % in the user or password begins no escape: it is written %25 itself")
+		return errors.New("a % in the user or password that does not begin an escape is written %25")
 	}
 	if o.Password == "" {
 		return errors.New("there is an @ before the hosts, and no password: expected USER:PASSWORD@, :PASSWORD@, or neither and no @")
@@ -220,7 +220,7 @@ func (o *Options) parseQuery(query string, f form) error {
 		return fmt.Errorf("prefix %q: expected 1 to 64 of - _ : . and letters and digits", o.Prefix)
 	}
 	if o.SentinelUsername != "" && o.SentinelPassword == "" {
-		return errors.New("sentinel_user means nothing without sentinel_password")
+		return errors.New("sentinel_user has no effect without sentinel_password")
 	}
 	if (o.CertFile == "") != (o.KeyFile == "") {
 		return errors.New("cert and key go together: a client's certificate and its private key")
@@ -241,7 +241,7 @@ func (o *Options) parseParameter(pair string, f form) error {
 	}
 	value, err := url.PathUnescape(escaped)
 	if err != nil {
-		return fmt.Errorf("parameter %s: a %% begins no escape: it is written %%25 itself", name)
+		return fmt.Errorf("parameter %s: a %% that does not begin an escape is written %%25", name)
 	}
 	field := p.field(o)
 	if value == "" {

@@ -40,7 +40,7 @@ func TestAURLLocatesTheStore(t *testing.T) {
 	}
 }
 
-func TestABadURLIsRefusedWithWhatIsAllowed(t *testing.T) {
+func TestAnInvalidURLIsRejectedWithTheAllowedValues(t *testing.T) {
 	for _, test := range []struct{ url, want string }{
 		{"", "expected redis://HOST:PORT"},
 		{"127.0.0.1:6379", "expected redis://HOST:PORT"},
@@ -66,7 +66,7 @@ func TestABadURLIsRefusedWithWhatIsAllowed(t *testing.T) {
 		{"redis://hunter2@h", "no password"},
 		{"redis://ann:@h", "no password"},
 		{"redis://@h", "no password"},
-		{"redis://:hunter2%zz@h", "begins no escape"},
+		{"redis://:hunter2%zz@h", "does not begin an escape"},
 		{"redis://:hunter2/more@h", "%2F"},
 		{"redis://:hunter2?more@h", "%3F"},
 		{"redis://:hunter2#more@h", "%23"},
@@ -83,7 +83,7 @@ func TestABadURLIsRefusedWithWhatIsAllowed(t *testing.T) {
 		{"redis://h?prefix={a}", "- _ : . and letters and digits"},
 		{"redis://h?prefix=" + strings.Repeat("x", 65), "1 to 64 of"},
 		{"redis://h?prefix=a&prefix=b", "prefix is given twice"},
-		{"redis://h?prefix=%", "begins no escape"},
+		{"redis://h?prefix=%", "does not begin an escape"},
 		{"redis://h?pass=hunter2", "unknown parameter"},
 		{"redis://h?ca=ca.pem", "expected rediss://"},
 		{"redis://h?sentinel_password=hunter2", "only for redis-sentinel://"},
@@ -106,13 +106,13 @@ func TestABadURLIsRefusedWithWhatIsAllowed(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q in it", test.url, err, test.want)
 		} else if strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: the error tells the password: %v", test.url, err)
+			t.Errorf("%s: the error contains the password: %v", test.url, err)
 		}
 	}
 }
 
-// FuzzParse checks that Parse returns Options whose String is a URL of the same meaning without
-// users and passwords, and that no error contains the password.
+// FuzzParse checks that Parse returns Options whose String is an equivalent URL
+// without users and passwords, and that no error contains the password.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"redis://127.0.0.1:6379/3?prefix=p", "rediss://ann:hunter2@h,[::1]:1?ca=a%26b&cert=c&key=k",
 		"redis-sentinel://a,b:1/m/2?sentinel_user=u&sentinel_password=p", "redis://[fe80::1%25eth0]", "redis://:a/b@c", "rediss-sentinel://h/m", "redis://h?ca=%00"} {
@@ -135,8 +135,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Whatever a password contains, escaped or not, no error about its URL contains it.
-func FuzzNoErrorTellsThePassword(f *testing.F) {
+// No error about a URL contains its password, escaped or not.
+func FuzzNoErrorContainsThePassword(f *testing.F) {
 	for _, seed := range []string{"a", "p@ss", "sl/ash", "que?ry", "ha#sh", "per%cent", "co:lon", "[", "1,2", "&prefix=", "\x00"} {
 		f.Add(seed, uint8(0))
 		f.Add(seed, uint8(7))

@@ -18,16 +18,16 @@ const (
 	forwardOnly = "the clock never runs backwards from take to take"
 )
 
-// A fault is a wrong store, and the subtests that find it.
+// A fault is a wrong store, and the subtests that detect it.
 type fault struct {
 	store func(*plain) weir.Store
 	found []string
 }
 
-// faults are wrong stores, each with one error that a real limiter has, and the subtests that find
-// it.
+// faults are wrong stores. Each has one error of a real limiter, and the subtests
+// that detect it.
 var faults = map[string]fault{
-	"checks, lets go, then adds": {
+	"checks, unlocks, then adds": {
 		func(s *plain) weir.Store { return take(s.checkThenAdd) },
 		[]string{thousand, allOrNone, histories, growing, manyKeys},
 	},
@@ -89,7 +89,7 @@ var faults = map[string]fault{
 	},
 }
 
-// A take is a store that has only its one method.
+// A take is a store with only the Take method.
 type take func([]weir.Charge, *weir.Receipt)
 
 func (f take) Take(_ context.Context, charges []weir.Charge, r *weir.Receipt) error {
@@ -167,8 +167,8 @@ func (s *plain) openInTwoSteps(charges []weir.Charge, r *weir.Receipt) {
 	s.inTwoSteps(charges, r, func(_ weir.Used, known bool, _ int64) bool { return !known })
 }
 
-// inTwoSteps finds the windows that have to begin, and begins them later, when another take may
-// have done so.
+// inTwoSteps finds the windows that have to begin, and begins them later, when
+// another take may have done so.
 func (s *plain) inTwoSteps(charges []weir.Charge, r *weir.Receipt, begins func(u weir.Used, known bool, now int64) bool) {
 	var begin []string
 	s.mu.Lock()
@@ -199,7 +199,8 @@ func (s *plain) readClockEarly(charges []weir.Charge, r *weir.Receipt) {
 	s.spend(charges, r)
 }
 
-// readClockForSome makes every other take read a clock that is up to eight takes old.
+// readClockForSome makes every other take read a clock that is up to eight takes
+// old.
 func (s *plain) readClockForSome(takes *atomic.Int64) take {
 	read := s.now()
 	return func(charges []weir.Charge, r *weir.Receipt) {
@@ -243,8 +244,8 @@ func (s *plain) keepFarReset(charges []weir.Charge, r *weir.Receipt) {
 	s.spend(charges, r)
 }
 
-// copyWhileCounting moves to a larger table after every 64 new keys, and counts in the old one
-// meanwhile.
+// copyWhileCounting moves to a larger table after every 64 new keys, and counts in
+// the old one meanwhile.
 func (s *plain) copyWhileCounting() take {
 	held := 0
 	return func(charges []weir.Charge, r *weir.Receipt) {
@@ -263,8 +264,8 @@ func (s *plain) copyWhileCounting() take {
 	}
 }
 
-// sweepInTwoSteps lists the windows that have ended at every 16th take, and drops them later, when
-// another take may have begun them again.
+// sweepInTwoSteps lists the windows that have ended at every 16th take, and drops
+// them later, when another take may have begun them again.
 func (s *plain) sweepInTwoSteps(takes *atomic.Int64) take {
 	return func(charges []weir.Charge, r *weir.Receipt) {
 		s.mu.Lock()
@@ -288,7 +289,8 @@ func (s *plain) sweepInTwoSteps(takes *atomic.Int64) take {
 	}
 }
 
-// remember answers from an earlier refusal, without a look at the window, while still returns true.
+// remember answers from an earlier refusal, without reading the window, while still
+// returns true.
 func (s *plain) remember(still func(u weir.Used, now int64) bool) take {
 	refused := map[string]weir.Used{}
 	return func(charges []weir.Charge, r *weir.Receipt) {

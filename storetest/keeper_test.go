@@ -87,7 +87,8 @@ func (k keeper) Granted(charges []weir.Charge, grants []weir.Grant) bool {
 	return k.granted(charges, grants)
 }
 
-// keeperFaults are wrong keepers, each with one error, and the subtests that find it.
+// keeperFaults are wrong keepers. Each has one error, and the subtests that detect
+// it.
 var keeperFaults = map[string]fault{
 	"resets one window after the other": {func(s *plain) weir.Store {
 		return keeper{plain: s, reset: func(charges []weir.Charge) {
@@ -222,7 +223,7 @@ var keeperFaults = map[string]fault{
 	}, []string{"grants spend nothing"}},
 }
 
-// underNames keeps grants under a name that is made of the key.
+// underNames keeps grants under a name that is derived from the key.
 func (s *plain) underNames(of func(weir.Charge) []byte) weir.Store {
 	named := func(charges []weir.Charge) (all []weir.Charge) {
 		for _, c := range charges {

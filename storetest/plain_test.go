@@ -37,7 +37,7 @@ func (s *plain) Take(_ context.Context, charges []weir.Charge, r *weir.Receipt) 
 	return nil
 }
 
-// judge returns the standings at now and whether the charges fit; it spends nothing.
+// judge returns the standings at now and whether the charges fit, without spending.
 func (s *plain) judge(charges []weir.Charge, now int64) weir.Receipt {
 	r := weir.Receipt{Allowed: true, Now: now}
 	for i, c := range charges {
@@ -58,11 +58,11 @@ func (s *plain) spend(charges []weir.Charge, r *weir.Receipt) {
 	}
 }
 
-// faultVariable is the environment variable that names the faulty store that TestStore runs.
+// faultVariable is the environment variable that names TestStore's faulty store.
 const faultVariable = "STORETEST_FAULT"
 
-// A correct store passes. TestTheSuiteFindsEachFault runs this test in a process of its own with a
-// faulty store.
+// A correct store passes. TestTheSuiteFindsEachFault runs this test in another
+// process with a faulty store.
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (weir.Store, storetest.Clock) {
 		clock := storetest.StartManualClock()
@@ -74,7 +74,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// Each faulty store fails the subtests that are about its fault.
+// Each faulty store fails the subtests for its fault.
 func TestTheSuiteFindsEachFault(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it starts processes")
@@ -97,8 +97,8 @@ func allFaults() map[string]fault {
 
 func mustFail(t *testing.T, name, subtest string) {
 	t.Helper()
-	// A fault that depends on scheduling is found more often than not, so up to 20 runs look for
-	// it.
+	// If a fault depends on scheduling, one run may miss it, so up to 20 runs look
+	// for it.
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStore$/^"+subtest+"$", "-rapid.nofailfile", "-test.count=20", "-test.failfast")
 	cmd.Env = append(os.Environ(), faultVariable+"="+name)
 	out, err := cmd.CombinedOutput()
@@ -108,8 +108,8 @@ func mustFail(t *testing.T, name, subtest string) {
 	}
 }
 
-// yield lets other takes run at the point where a faulty store makes an error possible, for a
-// random time.
+// yield lets other takes run for a random time, at a point where a faulty store may
+// make an error.
 func yield() {
 	for range 1 + rand.IntN(3) {
 		runtime.Gosched()

@@ -17,8 +17,8 @@ import (
 
 func main() {
 	o := options{}
-	flag.IntVar(&o.documents, "documents", 100_000, "how many documents are synchronised")
-	flag.IntVar(&o.questions, "questions", 2_000, "how many questions are asked then")
+	flag.IntVar(&o.documents, "documents", 100_000, "number of documents to synchronise")
+	flag.IntVar(&o.questions, "questions", 2_000, "number of questions to ask afterwards")
 	flag.BoolVar(&o.paced, "pace", false, "keep to the contract's 60 requests a minute")
 	flag.StringVar(&o.weir, "weir", "", "the weir binary to measure; empty builds it")
 	flag.Parse()

@@ -75,7 +75,7 @@ func startWeir(ctx context.Context, w *world, s setup, engine ...string) (*serve
 	// Paths below /session/ require a verified session, so that a case can check that its session
 	// is one.
 	text := fmt.Sprintf("limiters:\n  - name: all\n    routes: [/api/*]\n    windows: [%d per minute by %s]\n"+
-		"  - name: proof\n    routes: [/session/*]\n    windows: [%d per minute by session]\n", s.limit, s.by, plenty)
+		"  - name: proof\n    routes: [/session/*]\n    windows: [%d per minute by session]\n    requires: session\n", s.limit, s.by, plenty)
 	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
 		return nil, err
 	}

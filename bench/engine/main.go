@@ -44,18 +44,18 @@ func run() error {
 	var p plan
 	flag.IntVar(&p.rounds, "rounds", 9, "alternating rounds; the median counts")
 	flag.DurationVar(&p.length, "length", 3*time.Second, "length of one turn")
-	flag.IntVar(&p.idle, "idle", 10_000, "how many connections are kept open")
-	flag.Float64Var(&p.rate, "rate", 5_000, "requests a second of the case where all get the same load")
-	nice := flag.Int("nice", 0, "the priority of all that takes part, as nice counts it: root's -20 keeps others away on a machine that is not idle")
-	quick := flag.Bool("quick", false, "three rounds of a second, without the case "+steadyCase+", and the bare contestants in the first case alone, unless they are named")
+	flag.IntVar(&p.idle, "idle", 10_000, "number of open connections")
+	flag.Float64Var(&p.rate, "rate", 5_000, "requests a second in the case with the same load for all contestants")
+	nice := flag.Int("nice", 0, "the nice value of all processes of the run: root's -20 takes precedence over others on a machine that is not idle")
+	quick := flag.Bool("quick", false, "three rounds of a second, without the case "+steadyCase+", and with the bare contestants only in the first case, unless they are named")
 	only := flag.String("cases", strings.Join(caseNames(), ","), "which cases")
 	names := flag.String("contestants", "", "which contestants, by parts of their names; empty means all")
 	weir := flag.String("weir", "", "the weir binary to measure; empty builds it")
-	temp := flag.String("dir", "", "where access logs and bodies are kept meanwhile (default the system's directory for such)")
+	temp := flag.String("dir", "", "the directory for access logs and bodies during the run (default the system's temporary directory)")
 	docs := flag.String("docs", "", "the directory whose performance.md gets the tables")
 	save := flag.String("save", "", "a file that gets all figures, as JSON")
-	from := flag.String("from", "", "do not measure: show what -save has kept")
-	flag.StringVar(&p.perf, "perf", "", "a directory that gets what perf records of each contestant, after each case's rounds")
+	from := flag.String("from", "", "do not measure: show the figures of -save")
+	flag.StringVar(&p.perf, "perf", "", "a directory for perf's records of each contestant, written after the rounds of each case")
 	flag.Parse()
 	if *quick {
 		p.rounds, p.length, p.brief = 3, time.Second, *names == ""
@@ -88,7 +88,7 @@ func run() error {
 	}
 	defer remove()
 	if p.chosen = choose(w.contestants(), *names); len(p.chosen) == 0 {
-		return fmt.Errorf("choose contestants: %q is part of no name", *names)
+		return fmt.Errorf("choose contestants: %q is not part of any name", *names)
 	}
 	machine := describe(ctx, w)
 	if *nice != 0 {

@@ -98,7 +98,7 @@ func proveSession(w *world, s *server) error {
 		return err
 	}
 	if with != 200 || without != 401 {
-		return fmt.Errorf("the session is not told apart: with it the answer is %d, without %d", with, without)
+		return fmt.Errorf("the session makes no difference: with it the answer is %d, without %d", with, without)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func chooseCases(list string) (chosen []benchCase, err error) {
 	for name := range strings.SplitSeq(list, ",") {
 		i := slices.Index(caseNames(), name)
 		if i < 0 {
-			return nil, fmt.Errorf("choose cases: %q is none of %s", name, strings.Join(caseNames(), ","))
+			return nil, fmt.Errorf("choose cases: %q is not one of %s", name, strings.Join(caseNames(), ","))
 		}
 		chosen = append(chosen, cases()[i])
 	}

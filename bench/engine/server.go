@@ -69,7 +69,7 @@ func (s *server) await(ctx context.Context) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	return fmt.Errorf("nobody listens on %s after 10 s", s.address)
+	return fmt.Errorf("no process listens on %s after 10 s", s.address)
 }
 
 // stop terminates the process, and kills it after a while.

@@ -23,11 +23,11 @@ func (r *results) String() string {
 		}
 	}
 	weir, aims := r.aims()
-	say("What the gateway aims at, of `"+strings.Replace(weir, ",", " serve", 1)+"`", []string{"", "aim", "here", ""}, aims)
+	say("Targets of the gateway, for `"+strings.Replace(weir, ",", " serve", 1)+"`", []string{"", "aim", "here", ""}, aims)
 	requests := []string{"", "CPU, µs a request", "× nginx", "requests/s", "of its core", "p99, ms", "× nginx's"}
 	for _, c := range []struct{ name, title string }{
-		{servedCase, fmt.Sprintf("Served, a limiter by address; %d connections that always ask", connections)},
-		{steadyCase, fmt.Sprintf("The same, but %s requests a second for everybody, on %d connections", page.Digits(r.Rate), connections)},
+		{servedCase, fmt.Sprintf("Served, a limiter by address; %d connections without pauses", connections)},
+		{steadyCase, fmt.Sprintf("The same at %s requests a second for each contestant, on %d connections", page.Digits(r.Rate), connections)},
 		{sessionCase, "Served, a limiter by session, one that was seen before"},
 		{refusedCase, "Refused with 429"},
 		{tlsCase, "Served by TLS 1.3, on kept connections"},
@@ -126,11 +126,11 @@ func (r *results) aims() (weir string, rows [][]string) {
 		}
 	}
 	atMost("CPU of a request that is served, by address", servedCase, cpuFigure, 1.15)
-	atLeast("the same, beside ReverseProxy", "ReverseProxy's at least 3× as much", servedCase, cpuFigure, proxyName, weir, 3)
+	atLeast("the same, relative to ReverseProxy", "ReverseProxy's at least 3× as much", servedCase, cpuFigure, proxyName, weir, 3)
 	atMost("CPU of a request of a session seen before", sessionCase, cpuFigure, 1.25)
 	atMost("CPU of a refusal", refusedCase, cpuFigure, 1.3)
-	atMost(fmt.Sprintf("p99 at %d connections that always ask", connections), servedCase, p99Figure, 1.3)
-	atMost(fmt.Sprintf("the same, %s requests a second for everybody", page.Digits(r.Rate)), steadyCase, p99Figure, 1.3)
+	atMost(fmt.Sprintf("p99 at %d connections without pauses", connections), servedCase, p99Figure, 1.3)
+	atMost(fmt.Sprintf("the same at %s requests a second for each", page.Digits(r.Rate)), steadyCase, p99Figure, 1.3)
 	atMost("CPU of a request by TLS, kept alive", tlsCase, cpuFigure, 1.3)
 	atLeast("bodies of 10 MiB to the upstream", "at least 0.9× nginx's throughput", uploadCase, mibFigure, weir, nginxName, 0.9)
 	atLeast("bodies of 10 MiB from the upstream", "at least 0.9× nginx's throughput", downloadCase, mibFigure, weir, nginxName, 0.9)

@@ -38,11 +38,11 @@ func run() error {
 	flag.IntVar(&p.rounds, "rounds", 5, "alternating rounds, each with fresh processes; the median counts")
 	only := flag.String("cases", "", "which cases, of "+strings.Join(caseNames(), ",")+"; empty means all")
 	names := flag.String("contestants", "", "which contestants, by parts of their names; the floor always runs; empty means all")
-	quick := flag.Bool("quick", false, "one round of short turns, a million keys instead of ten, and no waiting for windows to end: about a minute")
-	disk := flag.String("disk", os.TempDir(), "a directory on the disk on which files are measured")
-	docs := flag.String("docs", "", "the directory whose performance.md and charts are written anew")
-	save := flag.String("save", "", "a file to which the figures of each case are added, as JSON; what it has of other cases is kept")
-	from := flag.String("from", "", "do not measure: show what -save has kept")
+	quick := flag.Bool("quick", false, "one round of short turns, a million keys instead of ten million, without waits for windows to end: about a minute")
+	disk := flag.String("disk", os.TempDir(), "a directory on the disk that is measured")
+	docs := flag.String("docs", "", "the directory whose performance.md and charts are rewritten")
+	save := flag.String("save", "", "a file to which the figures of each case are added, as JSON; figures of other cases are kept")
+	from := flag.String("from", "", "do not measure: show the figures of -save")
 	flag.Parse()
 	if *quick {
 		p.rounds, p.turns, p.length, p.many = 1, 3, 50*time.Millisecond, 1_000_000
@@ -107,7 +107,7 @@ func chooseContestants(list string) (chosen []string, err error) {
 		}
 	}
 	if len(chosen) < 2 {
-		return nil, fmt.Errorf("choose contestants: %q is part of no name", list)
+		return nil, fmt.Errorf("choose contestants: %q is not part of any name", list)
 	}
 	return chosen, nil
 }

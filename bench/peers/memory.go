@@ -27,7 +27,7 @@ func status(field string) (int64, error) {
 	_, rest, ok := strings.Cut(string(text), "\n"+field)
 	words := strings.Fields(rest)
 	if !ok || len(words) == 0 {
-		return 0, fmt.Errorf("read resident memory: /proc/self/status says nothing of %s", field)
+		return 0, fmt.Errorf("read resident memory: /proc/self/status has no %s", field)
 	}
 	kib, err := strconv.ParseInt(words[0], 10, 64)
 	return kib << 10, err

@@ -54,7 +54,7 @@ func chooseCases(list string, quick bool) ([]string, error) {
 	chosen := strings.Split(list, ",")
 	for _, name := range chosen {
 		if !slices.Contains(caseNames(), name) {
-			return nil, fmt.Errorf("choose cases: %q is none of %s", name, strings.Join(caseNames(), ", "))
+			return nil, fmt.Errorf("choose cases: %q is not one of %s", name, strings.Join(caseNames(), ", "))
 		}
 	}
 	return chosen, nil

@@ -8,7 +8,7 @@ import (
 
 // targetsTable compares the aims of the embedded store with its results.
 func (r *results) targetsTable() table {
-	t := table{name: "targets", title: "What the embedded store aims at", head: []string{"", "aim", "here", ""}}
+	t := table{name: "targets", title: "Targets of the embedded store", head: []string{"", "aim", "here", ""}}
 	many := millions(r.Many)
 	ns := func(metric, name string) []float64 { return r.of(metric, "ns", name) }
 	times := func(what, metric, name, base string, limit float64) {
@@ -23,7 +23,7 @@ func (r *results) targetsTable() table {
 		if name, v, ok := r.fastestPeer(metric); ok {
 			if own := ns(metric, weirName); len(own) > 0 {
 				times, _ := ratio(own, ns(metric, name))
-				t.judge(map[string]string{"hot 1": "hot key", "refused 1": "refused key", "million 1": "a million keys at random"}[metric]+", beside the fastest peer",
+				t.judge(map[string]string{"hot 1": "hot key", "refused 1": "refused key", "million 1": "a million keys at random"}[metric]+", relative to the fastest peer",
 					"faster than "+name+" ("+page.Digits(v)+" ns)", fmt.Sprintf("%.2f×", times), times < 1)
 			}
 		}

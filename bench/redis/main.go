@@ -38,7 +38,7 @@ func run() error {
 	quick := flag.Bool("quick", false, "one round of short turns, with a tenth of the keys")
 	binary := flag.String("server", "redis-server", "the server to start: redis-server or valkey-server")
 	docs := flag.String("docs", "", "the directory whose scale.md gets the tables")
-	profile := flag.String("cpuprofile", "", "a file that gets a CPU profile of the first of Weir's that is chosen, which alone runs")
+	profile := flag.String("cpuprofile", "", "a file for a CPU profile of the first chosen contestant of Weir's, which then runs alone")
 	flag.Parse()
 	if *quick {
 		p.keys /= 10
@@ -46,7 +46,7 @@ func run() error {
 		flag.Parse() // explicit flags win
 	}
 	if p.chosen = choose(*names); len(p.chosen) == 0 {
-		return fmt.Errorf("choose contestants: %q is part of no name", *names)
+		return fmt.Errorf("choose contestants: %q is not part of any name", *names)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -132,7 +132,7 @@ func (s *server) read(ctx context.Context) (r reading, err error) {
 	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
 		seconds, err := strconv.ParseFloat(cpu[name], 64)
 		if err != nil {
-			return r, fmt.Errorf("the server says %s is %q: %w", name, cpu[name], err)
+			return r, fmt.Errorf("the server's %s is %q: %w", name, cpu[name], err)
 		}
 		r.cpu += time.Duration(seconds * float64(time.Second))
 	}

@@ -108,7 +108,7 @@ func (r *results) weirTable() table {
 
 // aims returns the table of Weir's aims and results.
 func (r *results) aims() table {
-	t := table{title: "What is aimed at, and what was reached", head: []string{"", "aim", weirShort(takeName), weirShort(decideName)}}
+	t := table{title: "Targets and results", head: []string{"", "aim", weirShort(takeName), weirShort(decideName)}}
 	line := func(what, aim, form string, reached func(who string) (float64, bool)) {
 		row := []string{what, aim}
 		for _, who := range []string{takeName, decideName} {
@@ -128,17 +128,17 @@ func (r *results) aims() table {
 			return func(who string) (float64, bool) { return ratio(r.of(open, figure, who), r.of(open, figure, peer)) }
 		}
 		at := fmt.Sprintf(", %d callers", callers)
-		line("decisions/s beside the shortest correct script"+at, "at least 0.9×", "%.2f×", beside("rate", correctName))
-		line("decisions/s beside the bare script"+at, "", "%.2f×", beside("rate", bareName))
+		line("decisions/s relative to the shortest correct script"+at, "at least 0.9×", "%.2f×", beside("rate", correctName))
+		line("decisions/s relative to the bare script"+at, "", "%.2f×", beside("rate", bareName))
 		for _, p := range []struct{ name, aim string }{{rateName, "2.7×"}, {throttleName, "4×"}, {ululeName, "1.6×"}, {rueidisName, "1.6×"}} {
-			line("decisions/s beside "+p.name+at, "at least "+p.aim, "%.2f×", beside("rate", p.name))
+			line("decisions/s relative to "+p.name+at, "at least "+p.aim, "%.2f×", beside("rate", p.name))
 		}
-		line("p99 beside the bare script"+at, map[bool]string{true: "at most 1.5×"}[callers == 64], "%.2f×", beside("p99", bareName))
-		line("server CPU a decision beside the bare script"+at, "at most 1.15×", "%.2f×", beside("server", bareName))
-		line("two windows beside one"+at, "at least 0.7×", "%.2f×", func(who string) (float64, bool) {
+		line("p99 relative to the bare script"+at, map[bool]string{true: "at most 1.5×"}[callers == 64], "%.2f×", beside("p99", bareName))
+		line("server CPU a decision relative to the bare script"+at, "at most 1.15×", "%.2f×", beside("server", bareName))
+		line("two windows relative to one"+at, "at least 0.7×", "%.2f×", func(who string) (float64, bool) {
 			return ratio(r.of(open, "rate", twoOf(who)), r.of(open, "rate", who))
 		})
-		line("a refused key beside an admitted one"+at, "at least 20×", "%.1f×", func(who string) (float64, bool) {
+		line("a refused key relative to an admitted one"+at, "at least 20×", "%.1f×", func(who string) (float64, bool) {
 			return ratio(r.of(caseName("refused", callers), "rate", who), r.of(open, "rate", who))
 		})
 		line(fmt.Sprintf("scripts that one refused key costs in %v", r.length)+at, fmt.Sprintf("at most %d", int(r.length.Seconds())+1), "%.0f", func(who string) (float64, bool) {

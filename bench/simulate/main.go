@@ -61,8 +61,8 @@ type answer struct {
 
 func run() error {
 	quick := flag.Bool("quick", false, "a million lines at most")
-	rounds := flag.Int("rounds", 3, "how often each is measured; the best is told, since a machine has more to do")
-	temp := flag.String("dir", "", "where logs are made, 2.5 GB of them (default the system's directory for such)")
+	rounds := flag.Int("rounds", 3, "number of measurements of each case; the best counts, because other processes use the machine too")
+	temp := flag.String("dir", "", "the directory for the generated logs, 2.5 GB (default the system's temporary directory)")
 	docs := flag.String("docs", "", "the directory whose simulate.md gets the table")
 	weir := flag.String("weir", "", "the weir binary to measure; empty builds it")
 	flag.Parse()

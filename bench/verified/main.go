@@ -107,7 +107,7 @@ func serveOne(ctx context.Context, w world, name string) error {
 		<-ctx.Done()
 		return nil
 	}
-	return fmt.Errorf("serve %q: no peer is called that", name)
+	return fmt.Errorf("serve %q: there is no such peer", name)
 }
 
 // verifyAll verifies one peer after another.
@@ -134,7 +134,7 @@ func verifyAll(ctx context.Context, w world, only string) (results, error) {
 		all.add(p, version, r)
 	}
 	if len(all.of) == 0 {
-		return all, errors.New("no peer is called that")
+		return all, errors.New("there is no such peer")
 	}
 	return all, nil
 }

@@ -42,24 +42,24 @@ type peer struct {
 // peers are in the table's order.
 var peers = []peer{
 	{"weir", "fixed windows, from the first request on", "", startWeir, weirVersion},
-	{"go-chi/httprate", "a sliding window: what was admitted in the previous one weighs less and less",
-		"Retry-After is the length of a window whatever is left of it, so it is always enough, and mostly too long. Windows begin at a fraction of a " +
-			"second that Reset leaves out, and what the last one has admitted weighs on: at Reset it may still refuse, and the budget is not whole.",
+	{"go-chi/httprate", "a sliding window: requests of the previous window count less and less",
+		"Retry-After is always the length of a window, so it is long enough, and mostly too long. Windows begin at a fraction of a second, which Reset " +
+			"leaves out, and requests of the last window still count: at Reset it may still refuse, and the budget is not whole.",
 		handler(chi), module("github.com/go-chi/httprate")},
 	{"ulule/limiter", "fixed windows, from the first request on",
-		"The counts are the contract's. Reset leaves out the fraction of a second at which the window ends, so a caller who comes at Reset is " +
+		"The counts are the contract's. Reset leaves out the fraction of a second at which the window ends, so a caller that returns at Reset is " +
 			"refused for up to a second. There is no Retry-After.",
 		handler(ulule), module("github.com/ulule/limiter/v3")},
 	{"sethvargo/go-limiter", "fixed windows, from the first request on",
-		"Reset and Retry-After are dates in words, which its documentation says; a caller who reads numbers has none, and what depends on them " +
-			"cannot be tested.",
+		"Reset and Retry-After are dates in words, as its documentation describes. A caller that expects numbers cannot use them, so clauses that " +
+			"depend on them cannot be tested.",
 		handler(sethvargo), module("github.com/sethvargo/go-limiter")},
-	{"throttled", "GCRA: the budget comes back bit by bit",
-		"Reset is how many seconds it takes until the whole budget is back, not a time. Retry-After is when the next request fits, which is right " +
-			"for GCRA.",
+	{"throttled", "GCRA: the budget is restored gradually",
+		"Reset is the number of seconds until the whole budget is restored, not a time. Retry-After is the time until the next request fits, which is " +
+			"correct for GCRA.",
 		handler(throttle), module("github.com/throttled/throttled/v2")},
-	{"nginx limit_req", "a leaky bucket: the budget comes back bit by bit",
-		"It has no fields to switch on, so that nothing that depends on them can be tested. The status is 429 because it was set to that.",
+	{"nginx limit_req", "a leaky bucket: the budget is restored gradually",
+		"It has no rate-limit fields, so clauses that depend on them cannot be tested. The status is 429 because the configuration sets it.",
 		startNginx, nginxVersion},
 }
 
@@ -163,7 +163,7 @@ func module(path string) func(context.Context, world) (string, error) {
 	return func(context.Context, world) (string, error) {
 		info, ok := debug.ReadBuildInfo()
 		if !ok {
-			return "", fmt.Errorf("this program does not know what it is built of")
+			return "", fmt.Errorf("this program has no build information")
 		}
 		for _, m := range info.Deps {
 			if m.Path == path {
@@ -204,7 +204,7 @@ func startWeir(ctx context.Context, w world) (url string, stop func(), err error
 		}
 		if err != nil || len(said) == cap(said) {
 			stop()
-			return "", nil, fmt.Errorf("weir serve does not say where it listens: %s", said)
+			return "", nil, fmt.Errorf("weir serve prints no address: %s", said)
 		}
 	}
 }

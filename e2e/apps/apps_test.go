@@ -25,9 +25,10 @@ func leadsSeen(t *testing.T, app *apptest.Server) (n int64) {
 	return n
 }
 
-// An application that would take a field for the path it is mounted at, or for the path or the
-// method itself, is asked for what was counted, however the field is spelled (D10).
-func TestNoFieldMakesARequestALead(t *testing.T) {
+// Some applications read a field as their mount point, the path or the method. No
+// spelling of such a field turns another request into a lead that was not counted
+// (D10).
+func TestNoFieldTurnsARequestIntoALead(t *testing.T) {
 	mounted := func(field string) []string {
 		return []string{"POST /x/api/v1/widget/leads", field + ": /x", "Content-Length: 0"}
 	}
@@ -77,11 +78,11 @@ func TestNoFieldMakesARequestALead(t *testing.T) {
 	}
 }
 
-// separators are the bytes beside letters, digits and dashes that field names are made of.
+// separators are the bytes of field names other than letters, digits and dashes.
 const separators = "_.~!*'|^$%&+#`"
 
-// No spelling of a field is read as one that names the client, and what Weir writes is read once,
-// also where Connection names it (D10, D12).
+// No spelling of a field that names the client reaches the application, even if
+// Connection lists it. Weir's own fields arrive exactly once (D10, D12).
 func TestNoSpellingOfAFieldReachesAnApplication(t *testing.T) {
 	forged := []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Client-Ip", "Proxy", "Fastly-Client-Ip", "X-Script-Name"}
 	for name, start := range map[string]func(testing.TB) *apptest.Server{
@@ -104,16 +105,16 @@ func TestNoSpellingOfAFieldReachesAnApplication(t *testing.T) {
 					header = append(header, spelled+": evil", strings.ToLower(spelled)+": evil", strings.ToUpper(spelled)+": evil")
 				}
 				res := e.send("POST /v1/wp/x HTTP/1.1\r\nHost: weir.test\r\n" + strings.Join(header, "\r\n") + "\r\nConnection: close\r\n\r\n{}")
-				told := strings.Split(res.text, "\n")
-				if i := slices.IndexFunc(told, func(line string) bool { return strings.Contains(line, "evil") }); i >= 0 {
-					t.Errorf("with %q for the dash: the application is told %q", separator, told[i])
+				received := strings.Split(res.text, "\n")
+				if i := slices.IndexFunc(received, func(line string) bool { return strings.Contains(line, "evil") }); i >= 0 {
+					t.Errorf("with %q for the dash: the application receives %q", separator, received[i])
 				}
 				for _, line := range []string{
 					"HTTP_X_FORWARDED_FOR=127.0.0.1", "HTTP_X_FORWARDED_PROTO=http", "HTTP_X_FORWARDED_HOST=weir.test", "HTTP_AUTHORIZATION=Bearer mine",
 					"HTTP_COOKIE=a=mine", "HTTP_X_REQUESTED_WITH=XMLHttpRequest", "HTTP_X_FOO=mine",
 				} {
-					if n := countOf(told, line); n != 1 {
-						t.Errorf("with %q for the dash: the application is told %s %d times, want once", separator, line, n)
+					if n := countOf(received, line); n != 1 {
+						t.Errorf("with %q for the dash: the application receives %s %d times, want once", separator, line, n)
 					}
 				}
 			}
@@ -130,9 +131,10 @@ func countOf(lines []string, line string) (n int) {
 	return n
 }
 
-// A server that does not read the body of a GET takes it for its next requests (D10). It reads
-// nothing behind such a request, and no answer is another caller's.
-func TestABodyThatIsNotReadIsNoRequest(t *testing.T) {
+// If a server does not read the body of a GET, it takes the body for further
+// requests. Weir's connection ends after such a request, so no answer goes to
+// another caller (D10).
+func TestAnUnreadBodyIsNotARequest(t *testing.T) {
 	smuggled := lead + " HTTP/1.1\r\nHost: weir.test\r\nContent-Length: 0\r\n\r\n"
 	for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS"} {
 		onEachEngine(t, method, func(t *testing.T, engine gateway.Engine) {
@@ -145,14 +147,14 @@ func TestABodyThatIsNotReadIsNoRequest(t *testing.T) {
 					framed = fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(smuggled), smuggled)
 				}
 				attacker := e.caller()
-				attacker.say("%s /v1/wp/attack HTTP/1.1\r\nHost: weir.test\r\nConnection: close\r\n%s", method, framed)
-				// A server that closes while more of the body is on its way takes its answer back,
-				// perhaps: that of a body in chunks.
+				attacker.send("%s /v1/wp/attack HTTP/1.1\r\nHost: weir.test\r\nConnection: close\r\n%s", method, framed)
+				// If a server closes while more of a chunked body arrives, its
+				// answer may be lost.
 				if answer, _ := io.ReadAll(attacker); n%2 == 0 && !strings.HasPrefix(string(answer), "HTTP/1.1 200 OK\r\n") {
 					t.Fatalf("the attacker gets %q", answer)
 				}
-				victim.asks("GET /v1/wp/victim")
-				if res, body := victim.hears("GET"); res.StatusCode != http.StatusOK || !strings.HasPrefix(body, "GET /v1/wp/victim\n") {
+				victim.request("GET /v1/wp/victim")
+				if res, body := victim.readAnswer("GET"); res.StatusCode != http.StatusOK || !strings.HasPrefix(body, "GET /v1/wp/victim\n") {
 					t.Fatalf("the next caller gets %d %q", res.StatusCode, body)
 				}
 			}
@@ -166,20 +168,21 @@ func TestABodyThatIsNotReadIsNoRequest(t *testing.T) {
 	}
 }
 
-// An answer that has no body, whatever it declares: what a server sends behind it all the same is
-// nobody's answer. Python's server does so where a handler answers 304 with a page.
-func TestTheBodyOfA304IsNobodysAnswer(t *testing.T) {
+// If an answer has no body by definition, bytes that the server sends after it
+// reach no caller. Python's server sends such bytes if a handler answers 304 with
+// a page.
+func TestTheBodyOfA304ReachesNoOtherCaller(t *testing.T) {
 	onEachEngine(t, "", func(t *testing.T, engine gateway.Engine) {
 		app := apptest.Python(t)
 		e := before(t, engine, app)
 		attacker, victim := e.caller(), e.caller()
 		for range 40 {
-			attacker.asks("GET /v1/wp/unchanged")
-			if res, _ := attacker.hears("GET"); res.StatusCode != http.StatusNotModified {
+			attacker.request("GET /v1/wp/unchanged")
+			if res, _ := attacker.readAnswer("GET"); res.StatusCode != http.StatusNotModified {
 				t.Fatalf("%d, want 304", res.StatusCode)
 			}
-			victim.asks("GET /v1/wp/victim")
-			if res, body := victim.hears("GET"); res.StatusCode != http.StatusOK || !strings.HasPrefix(body, "GET /v1/wp/victim\n") {
+			victim.request("GET /v1/wp/victim")
+			if res, body := victim.readAnswer("GET"); res.StatusCode != http.StatusOK || !strings.HasPrefix(body, "GET /v1/wp/victim\n") {
 				t.Fatalf("the next caller gets %d %q", res.StatusCode, body)
 			}
 		}

@@ -34,14 +34,14 @@ const policy = `limiters:
     windows: [1000003 per minute by ip]
 `
 
-// onEachEngine runs a test once with each engine, as a subtest.
+// onEachEngine runs a subtest on each engine.
 func onEachEngine(t *testing.T, name string, test func(t *testing.T, engine gateway.Engine)) {
 	for engine, of := range map[string]gateway.Engine{"fast": gateway.EngineAuto, "std": gateway.EngineStd} {
 		t.Run(strings.TrimPrefix(name+"/"+engine, "/"), func(t *testing.T) { test(t, of) })
 	}
 }
 
-// An edge is a gateway that listens, and counts the leads that it admits.
+// An edge is a listening gateway that counts the leads it admits.
 type edge struct {
 	t     *testing.T
 	addr  string
@@ -97,7 +97,7 @@ func before(t *testing.T, engine gateway.Engine, app *apptest.Server) *edge {
 	return e
 }
 
-// A caller is a client's connection that shows every byte. It fails rather than hangs.
+// A caller is a client's connection that returns raw bytes. It fails on a timeout.
 type caller struct {
 	t *testing.T
 	net.Conn
@@ -122,14 +122,14 @@ type wholeAnswer struct {
 	text string
 }
 
-// send writes bytes as they are on a connection of their own, and reads one answer.
+// send writes raw bytes on a new connection, and reads one answer.
 func (e *edge) send(raw string) wholeAnswer {
 	e.t.Helper()
 	c := e.caller()
 	defer c.Close()
-	c.say("%s", raw)
+	c.send("%s", raw)
 	method, _, _ := strings.Cut(raw, " ")
-	res, body := c.hears(method)
+	res, body := c.readAnswer(method)
 	return wholeAnswer{res, body}
 }
 
@@ -139,29 +139,29 @@ func (e *edge) ask(line string, header ...string) wholeAnswer {
 	return e.send(line + " HTTP/1.1\r\nHost: weir.test\r\nConnection: close\r\n" + strings.Join(append(header, ""), "\r\n") + "\r\n")
 }
 
-// say sends text as it is.
-func (c *caller) say(format string, args ...any) {
+// send sends text unchanged.
+func (c *caller) send(format string, args ...any) {
 	c.t.Helper()
 	if _, err := fmt.Fprintf(c.Conn, format, args...); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// asks sends a request without a body.
-func (c *caller) asks(line string) {
+// request sends a request without a body.
+func (c *caller) request(line string) {
 	c.t.Helper()
-	c.say("%s HTTP/1.1\r\nHost: weir.test\r\n\r\n", line)
+	c.send("%s HTTP/1.1\r\nHost: weir.test\r\n\r\n", line)
 }
 
-// hears reads a whole answer to a request of a method, after any 100 Continue.
-func (c *caller) hears(method string) (*http.Response, string) {
+// readAnswer reads a whole answer to a request of a method, after any 100 Continue.
+func (c *caller) readAnswer(method string) (*http.Response, string) {
 	c.t.Helper()
 	res, err := http.ReadResponse(c.in, &http.Request{Method: method})
 	if err != nil {
 		c.t.Fatalf("an answer to %s: %v", method, err)
 	}
 	if res.StatusCode == http.StatusContinue {
-		return c.hears(method)
+		return c.readAnswer(method)
 	}
 	body, err := io.ReadAll(res.Body)
 	if err != nil {

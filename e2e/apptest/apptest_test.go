@@ -39,7 +39,7 @@ func TestEveryServerReportsItsRequests(t *testing.T) {
 			}
 			if res, err := http.Get("http://" + s.Addr); err == nil {
 				res.Body.Close()
-				t.Error("somebody still listens")
+				t.Error("the port is still in use")
 			}
 		})
 	}

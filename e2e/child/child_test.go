@@ -44,7 +44,7 @@ func TestAProcessThatIgnoresTheSignalIsKilled(t *testing.T) {
 	}
 }
 
-func TestAProcessThatEndsIsNotAwaited(t *testing.T) {
+func TestAwaitFailsIfTheProcessEnds(t *testing.T) {
 	p := start(t, "echo no configuration; exit 3")
 	err := p.Await("it is ready", func() bool { return false })
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no configuration") {

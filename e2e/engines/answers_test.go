@@ -5,18 +5,19 @@ import (
 	"strings"
 )
 
-// A reply is the upstream's response to requests whose path ends with its name.
+// A reply is the upstream's response to requests whose path ends with the reply's
+// name.
 type reply struct {
 	before string // 1xx answers
 	status string // empty: 200 OK
 	fields string // lines; empty: the body has a Content-Length
 	body   string
 	early  bool // it does not wait for the request's body
-	ends   bool // the connection ends with it
+	ends   bool // the end of the connection ends the body
 	cut    bool // the body is incomplete
 }
 
-// wellBehaved are the answers of an upstream without faults.
+// wellBehaved are the answers of a correct upstream.
 var wellBehaved = map[string]reply{
 	"":            answers[""],
 	"204":         answers["204"],

@@ -23,8 +23,8 @@ import (
 //	want: nothing -> 400                        the outcome, as in outcome.summary
 //	nginx [signed-length]: POST /a -> 200 end   nginx's outcome, and the row of docs/engines.md that explains it
 //
-// The farewell follows every stream. If "want" and an exception are equal, the difference is in
-// fields or bodies.
+// Every stream is followed by the farewell. If "want" and an exception are equal,
+// the difference is in fields or bodies.
 type testCase struct {
 	file, name string
 	parts      []string // of the stream
@@ -67,10 +67,10 @@ func readCases(t testing.TB) []testCase {
 				continue
 			}
 			if len(cases) == 0 || !cases[len(cases)-1].add(line) {
-				t.Fatalf("%s:%d: %q is none of a case's lines", file, n, line)
+				t.Fatalf("%s:%d: %q is not a valid line of a case", file, n, line)
 			}
 		}
-		_ = text.Close() // it was only read
+		_ = text.Close() // the file was only read
 	}
 	for _, c := range cases {
 		if len(c.parts) == 0 || c.want == "" {

@@ -17,23 +17,24 @@ import (
 	"time"
 )
 
-// patience is the time-out for what must happen: only a failing test waits that long.
+// patience is the timeout for events that must happen. Only a failing test waits
+// that long.
 const patience = 20 * time.Second
 
-// farewell is the request after every stream: its answer ends the connection, and shows that both
-// sides still agree where a request begins.
+// farewell is the request after every stream. Its answer ends the connection, and
+// proves that both sides agree on where requests begin.
 const farewell = "GET /end HTTP/1.1\r\nHost: end.example.com\r\nConnection: close\r\n\r\n"
 
 // An outcome is the result of a stream.
 type outcome struct {
 	requests  []*message // that reached the upstream
-	anomalies []string   // input of the upstream that is no request
-	answers   []*message // that came back, without 100 Continue, which is optional
-	// the number of answers before the server waited for more and the sending side was closed; -1:
-	// it never did
+	anomalies []string   // input of the upstream that is not a request
+	answers   []*message // received answers, without 100 Continue, which is optional
+	// the number of answers before the server waited for more input, and the client
+	// closed its sending side; -1 if it never did
 	waited    int
-	strange   string // output that is no answer
-	heard     chan struct{}
+	strange   string // output that is not an answer
+	received  chan struct{}
 	uncounted int // requests that reached the upstream without being counted
 }
 
@@ -55,12 +56,12 @@ func (c *caller) dial(t testing.TB, addr string) (*net.TCPConn, net.IP) {
 // pause, as a piece of a stream, waits for the head of an answer that is not a 100.
 const pause = "pause"
 
-// exchange sends the pieces of a stream and returns the answers. If the server waits for more for
-// longer than quiet, exchange closes the sending side.
+// exchange sends the pieces of a stream and reads the answers. If the server is
+// silent for longer than quiet, exchange closes the sending side.
 func (o *outcome) exchange(c *net.TCPConn, pieces []string, quiet time.Duration) {
 	var writing sync.WaitGroup
 	done := make(chan struct{})
-	o.heard = make(chan struct{}, 100)
+	o.received = make(chan struct{}, 100)
 	ended := make(chan struct{})
 	writing.Go(func() {
 		defer close(done)
@@ -68,13 +69,13 @@ func (o *outcome) exchange(c *net.TCPConn, pieces []string, quiet time.Duration)
 		for _, piece := range pieces {
 			if piece == pause {
 				select {
-				case <-o.heard:
+				case <-o.received:
 				case <-ended:
 				}
 				continue
 			}
 			if _, err := io.WriteString(c, piece); err != nil {
-				return // the server has refused, and reads no more
+				return // the server has refused, and reads no further
 			}
 			runtime.Gosched()
 		}
@@ -87,7 +88,8 @@ func (o *outcome) exchange(c *net.TCPConn, pieces []string, quiet time.Duration)
 	writing.Wait()
 }
 
-// A patient reader closes the sending side of its connection when nothing more comes, and reads on.
+// A patient reader closes its connection's sending side if no input arrives, then
+// reads on.
 type patient struct {
 	conn    *net.TCPConn
 	quiet   time.Duration
@@ -112,13 +114,13 @@ func (p *patient) Read(b []byte) (int, error) {
 			p.halved = true
 			p.half(n)
 			_ = p.conn.CloseWrite()
-		default: // the server reads slowly
+		default: // the server is slow to read
 		}
 	}
 }
 
-// read reads answers up to the end of the connection. What a reset destroys cannot be distinguished
-// from what was never sent.
+// read reads answers until the connection ends. If the connection is reset, lost
+// answers look the same as unsent ones.
 func (o *outcome) read(in *bufio.Reader) {
 	for {
 		m, err := readHead(in)
@@ -131,14 +133,14 @@ func (o *outcome) read(in *bufio.Reader) {
 		}
 		status := m.status()
 		if status == 0 {
-			o.strange = fmt.Sprintf("%.200q is no status line", m.first)
+			o.strange = fmt.Sprintf("%.200q is not a status line", m.first)
 			return
 		}
 		if status != 100 {
 			o.answers = append(o.answers, m)
 			select {
-			case o.heard <- struct{}{}:
-			default: // no one waits for so many
+			case o.received <- struct{}{}:
+			default: // more answers than any test expects
 			}
 		}
 		if status == 101 {
@@ -170,8 +172,9 @@ func (m *message) status() int {
 	return n
 }
 
-// readAnswer reads the body of an answer. Whether it answers a HEAD is not known, because its
-// request may have been no request at all: input that begins like an answer is the next one.
+// readAnswer reads the body of an answer. It does not know whether this answers a
+// HEAD, because the request may have been invalid: input that looks like an answer
+// is the next one.
 func (m *message) readAnswer(in *bufio.Reader, status int) error {
 	length, err := m.framing()
 	if err != nil {
@@ -195,17 +198,19 @@ func (m *message) readAnswer(in *bufio.Reader, status int) error {
 // answers, and the end.
 //
 //	POST /a "abc", end -> 200 end     and then the server closed, as requested
-//	nothing -> 400                    it refused, and closed
+//
+// nothing -> 400                    it refused, and closed
+//
 //	GET /a -> 200 waits               it waited for more, and sent nothing when that did not come
 func (o *outcome) summary() string {
-	var said, back []string
+	var forwarded, back []string
 	for _, m := range o.requests {
-		if !m.cut { // how much of a broken-off request had arrived is random
-			said = append(said, m.request())
+		if !m.cut { // an incomplete request has random length
+			forwarded = append(forwarded, m.request())
 		}
 	}
-	if len(said) == 0 {
-		said = append(said, "nothing")
+	if len(forwarded) == 0 {
+		forwarded = append(forwarded, "nothing")
 	}
 	for i, m := range o.answers {
 		if i == o.waited {
@@ -219,7 +224,7 @@ func (o *outcome) summary() string {
 	if len(back) == 0 {
 		back = append(back, "nothing")
 	}
-	text := strings.Join(said, ", ") + " -> " + strings.Join(back, " ")
+	text := strings.Join(forwarded, ", ") + " -> " + strings.Join(back, " ")
 	if o.strange != "" {
 		text += " and then " + o.strange
 	}
@@ -268,7 +273,7 @@ func (m *message) answer() string {
 	return text
 }
 
-// detail returns everything of an outcome that two servers must agree on.
+// detail returns all parts of an outcome that two servers must agree on.
 func (o *outcome) detail(keep func(name string) bool) []string {
 	text := []string{o.summary()}
 	for _, m := range o.requests {
@@ -289,7 +294,7 @@ func (m *message) full(keep func(name string) bool) string {
 		switch {
 		case !keep(f.name):
 		case f.name == "date":
-			b.WriteString("\n\tdate") // its value differs
+			b.WriteString("\n\tdate") // its value varies
 		default:
 			fmt.Fprintf(&b, "\n\t%s: %.100s", f.name, f.value)
 		}
@@ -304,9 +309,9 @@ func (m *message) full(keep func(name string) bool) string {
 	return b.String()
 }
 
-// withoutItsWords returns an outcome in which a refusal that ends the connection is reduced to its
-// status: net/http words its own refusals in its own way. passedOn does more, for a server that is
-// not ours: it reduces every answer that is not the upstream's.
+// withoutItsWords reduces each refusal that ends the connection to its status,
+// because net/http has its own wording. passedOn is for foreign servers: it reduces
+// every answer that does not come from the upstream.
 func (o *outcome) withoutItsWords() *outcome {
 	return o.reduced(func(m *message) bool { return m.status() >= 400 && m.has("connection", "close") })
 }
@@ -327,7 +332,8 @@ func (o *outcome) reduced(which func(*message) bool) *outcome {
 	return &copied
 }
 
-// differ returns the lines in which two details differ, marked with their origin.
+// differ returns the lines that are in only one of two details, marked with their
+// origin.
 func differ(a, b []string, nameA, nameB string) string {
 	var text []string
 	for i := range max(len(a), len(b)) {

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// quiets are how long a server may be silent before it counts as waiting for more. On a busy
-// machine the guess may be wrong, so a difference is checked again, more slowly.
+// quiets are the lengths of silence after which a server counts as waiting for
+// input. On a busy machine the guess may be wrong, so a difference is checked again
+// with a longer one.
 var quiets = []time.Duration{30 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second}
 
 // pieces returns a case's stream with the farewell, with each part split by cut.
@@ -41,21 +42,21 @@ func scattered(stream string, r *rand.Rand) []string {
 	return pieces
 }
 
-// bookkeeping are the fields that nginx does not send, or in its own way.
+// bookkeeping are the fields that nginx omits, or formats differently.
 var bookkeeping = map[string]bool{
-	"x-forwarded-for": true, "x-forwarded-proto": true, "x-forwarded-host": true, // it adds none
-	// nor these
+	"x-forwarded-for": true, "x-forwarded-proto": true, "x-forwarded-host": true, // not added
+	// nor of these
 	"x-ratelimit-limit": true, "x-ratelimit-remaining": true, "x-ratelimit-reset": true, "retry-after": true,
 	"connection": true, "keep-alive": true, "server": true, "date": true,
-	// for a body that is complete it sends a length
+	// if a body is complete, it sends a length
 	"content-length": true, "transfer-encoding": true,
 }
 
 func every(string) bool       { return true }
 func substance(n string) bool { return !bookkeeping[n] }
 
-// compare sends a case to all subjects until all outcomes are as expected, more slowly each time,
-// and returns what is not.
+// compare sends a case to all subjects, more slowly each time, until all outcomes
+// are as expected. It returns the remaining problems.
 func (c *testCase) compare(t *testing.T, ours []*subject, nginx *subject, pieces []string) (problems []string) {
 	t.Helper()
 	for _, quiet := range quiets {
@@ -77,8 +78,8 @@ func (c *testCase) compare(t *testing.T, ours []*subject, nginx *subject, pieces
 	return problems
 }
 
-// judge compares one outcome with the case, and with the first engine's. A difference requires a
-// row that explains it, and a row requires a difference.
+// judge compares an outcome with the case, and with the first engine's outcome. A
+// difference needs a row that explains it, and a row needs a difference.
 func (c *testCase) judge(name string, o, first *outcome, keep func(string) bool) (problems []string) {
 	want, excepted := c.want, false
 	if e, ok := c.except[name]; ok {
@@ -93,7 +94,7 @@ func (c *testCase) judge(name string, o, first *outcome, keep func(string) bool)
 	differences := differ(first.detail(keep), o.detail(keep), "the first engine", name)
 	switch {
 	case excepted && differences == "":
-		return []string{name + " does nothing else than the others: the row is wrong"}
+		return []string{name + " does the same as the others: the row is wrong"}
 	case !excepted && differences != "":
 		return []string{name + " differs:" + differences}
 	}
@@ -122,8 +123,8 @@ func TestTheEnginesAndNginxAgree(t *testing.T) {
 	}
 }
 
-// An upstream may answer before it has the whole request. How much of the request still arrives,
-// and whether the connection goes on, is random; the answer is not.
+// An upstream may answer before it has read the whole request. The rest of the
+// request and the end of the connection are then random; the answer is not.
 func TestAnEarlyAnswerArrives(t *testing.T) {
 	for _, e := range engines {
 		s := newGateway(t, e.name, e.engine, answers)

@@ -12,14 +12,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The parts of streams. The targets are canonical, so that all servers pass them on unchanged.
+// The parts of streams. The targets are canonical, so that all servers forward them
+// unchanged.
 var (
 	methods = []string{"GET", "GET", "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"}
 	targets = []string{"/", "/a", "/a?x=1", "/a/204", "/a/304", "/a/404", "/a/chunked", "/a/close", "/a/until-close", "/few/a", "/few/a", "/few/b"}
 	plain   = []string{"Accept: */*", "X-A: b", "X-A:", "Cookie: a=b; c=d", "Connection: keep-alive", "Connection: x-a"}
 	bodies  = []string{"", "hello", "GET /inner HTTP/1.1\r\nHost: h\r\n\r\n", "0\r\n\r\n", strings.Repeat("x", 5000)}
 
-	// hostile lines replace others.
+	// hostile lines replace valid ones.
 	hostile = []string{
 		"Content-Length: 3", "Content-Length: 0", "Content-Length: +3", "Content-Length: 3, 3", "content-length : 3", "Content-Length: 99999999999999999999",
 		"Transfer-Encoding: chunked", "Transfer-Encoding: xchunked", "Transfer-Encoding: identity", "Transfer-Encoding:\tchunked", "Transfer-Encoding : chunked",
@@ -28,7 +29,7 @@ var (
 		"Expect: 100-continue", "Expect: tea", "Upgrade: h2c", "TE: trailers", "Trailer: Content-Length", "X-A\x00: b", ": b", "X-A", "",
 		"GET /inner HTTP/1.1", "X-Forwarded-For: 198.51.100.1",
 	}
-	// odd are bytes with a special meaning in some place.
+	// odd are bytes that have a special meaning somewhere.
 	odd = []string{"\r", "\n", "\r\n", "\x00", " ", "\t", ":", ";", ",", "0", "5", "f", "-", "+", "\x0b", "\x7f", "\xff", "\r\n\r\n", "chunked", "0\r\n\r\n"}
 )
 
@@ -89,11 +90,11 @@ func mutated(t *rapid.T, stream string) string {
 type trial struct {
 	stream string
 	ours   []*outcome // in the order of engines
-	nginx  *outcome   // nil: not asked
+	nginx  *outcome   // nil if nginx was not asked
 }
 
-// try sends a stream to all subjects. net/http rejects an empty line before a request, which the
-// others skip, so it gets the stream without those.
+// try sends a stream to all subjects. net/http rejects an empty line before a
+// request and the others skip it, so net/http gets the stream without such lines.
 func try(t testing.TB, ours []*subject, nginx *subject, stream string, quiet time.Duration, seed uint64) trial {
 	t.Helper()
 	cut := whole
@@ -114,8 +115,8 @@ func try(t testing.TB, ours []*subject, nginx *subject, stream string, quiet tim
 	return tried
 }
 
-// withoutEmptyLines removes one empty line before each request of a stream, as far as they can be
-// read.
+// withoutEmptyLines removes one empty line before each request of a stream, as long
+// as the requests can be parsed.
 func withoutEmptyLines(stream string) string {
 	var kept strings.Builder
 	for rest := stream; ; {
@@ -142,7 +143,7 @@ func withoutEmptyLines(stream string) string {
 	}
 }
 
-// safety returns a violation of what must hold for any bytes.
+// safety returns a violation of what must hold for any input, or "".
 func (o *outcome) safety() string {
 	if len(o.anomalies) > 0 || o.uncounted > 0 || o.strange != "" {
 		return o.summary()
@@ -164,7 +165,7 @@ func (tried *trial) problem() string {
 		}
 	}
 	if tried.nginx == nil || slices.ContainsFunc(first.answers, func(m *message) bool { return m.status() == 405 || m.status() == 400 || m.status() == 429 }) {
-		return "" // the gateway answered by itself and went on, which nginx does not
+		return "" // the gateway answered by itself and continued; nginx does not continue
 	}
 	if wrong := first.within(tried.nginx, (*message).asRead); wrong != "" {
 		return fmt.Sprintf("%s: %s\nnginx: %s\n%s", engines[0].name, first.summary(), tried.nginx.summary(), wrong)
@@ -172,7 +173,8 @@ func (tried *trial) problem() string {
 	return ""
 }
 
-// asPassed formats a request as both engines pass it on; asRead, as any server reads it.
+// asPassed formats a request as both engines forward it; asRead, as any server
+// parses it.
 func (m *message) asPassed() string {
 	return m.full(func(name string) bool {
 		// docs/engines.md
@@ -185,9 +187,9 @@ func (m *message) asRead() string {
 	return fmt.Sprintf("%s %q", method, m.body)
 }
 
-// within returns why the requests that o let through are not a prefix of those that another let
-// through, or "". The other may have let through fewer if it waits for more, but never in another
-// form.
+// within returns "" if the requests that o forwarded are a prefix of the other's,
+// and otherwise the reason. If the other waits for input, it may have forwarded
+// fewer, but never in another form.
 func (o *outcome) within(other *outcome, form func(*message) string) string {
 	mine, theirs := wholeOnes(o.requests), wholeOnes(other.requests)
 	for i := range min(len(mine), len(theirs)) {
@@ -205,7 +207,8 @@ func wholeOnes(all []*message) []*message {
 	return slices.DeleteFunc(slices.Clone(all), func(m *message) bool { return m.cut })
 }
 
-// check tries a stream, and tries it again more slowly if a busy machine may explain a difference.
+// check tries a stream. If a busy machine may explain a difference, it tries again
+// more slowly.
 func check(t testing.TB, ours []*subject, nginx *subject, stream string, seed uint64) string {
 	t.Helper()
 	problem := ""
@@ -227,9 +230,8 @@ func newEngines(t testing.TB) []*subject {
 	return ours
 }
 
-// All servers treat valid streams equally, in everything that is passed on and everything that
-// comes back.
-func TestGeneratedStreamsThatAreValid(t *testing.T) {
+// All servers forward valid streams equally, and return equal answers.
+func TestValidGeneratedStreams(t *testing.T) {
 	ours, nginx := newEngines(t), newNginx(t, wellBehaved)
 	rapid.Check(t, func(rt *rapid.T) {
 		stream := strings.Join(rapid.SliceOfN(rapid.Custom(aRequest), 1, 6).Draw(rt, "requests"), "")
@@ -251,8 +253,8 @@ func TestGeneratedStreamsThatAreValid(t *testing.T) {
 	})
 }
 
-// For any bytes, no more requests reach the upstream than were counted, and the fast engine lets
-// nothing through that net/http or nginx would read differently.
+// For any input, at most the counted requests reach the upstream. The fast engine
+// forwards no bytes that net/http or nginx would parse differently.
 func TestGeneratedStreams(t *testing.T) {
 	ours, nginx := newEngines(t), newNginx(t, wellBehaved)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -263,7 +265,7 @@ func TestGeneratedStreams(t *testing.T) {
 	})
 }
 
-// FuzzStreams is TestGeneratedStreams for any bytes.
+// FuzzStreams is TestGeneratedStreams for any input.
 func FuzzStreams(f *testing.F) {
 	for _, c := range readCases(f) {
 		if stream := strings.Join(c.parts, ""); len(stream) < 4<<10 && !strings.Contains(c.want, "waits") {
@@ -273,7 +275,7 @@ func FuzzStreams(f *testing.F) {
 	ours := newEngines(f)
 	f.Fuzz(func(t *testing.T, stream []byte, seed uint64) {
 		if len(stream) > 64<<10 {
-			return // longer streams are slow, and show nothing new
+			return // longer streams are slow, and find no more
 		}
 		if problem := check(t, ours, nil, string(stream), seed); problem != "" {
 			t.Fatal(problem)

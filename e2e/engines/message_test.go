@@ -13,7 +13,7 @@ import (
 // A field is one field line: the name in lower case, the value without surrounding blanks.
 type field struct{ name, value string }
 
-// A message is a request or an answer as it was read.
+// A message is a request or an answer as it was received.
 type message struct {
 	first    string // the request line or the status line
 	fields   []field
@@ -40,7 +40,7 @@ func (m *message) has(name, value string) bool {
 	return len(got) == 1 && strings.EqualFold(got[0], value)
 }
 
-// maxHead is more than any subject passes on.
+// maxHead is more than any subject forwards.
 const maxHead = 1 << 20
 
 // readHead reads lines up to the empty one. Every line ends with CRLF, and contains no CR, LF or
@@ -75,7 +75,7 @@ func readFields(lines []string) ([]field, error) {
 	for _, line := range lines {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || name == "" || strings.ContainsAny(name, " \t") || strings.ContainsAny(line, "\r\n\x00") {
-			return nil, fmt.Errorf("%.200q is no field line", line)
+			return nil, fmt.Errorf("%.200q is not a field line", line)
 		}
 		fields = append(fields, field{strings.ToLower(name), strings.Trim(value, " \t")})
 	}
@@ -104,8 +104,8 @@ func (m *message) framing() (int64, error) {
 	return strconv.ParseInt(length[0], 10, 64)
 }
 
-// readBody reads a body of that framing. A body that breaks off is cut, which is no error; an
-// invalid one is an error.
+// readBody reads a body with that framing. A body that breaks off is marked as cut;
+// an invalid body is an error.
 func (m *message) readBody(r *bufio.Reader, length int64) error {
 	if length == -1 {
 		return m.readChunks(r)

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// A recorder is an upstream that remembers the requests that reach it. It uses no HTTP library, so
-// that it is lenient in nothing: input that is no request in the strictest form is an anomaly, and
-// ends the connection.
+// A recorder is an upstream that records the requests that reach it. It uses no
+// HTTP library, so that it is strict everywhere: any input but a request in the
+// strictest form is an anomaly, and ends the connection.
 type recorder struct {
 	listener net.Listener
 	answers  map[string]reply // by name
@@ -25,7 +25,7 @@ type recorder struct {
 	requests  []*message // in the order in which their heads were complete
 	anomalies []string
 	busy      int
-	quiet     chan struct{} // not nil: take waits for busy to be 0
+	quiet     chan struct{} // if not nil, take waits until busy is 0
 }
 
 func newRecorder(t testing.TB, answers map[string]reply) *recorder {
@@ -71,7 +71,8 @@ func (r *recorder) accept() {
 	}
 }
 
-// enter is called at the first byte of a request, leave when the request is finished.
+// enter is called at the first byte of a request, leave when the request is
+// finished.
 func (r *recorder) enter() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,7 +88,8 @@ func (r *recorder) leave() {
 	}
 }
 
-// take returns what came since the last call, once no request is in progress.
+// take returns what has arrived since the last call, once no request is in
+// progress.
 func (r *recorder) take(t testing.TB) (requests []*message, anomalies []string) {
 	t.Helper()
 	r.mu.Lock()
@@ -98,7 +100,7 @@ func (r *recorder) take(t testing.TB) (requests []*message, anomalies []string) 
 		select {
 		case <-quiet:
 		case <-time.After(patience):
-			t.Fatal("the upstream waits for the end of a request, and nobody is there to send it")
+			t.Fatal("the upstream waits for the end of a request that the client has abandoned")
 		}
 		r.mu.Lock()
 	}
@@ -153,9 +155,9 @@ func (r *recorder) exchange(c net.Conn, in *bufio.Reader) bool {
 	if strings.Contains(strings.ToLower(strings.Join(m.values("expect"), ",")), "100-continue") {
 		_, _ = io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\n")
 	}
-	say := func() { _, _ = io.WriteString(c, a.text(method, target)) }
+	write := func() { _, _ = io.WriteString(c, a.text(method, target)) }
 	if a.early {
-		say()
+		write()
 	}
 	if length == -2 {
 		length = 0 // of a request
@@ -164,7 +166,7 @@ func (r *recorder) exchange(c net.Conn, in *bufio.Reader) bool {
 		r.wrong(fmt.Errorf("%s: %w", m.first, err))
 		return false
 	}
-	if a.early { // whether the rest still comes is random
+	if a.early { // whether the rest arrives is random
 		whole := !m.cut
 		m.body, m.cut = "", false
 		return whole
@@ -172,7 +174,7 @@ func (r *recorder) exchange(c net.Conn, in *bufio.Reader) bool {
 	if m.cut {
 		return false
 	}
-	say()
+	write()
 	if strings.HasPrefix(a.status, "101") && len(m.values("upgrade")) > 0 {
 		tunnel, _ := io.ReadAll(in)
 		m.tunnel = string(tunnel)
@@ -182,8 +184,8 @@ func (r *recorder) exchange(c net.Conn, in *bufio.Reader) bool {
 	return !a.ends
 }
 
-// disguise removes the port from a request to the recorder itself, because each subject's recorder
-// has another.
+// disguise removes the port from requests to the recorder itself, because each
+// subject has its own recorder.
 func (r *recorder) disguise(m *message) {
 	for i := range m.fields {
 		if m.fields[i].value == r.addr() {
@@ -192,8 +194,8 @@ func (r *recorder) disguise(m *message) {
 	}
 }
 
-// nameOf returns the name of the answer for a target: the last part of its path, if there is such
-// an answer.
+// nameOf returns the name of the answer for a target: the last part of its path, if
+// such an answer exists.
 func (r *recorder) nameOf(target string) string {
 	path, _, _ := strings.Cut(target, "?")
 	name := path[strings.LastIndexByte(path, '/')+1:]
@@ -208,7 +210,7 @@ func (r *recorder) nameOf(target string) string {
 func checkRequest(m *message) error {
 	words := strings.Split(m.first, " ")
 	if len(words) != 3 || words[0] == "" || words[1] == "" || words[2] != "HTTP/1.1" && words[2] != "HTTP/1.0" {
-		return fmt.Errorf("%.200q is no request line", m.first)
+		return fmt.Errorf("%.200q is not a request line", m.first)
 	}
 	if strings.Trim(words[0], "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" || strings.ContainsFunc(words[1], func(c rune) bool { return c <= ' ' || c == 0x7f }) {
 		return fmt.Errorf("the method or the target of %.200q", m.first)

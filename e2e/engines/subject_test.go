@@ -24,15 +24,16 @@ type subject struct {
 	name     string
 	addr     string
 	upstream *recorder
-	gateway  *gateway.Gateway // nil: not ours, and it counts nothing
+	gateway  *gateway.Gateway // nil if it is not ours, and counts nothing
 	counted  atomic.Int64     // requests of this stream that the limiter admitted
 	caller   caller
 	// counted requests that have not reached the upstream, by the caller's address
 	sent map[string]int64
 }
 
-// send sends a stream in pieces and returns the outcome. A broken-off request of an earlier stream
-// may reach the upstream only now; it was counted, and belongs to no stream.
+// send sends a stream in pieces and returns the outcome. An incomplete request of
+// an earlier stream may reach the upstream only now; it was counted then, and
+// belongs to no stream.
 func (s *subject) send(t testing.TB, pieces []string, quiet time.Duration) *outcome {
 	t.Helper()
 	o := new(outcome)
@@ -53,7 +54,7 @@ func (s *subject) send(t testing.TB, pieces []string, quiet time.Duration) *outc
 			}
 			continue
 		}
-		o.anomalies = append(o.anomalies, fmt.Sprintf("%s says it comes from %q", m.first, by))
+		o.anomalies = append(o.anomalies, fmt.Sprintf("%s claims to come from %q", m.first, by))
 	}
 	return o
 }
@@ -70,13 +71,13 @@ func (s *subject) settle(t testing.TB) {
 	for s.gateway.InFlight() > 0 {
 		select {
 		case <-late:
-			t.Fatalf("%s has requests under way, and their connection is gone", s.name)
+			t.Fatalf("%s still handles requests of a closed connection", s.name)
 		case <-tick.C:
 		}
 	}
 }
 
-// policy counts everything, with small limits under /few.
+// policy counts all requests, with small limits under /few.
 func policy() weir.Policy {
 	return weir.Policy{Limiters: []weir.Limiter{
 		{Name: "few", Routes: []weir.Route{{Path: "/few/", Prefix: true}}, Windows: []weir.Window{{Limit: 2, Per: time.Hour, Key: weir.Key{{"ip"}}}}},
@@ -84,7 +85,8 @@ func policy() weir.Policy {
 	}}
 }
 
-// engines are the gateway's, the strictest first: the others are compared with it.
+// engines are the gateway's, the strictest first, with which the others are
+// compared.
 var engines = []struct {
 	name   string
 	engine gateway.Engine
@@ -143,9 +145,9 @@ func newGateway(t testing.TB, name string, engine gateway.Engine, answers map[st
 	return s
 }
 
-// nginxConf is the usual configuration of nginx in front of an upstream with kept connections and
-// websockets. It passes on bodies as they come, like the gateway. Its placeholder is the recorder's
-// address.
+// nginxConf is the usual configuration of nginx in front of an upstream, with
+// keep-alive and websockets. Like the gateway, it streams bodies. Its placeholder
+// is the recorder's address.
 const nginxConf = `
 	access_log off;
 	error_log stderr crit;

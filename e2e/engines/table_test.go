@@ -9,10 +9,11 @@ import (
 	"testing"
 )
 
-// verdicts are the words of docs/engines.md for outcomes; its cells use them in no other sense.
+// verdicts are the words for outcomes in docs/engines.md. Its cells use them in no
+// other sense.
 var verdicts = []string{"refused", "answered", "passed on", "waits"}
 
-// verdict reduces an outcome's summary to a word.
+// verdict reduces an outcome's summary to one word.
 func verdict(summary string) string {
 	requests, answers, _ := strings.Cut(summary, " -> ")
 	passed := slices.ContainsFunc(strings.Split(requests, ", "), func(r string) bool { return r != "end" && r != "nothing" })
@@ -30,8 +31,9 @@ func verdict(summary string) string {
 
 var tableRow = regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)` \\|[^|]*\\|([^|]*)\\|([^|]*)\\|([^|]*)\\|[^|]*\\|$")
 
-// The page's table matches the corpus: every row has a case that differs in that way, every case
-// that differs has a row, and each column has the outcomes of the row's streams.
+// The table in docs/engines.md matches the corpus. Every row has a case with that
+// difference, every case with a difference has a row, and each column has the
+// outcomes of the row's streams.
 func TestThePageOnEnginesMatchesTheCorpus(t *testing.T) {
 	columns := []string{"fast", "std", "nginx"}
 	found := map[string]map[string][]string{} // row, column, verdicts
@@ -56,32 +58,32 @@ func TestThePageOnEnginesMatchesTheCorpus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := map[string]bool{}
+	documented := map[string]bool{}
 	for _, m := range tableRow.FindAllStringSubmatch(string(page), -1) {
 		row := m[1]
-		if told[row] {
+		if documented[row] {
 			t.Errorf("docs/engines.md has two rows %s", row)
 		}
-		told[row] = true
+		documented[row] = true
 		if found[row] == nil {
 			t.Errorf("docs/engines.md has a row %s, and no case differs so", row)
 			continue
 		}
 		for i, column := range columns {
 			for _, v := range verdicts {
-				says, is := strings.Contains(m[2+i], v), slices.Contains(found[row][column], v)
-				if says != is {
-					t.Errorf("docs/engines.md, row %s, column %s: that it is %q is said to be %v, and is %v", row, column, v, says, is)
+				listed, is := strings.Contains(m[2+i], v), slices.Contains(found[row][column], v)
+				if listed != is {
+					t.Errorf("docs/engines.md, row %s, column %s: %q is documented as %v, and is %v", row, column, v, listed, is)
 				}
 			}
 		}
 	}
 	for row := range found {
-		if !told[row] {
+		if !documented[row] {
 			t.Errorf("a case names the row %s, which docs/engines.md does not have", row)
 		}
 	}
-	if len(told) < 20 {
-		t.Errorf("docs/engines.md has %d rows: it is not read", len(told))
+	if len(documented) < 20 {
+		t.Errorf("docs/engines.md has %d rows: it is not read", len(documented))
 	}
 }

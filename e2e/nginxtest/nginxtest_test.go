@@ -24,14 +24,14 @@ func TestNginxServesUntilItIsStopped(t *testing.T) {
 	if err != nil || res.StatusCode != 200 || string(body) != "/hello\n" {
 		t.Errorf("%d %q, %v", res.StatusCode, body, err)
 	}
-	for range 2 { // the second finds nothing to do
+	for range 2 { // the second call has no effect
 		if err := s.Stop(); err != nil {
 			t.Error(err)
 		}
 	}
 	if c, err := net.Dial("tcp", s.Addr); err == nil {
 		c.Close()
-		t.Error("somebody still listens")
+		t.Error("the port is still in use")
 	}
 	log, err := os.ReadFile(s.dir + "/access.log")
 	if err != nil || strings.Count(string(log), "GET /hello") != 1 {
@@ -71,12 +71,12 @@ func (r *recording) end() {
 	}
 }
 
-// A configuration that nginx rejects fails the test at once, with nginx's message.
-func TestAConfigurationThatIsNoneFailsTheTest(t *testing.T) {
+// If nginx rejects its configuration, the test fails at once with nginx's message.
+func TestAnInvalidConfigurationFailsTheTest(t *testing.T) {
 	r := &recording{TB: t}
 	s := r.start("server { listen LISTEN; nonsense; }")
 	r.end()
 	if s != nil || !strings.Contains(r.text, `unknown directive "nonsense"`) {
-		t.Errorf("the test is told %q", r.text)
+		t.Errorf("the test fails with %q", r.text)
 	}
 }

@@ -80,7 +80,7 @@ func policy(t *testing.T, window string) weir.Policy {
 	return f.Policy
 }
 
-// An address is a caller of whom nothing else is known.
+// An address is a caller that has no other key source.
 type address string
 
 func (a address) AppendKey(dst []byte, source string) ([]byte, bool) {
@@ -92,7 +92,7 @@ func TestPromtoolReadsEveryMetric(t *testing.T) {
 	everything(t).Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	for _, row := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)` \\|").FindAllStringSubmatch(read(t, "../../docs/operate.md"), -1) {
 		if !strings.Contains(w.Body.String(), "\n# TYPE "+row[1]+" ") {
-			t.Errorf("%s is documented, and promtool is not asked about it", row[1])
+			t.Errorf("%s is documented, and promtool does not check it", row[1])
 		}
 	}
 	promtool(t, w.Body.String(), "check", "metrics")

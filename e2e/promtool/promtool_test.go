@@ -12,7 +12,7 @@ import (
 
 const observability = "../../examples/observability/"
 
-// promtool runs Debian's promtool, which checks as the Prometheus of the same version does.
+// promtool runs Debian's promtool, which has the checks of its Prometheus version.
 func promtool(t *testing.T, stdin string, args ...string) {
 	t.Helper()
 	cmd := exec.Command("promtool", args...)
@@ -22,8 +22,8 @@ func promtool(t *testing.T, stdin string, args ...string) {
 	}
 }
 
-func TestPromtoolHasNothingAgainstTheExample(t *testing.T) {
-	dir := t.TempDir() // where there is a token, as there will be
+func TestPromtoolAcceptsTheExample(t *testing.T) {
+	dir := t.TempDir() // with a token, as in production
 	for _, name := range []string{"prometheus.yml", "alerts.yml", "alerts_test.yml"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(read(t, observability+name)), 0o600); err != nil {
 			t.Fatal(err)
@@ -38,7 +38,7 @@ func TestPromtoolHasNothingAgainstTheExample(t *testing.T) {
 }
 
 // Every query of the dashboard is valid for promtool, and so for Prometheus.
-func TestTheDashboardAsksInPromQL(t *testing.T) {
+func TestTheDashboardsQueriesAreValid(t *testing.T) {
 	type rule struct{ Record, Expr string }
 	var all []rule
 	for _, p := range readPanels(t) {
@@ -47,11 +47,11 @@ func TestTheDashboardAsksInPromQL(t *testing.T) {
 			all = append(all, rule{fmt.Sprintf("r%d_%d", len(all), i), expr})
 		}
 		if p.Type != "row" && len(p.Targets) == 0 {
-			t.Errorf("panel %q asks for nothing", p.Title)
+			t.Errorf("panel %q has no query", p.Title)
 		}
 	}
 	if len(all) < 20 {
-		t.Fatalf("the dashboard asks %d questions", len(all))
+		t.Fatalf("the dashboard has %d queries", len(all))
 	}
 	b, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": lower(all, func(r rule) map[string]string {
 		return map[string]string{"record": r.Record, "expr": r.Expr}
@@ -66,7 +66,7 @@ func TestTheDashboardAsksInPromQL(t *testing.T) {
 	promtool(t, "", "check", "rules", path)
 }
 
-// A panel holds the part of a Grafana panel that the tests use.
+// A panel holds the parts of a Grafana panel that the tests use.
 type panel struct {
 	Title, Type string
 	Targets     []struct{ Expr, LegendFormat string }

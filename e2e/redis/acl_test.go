@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// minimalRights returns the rights that the example for operators gives Weir's user.
+// minimalRights returns the rights of Weir's user in the operators' example.
 func minimalRights(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "examples", "scale", "store.acl"))
@@ -28,8 +28,8 @@ func minimalRights(t *testing.T) []string {
 	return strings.Fields(rights)
 }
 
-// The example's rights are enough. If one is missing, New fails and names it.
-func TestTheLeastRightsAreEnough(t *testing.T) {
+// The example's rights are sufficient. If one is missing, New fails and names it.
+func TestTheMinimalRightsAreSufficient(t *testing.T) {
 	server := redistest.Start(t)
 	rights := minimalRights(t)
 	server.Do(t, append([]string{"ACL", "SETUSER", "app", "on", ">secret"}, rights...)...)
@@ -52,7 +52,7 @@ func TestTheLeastRightsAreEnough(t *testing.T) {
 	grant(t, s, "b", 0)
 	grant(t, s, "b", 60)
 	if r := take(t, s, c); r.Used[0].Count != 1 || granted(s, "b") != 60 || granted(open(t, o), "b") != 60 {
-		t.Errorf("after a reset a take found %d, and a grant of 60 is one of %d", r.Used[0].Count-1, granted(s, "b"))
+		t.Errorf("after a reset a take found %d, and the grant is %d, want 60", r.Used[0].Count-1, granted(s, "b"))
 	}
 	for _, right := range rights {
 		if !strings.HasPrefix(right, "+") || strings.Contains(right, "|") || right == "+hello" || right == "+ping" {
@@ -75,26 +75,26 @@ func TestTheLeastRightsAreEnough(t *testing.T) {
 	}
 }
 
-// Rule returns the rights that the example sets.
-func TestTheRuleIsTheExamples(t *testing.T) {
+// Rule returns the rights of the example.
+func TestTheACLRuleMatchesTheExample(t *testing.T) {
 	server := redistest.Start(t)
 	rule := strings.Fields(redisstore.ACLRules("shop"))
 	server.Do(t, append([]string{"ACL", "SETUSER", "app", "on", ">secret"}, rule...)...)
 	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Username: "app", Password: "secret", Prefix: "shop"})
 	take(t, s, charge("a", 2, 3600, 1))
 	example, own := minimalRights(t), strings.Fields(redisstore.ACLRules(""))
-	// a new user has no rights anyway
+	// a new user has no rights by default
 	example = slices.DeleteFunc(example, func(right string) bool { return right == "-@all" })
 	slices.Sort(example)
 	slices.Sort(own)
 	if !slices.Equal(example, own) {
-		t.Errorf("the example has the rights %v, the rule says %v", example, own)
+		t.Errorf("the example has the rights %v, the rule %v", example, own)
 	}
 }
 
-// The user loses a right while the node counts. The node reports that the store fails and why, and
-// counts there again when the right is back.
-func TestARightThatIsTakenAwayIsNoticed(t *testing.T) {
+// If the user loses a right while the node runs, the node reports the failure with
+// its reason. Once the right is restored, it counts in Redis again.
+func TestARevokedRightIsReported(t *testing.T) {
 	for _, right := range []string{"evalsha", "incrby"} {
 		t.Run(right, func(t *testing.T) {
 			server := redistest.Start(t)

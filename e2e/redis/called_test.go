@@ -18,8 +18,8 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// speaker starts a server that sends one text on connect, and another for each line that it
-// receives. It returns the server's address.
+// speaker starts a server that sends one text on connect, and another text for each
+// line it receives. It returns the server's address.
 func speaker(t *testing.T, atOnce, eachLine string) string {
 	t.Helper()
 	return accepting(t, func(c net.Conn, _ *sync.WaitGroup) {
@@ -31,9 +31,9 @@ func speaker(t *testing.T, atOnce, eachLine string) string {
 	})
 }
 
-// accepting starts a server that serves each connection in a goroutine of its own, and returns its
-// address. At the end of the test it waits for these goroutines, and for those that serve adds to
-// all.
+// accepting starts a server that runs serve in a goroutine for each connection, and
+// returns its address. At the end of the test it waits for these goroutines, and
+// for those that serve adds to all.
 func accepting(t *testing.T, serve func(c net.Conn, all *sync.WaitGroup)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -57,9 +57,9 @@ func accepting(t *testing.T, serve func(c net.Conn, all *sync.WaitGroup)) string
 	return l.Addr().String()
 }
 
-// New reports a server that is no Redis, or whose protocol does not match the URL, as an error:
-// waiting does not help. If that is only likely, New does not fail.
-func TestAServerThatIsNoRedisIsCalledWhatItIs(t *testing.T) {
+// If a server is not Redis, or its protocol does not match the URL, New returns an
+// error, since waiting does not help. If that is only likely, New does not fail.
+func TestNewRejectsAServerThatIsNotRedis(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
 	encrypted, clear := redistest.StartTLS(t), redistest.Start(t)
@@ -69,17 +69,17 @@ func TestAServerThatIsNoRedisIsCalledWhatItIs(t *testing.T) {
 		lasts         bool
 		want          string
 	}{
-		{"a web server", web.Listener.Addr().String(), nil, true, `is no Redis: it answered PING with "HTTP/1.1 400`},
-		{"a web server, by TLS", web.Listener.Addr().String(), &tls.Config{}, true, "does not speak TLS: expected redis://"},
-		{"an SSH server", speaker(t, "SSH-2.0-OpenSSH_9.2\r\n", ""), nil, true, `is no Redis: it answered PING with "SSH-2.0-OpenSSH_9.2\r\n"`},
-		{"a mail server", speaker(t, "220 mail.example.com ESMTP\r\n", "500 what?\r\n"), nil, true, "is no Redis: it answered PING with \"220 mail"},
-		{"a memcached", speaker(t, "", "ERROR\r\n"), nil, true, "is no Redis"},
-		{"who says yes to each line", speaker(t, "", "+OK\r\n"), nil, true, "is no Redis"},
-		{"who says PONG for each line", speaker(t, "", "+PONG\r\n"), nil, true, "is no Redis"},
-		{"who says numbers", speaker(t, ":1\r\n", ""), nil, true, "is no Redis"},
-		{"who says nonsense", speaker(t, "\x00\x01\x02", ""), nil, true, `is no Redis: it answered PING with "\x00\x01\x02"`},
-		{"a server with TLS", encrypted.Addr(), nil, false, "as a server with TLS does: is rediss:// meant?"},
-		{"a server without TLS", clear.Addr(), &tls.Config{}, false, "as of a server without TLS: is redis:// meant?"},
+		{"a web server", web.Listener.Addr().String(), nil, true, `is not a Redis: it answered PING with "HTTP/1.1 400`},
+		{"a web server, by TLS", web.Listener.Addr().String(), &tls.Config{}, true, "does not use TLS: expected redis://"},
+		{"an SSH server", speaker(t, "SSH-2.0-OpenSSH_9.2\r\n", ""), nil, true, `is not a Redis: it answered PING with "SSH-2.0-OpenSSH_9.2\r\n"`},
+		{"a mail server", speaker(t, "220 mail.example.com ESMTP\r\n", "500 what?\r\n"), nil, true, "is not a Redis: it answered PING with \"220 mail"},
+		{"a memcached", speaker(t, "", "ERROR\r\n"), nil, true, "is not a Redis"},
+		{"a server that answers OK to each line", speaker(t, "", "+OK\r\n"), nil, true, "is not a Redis"},
+		{"a server that answers PONG to each line", speaker(t, "", "+PONG\r\n"), nil, true, "is not a Redis"},
+		{"a server that sends a number", speaker(t, ":1\r\n", ""), nil, true, "is not a Redis"},
+		{"a server that sends garbage", speaker(t, "\x00\x01\x02", ""), nil, true, `is not a Redis: it answered PING with "\x00\x01\x02"`},
+		{"a server with TLS", encrypted.Addr(), nil, false, "as a server with TLS does: should the URL begin with rediss://?"},
+		{"a server without TLS", clear.Addr(), &tls.Config{}, false, "as from a server without TLS: should the URL begin with redis://?"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := redisstore.New(t.Context(), redisstore.Options{Addresses: []string{c.address}, TLS: c.tls})
@@ -87,21 +87,21 @@ func TestAServerThatIsNoRedisIsCalledWhatItIs(t *testing.T) {
 				defer s.Close()
 				err = s.State().Err
 				if c.lasts {
-					t.Errorf("it was waited for")
+					t.Errorf("New waited")
 				}
 			} else if !c.lasts || !errors.Is(err, redisstore.ErrServer) {
 				t.Errorf("it is an error at the start: %v", err)
 			}
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("it is called %v, want %s", err, c.want)
+				t.Errorf("the error is %v, want %s", err, c.want)
 			}
 		})
 	}
 }
 
-// If something else takes the place of a Redis, the log names it, no caller is harmed, and the
-// store goes back when Redis is back.
-func TestGarbageOnTheWireIsCalledWhatItIs(t *testing.T) {
+// If another server takes Redis' place, the log names it and callers are still
+// served. The store recovers once Redis is back.
+func TestGarbageOnTheWireIsReported(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	var log lines
@@ -110,9 +110,9 @@ func TestGarbageOnTheWireIsCalledWhatItIs(t *testing.T) {
 	proxy.Retarget(speaker(t, "HTTP/1.1 400 Bad Request\r\n\r\n", "+OK\r\n"))
 	proxy.Cut()
 	n.until("a", weir.CountedLocally)
-	eventually(t, "the log says what it is", func() bool {
+	eventually(t, "the log names it", func() bool {
 		n.decide("a")
-		return log.with("is no Redis: it answered PING with") == 1
+		return log.with("is not a Redis: it answered PING with") == 1
 	})
 	proxy.Retarget(server.Addr())
 	proxy.Cut()
@@ -120,8 +120,8 @@ func TestGarbageOnTheWireIsCalledWhatItIs(t *testing.T) {
 	n.until("a", weir.Counted)
 }
 
-// A replica is reported as one, and used once it is a master.
-func TestAReplicaIsCalledOne(t *testing.T) {
+// A replica is reported as a replica, and used once it is a master.
+func TestAReplicaIsReportedAndUsedOncePromoted(t *testing.T) {
 	master := redistest.Start(t)
 	_, port, _ := strings.Cut(master.Addr(), ":")
 	replica := redistest.Start(t, "--replicaof", "127.0.0.1", port)
@@ -135,16 +135,16 @@ func TestAReplicaIsCalledOne(t *testing.T) {
 
 	replica.Do(t, "REPLICAOF", "127.0.0.1", port)
 	n.until("a", weir.CountedLocally)
-	eventually(t, "the state says why", func() bool {
+	eventually(t, "the state has the reason", func() bool {
 		n.decide("a")
 		err := n.over.Health().Err
 		return err != nil && strings.Contains(err.Error(), "it is a read-only replica")
 	})
 }
 
-// If a server loses its counters, each process logs it once with the reason, and counts it. A
-// server that keeps them causes no log line.
-func TestCountersThatAreLostAreCalledSo(t *testing.T) {
+// If a server loses its counters, each process logs that once with the reason, and
+// counts it. If a server keeps them, no line is logged.
+func TestLostCountersAreReported(t *testing.T) {
 	const flushed, restarted = "its keys were deleted, as by FLUSHALL, or evicted", "it was started without its data, or another server has taken its place"
 	cluster := func(t *testing.T) (*redistest.Server, redisstore.Options) {
 		c := redistest.StartCluster(t, 3, 0)
@@ -160,7 +160,7 @@ func TestCountersThatAreLostAreCalledSo(t *testing.T) {
 		name   string
 		start  func(t *testing.T) (*redistest.Server, redisstore.Options)
 		lose   func(t *testing.T, s *redistest.Server)
-		reason string // empty: nothing is lost
+		reason string // empty if nothing is lost
 	}{
 		{"FLUSHALL", server(), func(t *testing.T, s *redistest.Server) { s.Do(t, "FLUSHALL") }, flushed},
 		{"a restart without its data", server(), func(t *testing.T, s *redistest.Server) { s.Restart(t) }, restarted},
@@ -178,22 +178,22 @@ func TestCountersThatAreLostAreCalledSo(t *testing.T) {
 				stores[i] = open(t, o)
 			}
 			c.lose(t, s)
-			const says = "the store has lost its counters"
+			const line = "the store lost its counters"
 			if c.reason == "" {
 				for _, st := range stores {
 					asked := func() bool { return st.State().Ready }
-					eventually(t, "it is looked at again", asked)
+					eventually(t, "it is checked again", asked)
 				}
 				o.Log = nil
 				open(t, o) // takes longer than a check
 			}
 			for i := range stores {
 				if c.reason != "" {
-					eventually(t, "it is said", func() bool { return logs[i].with(says) > 0 })
+					eventually(t, "it is logged", func() bool { return logs[i].with(line) > 0 })
 				}
 				want := min(1, len(c.reason))
-				if logs[i].with(says) != want || stores[i].Stats().Emptied != int64(want) || want > 0 && logs[i].with(c.reason) != 1 {
-					t.Errorf("%d lines say so, %d with the reason, and it is counted %d times", logs[i].with(says), logs[i].with(c.reason), stores[i].Stats().Emptied)
+				if logs[i].with(line) != want || stores[i].Stats().Emptied != int64(want) || want > 0 && logs[i].with(c.reason) != 1 {
+					t.Errorf("%d lines report it, %d with the reason, and it is counted %d times", logs[i].with(line), logs[i].with(c.reason), stores[i].Stats().Emptied)
 				}
 			}
 		})

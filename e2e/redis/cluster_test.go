@@ -21,7 +21,7 @@ func TestAClusterReplacesAMasterThatDied(t *testing.T) {
 	c.through(old, func() *redistest.Server { return cluster.Crash(t, old) })
 }
 
-// An orderly failover loses no units.
+// A planned failover loses no units.
 func TestAClusterHandsAMastersSlotsOver(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1)
@@ -32,7 +32,7 @@ func TestAClusterHandsAMastersSlotsOver(t *testing.T) {
 	}
 }
 
-// masterOf returns the master that has all the keys.
+// masterOf returns the master that holds all keys.
 func masterOf(t *testing.T, c *redistest.Cluster, n *node) *redistest.Server {
 	t.Helper()
 	for _, s := range c.Nodes[:3] {
@@ -44,8 +44,8 @@ func masterOf(t *testing.T, c *redistest.Cluster, n *node) *redistest.Server {
 	return nil
 }
 
-// While slots move (MOVED, ASK, TRYAGAIN), no caller loses or gains a unit.
-func TestSlotsThatMoveAreCountedExactly(t *testing.T) {
+// While slots move (MOVED, ASK, TRYAGAIN), each caller is counted exactly.
+func TestMovingSlotsAreCountedExactly(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
@@ -73,7 +73,7 @@ func TestSlotsThatMoveAreCountedExactly(t *testing.T) {
 			if len(slots) != len(who) {
 				t.Fatalf("%d callers are counted in %d slots", len(who), len(slots))
 			}
-			moves, idle := 0, 0 // idle: moves when no more requests were admitted
+			moves, idle := 0, 0 // moves, and those during which no request was admitted
 			flood(nodes, 2*len(nodes)*len(who), func() {
 				eventually(t, "all limits are reached", func() bool {
 					for slot, key := range slots {
@@ -106,10 +106,10 @@ func TestSlotsThatMoveAreCountedExactly(t *testing.T) {
 	}
 }
 
-// While a slot moves, two windows can be on two machines for a moment, or one of them may be
-// missing: a cluster counts them together when they are together again (TRYAGAIN). No request waits
-// past the deadline for that.
-func TestWindowsThatAreApartForAMoment(t *testing.T) {
+// While a slot moves, two windows can be on two machines, or one window can be
+// missing (TRYAGAIN). The cluster counts them together again once both have moved.
+// Requests wait until the deadline at most.
+func TestWindowsSplitByAMovingSlot(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 2, 0)
 	s := open(t, redisstore.Options{Addresses: cluster.Addrs()})
@@ -137,10 +137,10 @@ func TestWindowsThatAreApartForAMoment(t *testing.T) {
 	tryAgains := func() string { return from.Info(t, "errorstats")["errorstat_TRYAGAIN"] }
 	before := tryAgains()
 	go func() { counted <- patient.decide("a") }()
-	eventually(t, "somebody waits", func() bool { return tryAgains() != before })
+	eventually(t, "a request waits", func() bool { return tryAgains() != before })
 	from.Do(t, "MIGRATE", host, port, windows[1].name, "0", "5000")
 	if d := <-counted; d.Outcome != weir.Counted {
-		t.Errorf("the windows came together, and who had waited has %+v", d)
+		t.Errorf("the windows are together again, and the waiting caller has %+v", d)
 	}
 	for _, s := range []*redistest.Server{to, from} {
 		s.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", id(to))
@@ -154,8 +154,8 @@ func TestWindowsThatAreApartForAMoment(t *testing.T) {
 	}
 }
 
-// move moves a slot from one master to the next. Meanwhile its keys have moved already, and clients
-// are redirected.
+// move moves a slot from one master to the next. Meanwhile its keys are already on
+// the next master, and clients are redirected.
 func move(t *testing.T, c *redistest.Cluster, slot int, key string, nodes []*node) {
 	t.Helper()
 	from := slices.Index(c.Nodes, c.MasterOf(t, key))
@@ -165,8 +165,8 @@ func move(t *testing.T, c *redistest.Cluster, slot int, key string, nodes []*nod
 	finish()
 }
 
-// A master without a replica dies: the callers that it counts are affected, and no others.
-func TestAMasterThatDiesAloneLeavesTheOthersCounted(t *testing.T) {
+// A master without a replica dies. Only the callers that it counts are affected.
+func TestADeadMasterAffectsOnlyItsCallers(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
 	n := newNode(t, open(t, redisstore.Options{Addresses: cluster.Addrs()}), deadline, hourly(1e6))
@@ -200,8 +200,8 @@ func TestAMasterThatDiesAloneLeavesTheOthersCounted(t *testing.T) {
 	})
 }
 
-// Check reports windows that a cluster cannot count together before any request; a take of such
-// windows fails.
+// Check reports windows that a cluster cannot count together, before any request. A
+// take of such windows fails.
 func TestWindowsThatAClusterCannotCountTogether(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
@@ -222,10 +222,10 @@ func TestWindowsThatAClusterCannotCountTogether(t *testing.T) {
 	}}
 	err := s.Check(policy)
 	if err == nil || !strings.Contains(err.Error(), `"crossed"`) || strings.Contains(err.Error(), `"fine"`) {
-		t.Errorf("the policy is found to have %v", err)
+		t.Errorf("Check returns %v", err)
 	}
 	if err := open(t, at(redistest.Start(t))).Check(policy); err != nil {
-		t.Errorf("one server can count it, and it is found to have %v", err)
+		t.Errorf("one server can count it, and Check returns %v", err)
 	}
 	for i := range 20 {
 		var r weir.Receipt

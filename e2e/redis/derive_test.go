@@ -8,7 +8,8 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// Every process derives the same bytes for a label, whether the secret was generated or given.
+// Every process derives the same bytes for a label, from a generated secret as from
+// a given one.
 func TestAllProcessesDeriveTheSame(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -21,7 +22,7 @@ func TestAllProcessesDeriveTheSame(t *testing.T) {
 		for _, label := range []string{"a", "b", ""} {
 			first, second := one.Secret(label)(), other.Secret(label)()
 			if len(first) != 32 || !bytes.Equal(first, second) {
-				t.Errorf("%s, label %q: one process makes %x of it, another %x", name, label, first, second)
+				t.Errorf("%s, label %q: one process derives %x, another %x", name, label, first, second)
 			}
 			if before, taken := seen[string(first)]; taken {
 				t.Errorf("%s, label %q: the same as %s", name, label, before)
@@ -31,19 +32,20 @@ func TestAllProcessesDeriveTheSame(t *testing.T) {
 	}
 }
 
-// A secret from the server is known once the server has been reached, for the life of the process.
-func TestNothingIsDerivedOfASecretThatIsNotKnown(t *testing.T) {
+// A generated secret is known once the server has been reached, and until the
+// process ends.
+func TestDeriveNeedsAKnownSecret(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	server.Stop()
 	given := at(server)
 	given.Prefix, given.Secret = "given", bytes.Repeat([]byte("g"), 32)
 	if got := open(t, given).Secret("a")(); len(got) != 32 {
-		t.Errorf("of a given secret %x is made while the server is away", got)
+		t.Errorf("%x is derived from a given secret while the server is away", got)
 	}
 	secret := open(t, at(server)).Secret("a")
 	if got := secret(); got != nil {
-		t.Errorf("%x is made of a secret that nobody knows", got)
+		t.Errorf("%x is derived from an unknown secret", got)
 	}
 	server.Restart(t)
 	eventually(t, "the secret is known", func() bool { return secret() != nil })

@@ -10,8 +10,9 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// A crowd is two nodes under two policies: one has a limit that is never reached and shows how many
-// units are lost; the other has a small limit and shows how many more requests that admits.
+// A crowd is two nodes under two policies. One policy has a limit that is never
+// reached, and shows how many units are lost; the other has a small limit, and
+// shows how many more requests are admitted.
 type crowd struct {
 	t          *testing.T
 	big, small []*node
@@ -33,8 +34,9 @@ func newCrowd(t *testing.T, o redisstore.Options) *crowd {
 	return c
 }
 
-// through sends requests from the crowd without a pause while fail replaces the master. It returns
-// how many admitted units the new master does not know.
+// through sends requests from the crowd without a pause while fail replaces the
+// master. It returns the number of admitted units that the new master does not
+// have.
 func (c *crowd) through(old *redistest.Server, fail func() *redistest.Server) (lost int64) {
 	t := c.t
 	t.Helper()
@@ -92,8 +94,9 @@ func (c *crowd) through(old *redistest.Server, fail func() *redistest.Server) (l
 	return lost
 }
 
-// followed waits until the replicas of a master have its data. A replica that has just connected
-// may get nothing new for up to a second, though it reports that it follows.
+// followed waits until the replicas of a master have its data. If a replica has
+// just connected, it may receive no new data for up to a second, though it reports
+// that it follows.
 func followed(t *testing.T, master *redistest.Server) {
 	t.Helper()
 	offset := func(text string) int64 {
@@ -123,7 +126,7 @@ func followed(t *testing.T, master *redistest.Server) {
 }
 
 // Sentinels replace a dead master, and counting in common resumes by itself (D25).
-func TestSentinelsReplaceAMasterThatDied(t *testing.T) {
+func TestSentinelsReplaceADeadMaster(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
 	c := newCrowd(t, redisstore.Options{Addresses: s.Addrs(), Master: redistest.MasterName})
@@ -137,9 +140,9 @@ func TestSentinelsReplaceAMasterThatDied(t *testing.T) {
 	}
 }
 
-// Sentinels can be told to replace a live master. Until they demote it, it goes on counting, and
-// those units are lost; after that no node keeps using it.
-func TestSentinelsReplaceAMasterThatLives(t *testing.T) {
+// Sentinels can be ordered to replace a live master. It goes on counting until they
+// demote it, and those units are lost. After that every node uses the new master.
+func TestSentinelsReplaceALiveMaster(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
 	c := newCrowd(t, redisstore.Options{Addresses: s.Addrs(), Master: redistest.MasterName})
@@ -155,8 +158,8 @@ func TestSentinelsReplaceAMasterThatLives(t *testing.T) {
 	})
 }
 
-// Sentinels are needed to find the master, not to count there.
-func TestSentinelsThatAreAwayHarmNoConnectedNode(t *testing.T) {
+// Sentinels are needed to find the master, but not to count there.
+func TestConnectedNodesDoNotNeedSentinels(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
 	o := redisstore.Options{Addresses: s.Addrs(), Master: redistest.MasterName}
@@ -173,7 +176,7 @@ func TestSentinelsThatAreAwayHarmNoConnectedNode(t *testing.T) {
 		t.Errorf("%d were counted locally", local)
 	}
 	if common := late.allowed[weir.Counted].Load(); common > 0 {
-		t.Errorf("%d were counted in common by who could not find out where", common)
+		t.Errorf("%d were counted in common by a node that could not find the master", common)
 	}
 	for _, watch := range s.Sentinels {
 		watch.Restart(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimit/weir/e2e/redistest"
 )
 
-// A witness is a caller of one node that remembers the latest reset that it got.
+// A witness is a caller of one node that remembers the latest reset it received.
 type witness struct {
 	*node
 	who   string
@@ -17,7 +17,8 @@ type witness struct {
 	first int64 // units that remained then
 }
 
-// ask sends one request, and checks that the window ends no later than the last answer said.
+// ask sends one request, and checks that the window ends no later than in the last
+// answer.
 func (w *witness) ask() weir.Decision {
 	w.t.Helper()
 	d := w.decide(w.who)
@@ -26,16 +27,17 @@ func (w *witness) ask() weir.Decision {
 	case d.Now >= w.reset:
 		w.began, w.first = d.Now, now.Remaining
 	case now.Reset > w.reset:
-		w.t.Errorf("%s was told that its window ends at %d, and at %d that it ends %d s later; outcome %d, allowed %v",
+		w.t.Errorf("%s: the window was reported to end at %d, and at %d to end %d s later; outcome %d, allowed %v",
 			w.who, w.reset, d.Now, now.Reset-w.reset, d.Outcome, d.Allowed)
 	}
 	w.reset = now.Reset
 	return d
 }
 
-// A server hangs for 12 s of windows of 20 s, and resumes. Every reset that a caller got before and
-// meanwhile holds: no later answer has a later reset, and after it the whole limit is available.
-func TestAHangMovesNoResetThatWasTold(t *testing.T) {
+// A server hangs for 12 s of windows of 20 s, and resumes. Every reset that a
+// caller received before or during the hang holds: no answer has a later reset, and
+// after it the whole limit is available.
+func TestAHangMovesNoReportedReset(t *testing.T) {
 	t.Parallel()
 	const limit, per, hang = 500, 20 * time.Second, 12 * time.Second
 	for _, c := range []struct {
@@ -83,13 +85,13 @@ func TestAHangMovesNoResetThatWasTold(t *testing.T) {
 			during(8*time.Second, nil)
 			during(time.Second, before)
 			server.Pause(t)
-			// the second node creates a window of its own, which ends later
+			// the second node opens a window of its own, which ends later
 			during(hang/4, before, meanwhile[:1])
 			during(hang*3/4, before, meanwhile, ended)
 			woke := nodes[0].store.Now().Unix()
 			server.Resume(t)
 			all := [][]*witness{before, meanwhile, ended}
-			eventually(t, "the store is said to answer again, and each window has ended", func() bool {
+			eventually(t, "the store is ready again, and each window has ended", func() bool {
 				during(c.every, all...)
 				for _, n := range nodes {
 					if n.recovers.Load() == 0 {

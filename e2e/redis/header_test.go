@@ -14,8 +14,8 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// Two nodes count one value of an HTTP field together, and two values apart. The server never gets
-// a value, which may be a secret.
+// Two nodes count one value of an HTTP field together, and two values apart. The
+// server never receives a value, which may be a secret.
 func TestTheValuesOfAFieldAreCountedTogether(t *testing.T) {
 	server := redistest.Start(t)
 	w, err := weir.ParseWindow("5 per day by header:X-Api-Key or ip")

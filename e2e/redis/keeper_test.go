@@ -23,7 +23,7 @@ func reset(t testing.TB, s *redisstore.Store, charges ...weir.Charge) {
 	}
 }
 
-// grant gives the hourly window of who a limit for an hour; 0 removes the grant.
+// grant gives who's hourly window a limit for an hour; 0 removes the grant.
 func grant(t testing.TB, s *redisstore.Store, who string, limit int64) {
 	t.Helper()
 	if err := s.Grant(t.Context(), []weir.Charge{charge(who, 1, 3600, 1)}, []weir.Grant{{Limit: limit, Until: s.Now().Unix() + 3600}}); err != nil {
@@ -38,9 +38,9 @@ func granted(s *redisstore.Store, who string) int64 {
 	return g[0].Limit
 }
 
-// Nodes do not talk to each other, and yet each knows an operator's change at another node within
-// two seconds.
-func TestWhatAnOperatorDoesIsKnownEverywhereWithinTwoSeconds(t *testing.T) {
+// Nodes do not talk to each other. Still, each knows of an operator's change at
+// another node within two seconds.
+func TestAnOperatorsChangeReachesEveryNodeWithinTwoSeconds(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) redisstore.Options{
 		"server": func(t *testing.T) redisstore.Options { return at(redistest.Start(t)) },
@@ -55,7 +55,7 @@ func TestWhatAnOperatorDoesIsKnownEverywhereWithinTwoSeconds(t *testing.T) {
 			for round := range int64(3) {
 				eventually(t, "both refuse", func() bool { return !take(t, a, minute, hour).Allowed && !take(t, b, minute, hour).Allowed })
 				if !take(t, b, minute, hour).Remembered {
-					t.Error("the other node asks each time, so that this test proves nothing")
+					t.Error("the other node asks each time, so this test proves nothing")
 				}
 				quick(t, "a reset", func() { reset(t, a, minute, hour) }, func() bool { return take(t, b, minute, hour).Allowed })
 				quick(t, "a grant", func() { grant(t, a, "a", 50+round) }, func() bool { return granted(b, "a") == 50+round })
@@ -69,8 +69,8 @@ func TestWhatAnOperatorDoesIsKnownEverywhereWithinTwoSeconds(t *testing.T) {
 	}
 }
 
-// quick calls do, and waits up to two seconds until felt returns true. A busy machine gets three
-// tries.
+// quick calls do, and waits for up to two seconds until felt returns true. On a
+// busy machine it tries three times.
 func quick(t *testing.T, what string, do func(), felt func() bool) {
 	t.Helper()
 	var took time.Duration
@@ -85,8 +85,8 @@ func quick(t *testing.T, what string, do func(), felt func() bool) {
 	t.Errorf("%s was felt after %v", what, took)
 }
 
-// After a reset an outage starts from 0, not from the old count.
-func TestAResetIsForgottenForAnOutageToo(t *testing.T) {
+// If a window was reset, an outage starts from 0, not from the old count.
+func TestAnOutageStartsFromTheResetCount(t *testing.T) {
 	t.Parallel()
 	s := open(t, at(redistest.Start(t)))
 	both, used := []weir.Charge{charge("a", 3, 3600, 1), charge("a", 9, 7200, 1)}, make([]weir.Used, 2)
@@ -105,7 +105,7 @@ func TestAResetIsForgottenForAnOutageToo(t *testing.T) {
 	}
 }
 
-func TestWhatAClusterCannotKeepTogetherIsNotResetTogether(t *testing.T) {
+func TestWindowsInDifferentSlotsAreNotResetTogether(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 0)
 	s := open(t, redisstore.Options{Addresses: cluster.Addrs()})
@@ -120,8 +120,8 @@ func TestWhatAClusterCannotKeepTogetherIsNotResetTogether(t *testing.T) {
 	}
 }
 
-// During an outage the last known grants hold until they end. A server that comes back empty has no
-// grants.
+// During an outage the last known grants hold until they end. If a server comes
+// back empty, it has no grants.
 func TestGrantsHoldThroughAnOutageUntilTheyEnd(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -160,9 +160,9 @@ func TestGrantsHoldThroughAnOutageUntilTheyEnd(t *testing.T) {
 	eventually(t, "both know", func() bool { return granted(s, "b") == 5 && granted(direct, "b") == 5 })
 }
 
-// Everything on the server expires: a grant that has ended goes with the next write, the rest with
+// Everything on the server expires: an ended grant at the next write, the rest with
 // the last grant.
-func TestGrantsLeaveTheServer(t *testing.T) {
+func TestGrantsExpireOnTheServer(t *testing.T) {
 	t.Parallel()
 	server, clock := redistest.StartWithClock(t)
 	o := at(server)
@@ -225,12 +225,12 @@ func TestMoreGrantsThanTheServerMayHaveAreRefused(t *testing.T) {
 		t.Errorf("one for another: %v, %d, %d", err, granted(s, "0"), granted(s, "one more"))
 	}
 	if st := s.State(); !st.Ready {
-		t.Errorf("the server has said no, and is taken to fail: %+v", st)
+		t.Errorf("a refusal by the server counts as a failure: %+v", st)
 	}
 }
 
-// With another secret every hash is another one: grants of the old secret match no caller, and are
-// removed.
+// Another secret gives other hashes. Grants of the old secret match no caller, and
+// are removed.
 func TestAChangedSecretDropsGrants(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -238,7 +238,7 @@ func TestAChangedSecretDropsGrants(t *testing.T) {
 	grant(t, s, "a", 50)
 	other := "secret:" + base64.RawStdEncoding.EncodeToString(bytes.Repeat([]byte("o"), 32))
 	server.Do(t, "SET", "weir:secret", other)
-	eventually(t, "the secret is taken over", func() bool { return granted(s, "a") == 0 })
+	eventually(t, "the secret is adopted", func() bool { return granted(s, "a") == 0 })
 	if late := open(t, at(server)); granted(late, "a") != 0 {
 		t.Error("a node that starts now has a grant of the old secret")
 	}
@@ -248,9 +248,9 @@ func TestAChangedSecretDropsGrants(t *testing.T) {
 	}
 }
 
-// Fields that are no grants are logged and ignored; counting goes on, and the known grants stay in
-// force.
-func TestWhatIsNoGrantIsLeftOut(t *testing.T) {
+// If a field is not a grant, it is logged and ignored. Counting goes on, and the
+// known grants stay in force.
+func TestInvalidGrantFieldsAreIgnored(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	var log lines
@@ -265,11 +265,11 @@ func TestWhatIsNoGrantIsLeftOut(t *testing.T) {
 	field := strings.Repeat("A", 22)
 	server.Do(t, "HSET", "weir:grants", "nobody", "5 1900000000", field, "5", field[1:]+"B", "5 x", field[2:]+"CC", "0 1900000000", field[2:]+"DQ",
 		"99999999999 1900000000", field[2:]+"EQ", "-5 -5", field[2:]+"FQ", "5 99999999999999999999", "", "", "\x00\xff", "\x00", "version", version+"!")
-	eventually(t, "it is told of", func() bool { return log.with("something else writes") == 1 })
+	eventually(t, "it is logged", func() bool { return log.with("another program writes") == 1 })
 	if g := granted(s, "a"); g != 50 {
 		t.Errorf("a grant that is left has %d", g)
 	}
-	grant(t, s, "b", 60) // removes what is no grant
+	grant(t, s, "b", 60) // removes the invalid fields
 	if n, err := server.Try("HLEN", "weir:grants").AsInt64(); err != nil || n != 3 || granted(s, "a") != 50 || granted(s, "b") != 60 {
 		t.Errorf("%d fields (%v), a has %d, b has %d", n, err, granted(s, "a"), granted(s, "b"))
 	}
@@ -277,9 +277,9 @@ func TestWhatIsNoGrantIsLeftOut(t *testing.T) {
 		{"SET", "weir:grants", "x"},
 		{"EVAL", "redis.call('DEL',KEYS[1]) for i=1,30000 do redis.call('HSET',KEYS[1],i,i) end redis.call('HSET',KEYS[1],'version','x')", "1", "weir:grants"},
 	} {
-		logged := log.with("cannot be read")
+		logged := log.with("cannot read the grants")
 		server.Do(t, foreign...)
-		eventually(t, "it is logged", func() bool { return log.with("cannot be read") == logged+1 })
+		eventually(t, "it is logged", func() bool { return log.with("cannot read the grants") == logged+1 })
 		if err := s.Grant(t.Context(), []weir.Charge{charge("c", 1, 3600, 1)}, []weir.Grant{{Limit: 5, Until: s.Now().Unix() + 60}}); err == nil {
 			t.Errorf("%s: granted all the same", foreign[0])
 		}
@@ -292,14 +292,14 @@ func TestWhatIsNoGrantIsLeftOut(t *testing.T) {
 	}
 }
 
-// Granted runs for each request, so it does not allocate. If the server has lost its scripts they
-// are sent again.
-func TestToAskForGrantsAllocatesNothing(t *testing.T) {
+// Granted runs for each request, so it does not allocate. If the server has lost
+// its scripts, they are sent again.
+func TestGrantedDoesNotAllocate(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, at(server))
 	both, found := []weir.Charge{charge("a", 1, 3600, 1), charge("b", 1, 3600, 1)}, make([]weir.Grant, 2)
 	ask := func() { s.Granted(both, found) }
-	// the store's own goroutine may allocate meanwhile
+	// the store's own goroutine may allocate in the meantime
 	if n := testing.AllocsPerRun(100, ask); n > 0.1 {
 		t.Errorf("with none: %v", n)
 	}

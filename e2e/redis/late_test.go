@@ -12,10 +12,10 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// A server that was suspended runs the commands that arrived meanwhile when it resumes. A take that
-// its caller had given up by then spends nothing and creates no window: that window would end later
-// than the caller was told.
-func TestATakeThatWasGivenUpSpendsNothingLater(t *testing.T) {
+// A suspended server runs the commands that have arrived meanwhile when it resumes.
+// If a take's caller had already given up, the take spends nothing and opens no
+// window, because that window would end later than the reset its caller received.
+func TestAnAbandonedTakeSpendsNothingLater(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		open  bool  // whether the windows are open when the server stops
@@ -58,16 +58,16 @@ func TestATakeThatWasGivenUpSpendsNothingLater(t *testing.T) {
 				server.Resume(t)
 				eventually(t, "the server has run all", func() bool { return server.Commands(t) >= 20 })
 				if r := take(t, s, look...); r.Used[0].Count != c.want {
-					t.Errorf("the windows stand at %+v, want a count of %d in the first", r.Used[:len(look)], c.want)
+					t.Errorf("the windows are %+v, want a count of %d in the first", r.Used[:len(look)], c.want)
 				}
 			})
 		}
 	}
 }
 
-// A take that is answered in time counts, however wrong this process is about the server's clock:
-// it is sent again with the time from the reply.
-func TestATakeInTimeCountsWhateverTheServersClockDoes(t *testing.T) {
+// A take that is answered in time counts, even if this process is wrong about the
+// server's clock: it is sent again with the time from the reply.
+func TestATakeInTimeCountsWithAnyServerClock(t *testing.T) {
 	server, clock := redistest.StartWithClock(t)
 	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}}) // with a clock of its own
 	const limit = 100
@@ -83,7 +83,7 @@ func TestATakeInTimeCountsWhateverTheServersClockDoes(t *testing.T) {
 			t.Fatalf("step %d, of %v: %+v, %v", i, step, r, err)
 		}
 		if now := clock.Now().Unix(); r.Now != now {
-			t.Errorf("step %d, of %v: the take was judged at %d, the server's clock says %d", i, step, r.Now, now)
+			t.Errorf("step %d, of %v: the take was judged at %d, the server's clock is at %d", i, step, r.Now, now)
 		}
 		if week := r.Used[1]; week.Count != before+1 {
 			t.Errorf("step %d, of %v: the week has %d units, want %d", i, step, week.Count, before+1)
@@ -92,16 +92,17 @@ func TestATakeInTimeCountsWhateverTheServersClockDoes(t *testing.T) {
 	}
 }
 
-// Units that were counted elsewhere create no window that ends later than their callers were told.
-// Of two windows that were both counted elsewhere the earlier reset wins, in either order. A window
-// that a take has created here keeps its own reset.
-func TestAGivenWindowEndsWhenItsCallersWereTold(t *testing.T) {
+// Units that were counted locally open no window that ends later than the reset
+// their callers received. If two nodes counted a window locally, the earlier reset
+// wins, in either order. If a take has opened the window here, it keeps its own
+// reset.
+func TestAGivenWindowKeepsItsReportedReset(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		takes bool            // whether a take creates the window first; it then ends in 60 s
+		takes bool            // whether a take opens the window first; it then ends in 60 s
 		given []time.Duration // when the given windows end, from now; each has two units
 		late  time.Duration   // how long each give takes to arrive
-		left  time.Duration   // how long the window goes on after the last give; 0: there is none
+		left  time.Duration   // how long the window lasts after the last give; 0 if there is none
 		count int64
 	}{
 		{"one", false, []time.Duration{40 * time.Second}, 0, 40 * time.Second, 2},
@@ -136,7 +137,7 @@ func TestAGivenWindowEndsWhenItsCallersWereTold(t *testing.T) {
 				want.Reset = clock.Now().Add(c.left).Unix()
 			}
 			if r.Used[0] != want {
-				t.Errorf("the window stands at %+v, want %+v; now is %d", r.Used[0], want, r.Now)
+				t.Errorf("the window is %+v, want %+v; now is %d", r.Used[0], want, r.Now)
 			}
 			keys, err := server.Try("KEYS", "weir:{*").AsStrSlice()
 			if err != nil {
@@ -149,18 +150,18 @@ func TestAGivenWindowEndsWhenItsCallersWereTold(t *testing.T) {
 			}
 			clock.Advance(c.left)
 			if r := take(t, s, w); r.Used[0] != (weir.Used{}) {
-				t.Errorf("at its reset the window stands at %+v", r.Used[0])
+				t.Errorf("at its reset the window is %+v", r.Used[0])
 			}
 		})
 	}
 }
 
-// Milliseconds are written modulo 48 days. At the wrap, takes in time count and late ones do not,
-// as at any other time.
-func TestTheMillisecondsBeginAnew(t *testing.T) {
+// Milliseconds are written modulo 48 days. At the wrap, as at any other time, takes
+// in time count and late ones do not.
+func TestTheMillisecondsWrapAround(t *testing.T) {
 	const modulus = 1000 * (1<<22 - 1) * int64(time.Millisecond)
 	for _, before := range []time.Duration{0, time.Millisecond, 50 * time.Millisecond, 2 * time.Second, 10 * time.Second} {
-		for _, first := range []bool{true, false} { // whether the late take would create the window
+		for _, first := range []bool{true, false} { // whether the late take would open the window
 			server, clock := redistest.StartWithClock(t)
 			s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Now: clock.Now})
 			clock.Advance(time.Duration(modulus-clock.Now().UnixNano()%modulus) - before)
@@ -180,14 +181,15 @@ func TestTheMillisecondsBeginAnew(t *testing.T) {
 			clock.Advance(12 * time.Second)
 			server.Resume(t)
 			if r := take(t, s, w); !r.Allowed || r.Used[0].Count != want {
-				t.Errorf("%v before, the window stands at %+v, want a count of %d", before, r.Used[0], want)
+				t.Errorf("%v before, the window is %+v, want a count of %d", before, r.Used[0], want)
 			}
 		}
 	}
 }
 
-// A command that reads the server's clock hangs because the server is suspended. A take that is
-// given up during the next suspension spends nothing when the server resumes.
+// A command that reads the server's clock hangs because the server is suspended. If
+// a take is abandoned during the next suspension, it spends nothing when the server
+// resumes.
 func TestAHangMovesNoDeadlineOfTheNextOne(t *testing.T) {
 	server, clock := redistest.StartWithClock(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -215,6 +217,6 @@ func TestAHangMovesNoDeadlineOfTheNextOne(t *testing.T) {
 	clock.Advance(300 * time.Millisecond)
 	server.Resume(t)
 	if r := take(t, s, charge("a", 100, 60, 0)); r.Used[0].Count != 0 {
-		t.Errorf("a take that was given up 280 ms before has spent %d units", r.Used[0].Count)
+		t.Errorf("a take that was abandoned 280 ms before has spent %d units", r.Used[0].Count)
 	}
 }

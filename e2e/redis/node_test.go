@@ -16,8 +16,9 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// A node is what runs on one machine: a Decider that counts in Redis, and in memory during an
-// outage. Every decision is checked: it is no error, and has a valid standing for each window.
+// A node is one machine's Decider. It counts in Redis, and in memory during an
+// outage. Every decision is checked: it is not an error, and has a valid standing
+// for each window.
 type node struct {
 	t testing.TB
 	*weir.Decider
@@ -26,7 +27,7 @@ type node struct {
 	windows  int
 	allowed  [weir.StoreUnavailable + 1]atomic.Int64 // decisions by outcome
 	refused  [weir.StoreUnavailable + 1]atomic.Int64
-	recovers atomic.Int64 // how often the store answered again
+	recovers atomic.Int64 // number of recoveries of the store
 
 	mu  sync.Mutex
 	sum failover.Event // sum of the recovery events
@@ -47,8 +48,8 @@ func (w *watched) Take(ctx context.Context, charges []weir.Charge, r *weir.Recei
 }
 
 const (
-	deadline = 50 * time.Millisecond // of a node whose server fails
-	lenient  = 10 * time.Second      // of a node whose server is busy
+	deadline = 50 * time.Millisecond // for a server that fails
+	lenient  = 10 * time.Second      // for a server that is busy
 )
 
 // newNode returns a node with one limiter. It is closed with the test.
@@ -60,7 +61,7 @@ func newNode(t testing.TB, s *redisstore.Store, d time.Duration, windows ...weir
 	}
 	n := &node{t: t, store: &watched{Store: s}, windows: len(windows)}
 	policy := weir.Policy{Limiters: []weir.Limiter{{Name: "api", Windows: windows}}}
-	if n.over, err = failover.New(n.store, mem, failover.Options{Deadline: d, OnEvent: n.hear}); err != nil {
+	if n.over, err = failover.New(n.store, mem, failover.Options{Deadline: d, OnEvent: n.onEvent}); err != nil {
 		t.Fatal(err)
 	}
 	n.Decider, err = weir.New(policy, n.over, weir.Options{})
@@ -78,7 +79,7 @@ func newNode(t testing.TB, s *redisstore.Store, d time.Duration, windows ...weir
 	return n
 }
 
-func (n *node) hear(e failover.Event) {
+func (n *node) onEvent(e failover.Event) {
 	if e.Failing {
 		return
 	}
@@ -91,14 +92,14 @@ func (n *node) hear(e failover.Event) {
 	n.recovers.Add(1)
 }
 
-// outages returns the sum of the events of outages that are over.
+// outages returns the sum of the events of outages that have ended.
 func (n *node) outages() failover.Event {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.sum
 }
 
-// hourly and daily return windows that outlast a test, except by a rare coincidence.
+// hourly and daily return windows that almost always outlast a test.
 func hourly(limit int64) weir.Window { return window(limit, time.Hour) }
 func daily(limit int64) weir.Window  { return window(limit, 24*time.Hour) }
 
@@ -125,11 +126,11 @@ func (n *node) decide(who string) weir.Decision {
 		for _, s := range standings {
 			per := int64(s.Window.Per / time.Second)
 			if s.Remaining < 0 || s.Remaining > s.Window.Limit || s.Reset <= d.Now || s.Reset > d.Now+per || s.Refused && (d.Allowed || s.Remaining > 0) {
-				n.t.Errorf("at %d, allowed %v, outcome %d: a window of %d in %d s stands at %+v", d.Now, d.Allowed, d.Outcome, s.Window.Limit, per, s)
+				n.t.Errorf("at %d, allowed %v, outcome %d: a window of %d in %d s is %+v", d.Now, d.Allowed, d.Outcome, s.Window.Limit, per, s)
 			}
 		}
 		if d.Allowed == d.Binding().Refused {
-			n.t.Errorf("allowed %v, and the binding window says %+v", d.Allowed, d.Binding())
+			n.t.Errorf("allowed %v, and the binding window is %+v", d.Allowed, d.Binding())
 		}
 		if d.Allowed {
 			n.allowed[d.Outcome].Add(1)
@@ -153,16 +154,17 @@ func (n *node) until(who string, o weir.Outcome) (d weir.Decision) {
 // recovered sends requests until the store has recovered for the nth time.
 func (n *node) recovered(who string, nth int64) {
 	n.t.Helper()
-	eventually(n.t, "the store is said to answer", func() bool {
+	eventually(n.t, "the store is reported as ready", func() bool {
 		n.decide(who)
 		return n.recovers.Load() >= nth
 	})
 	if h := n.over.Health(); h.Failing {
-		n.t.Errorf("the store is said to answer, and %+v", h)
+		n.t.Errorf("the store is reported as ready, and %+v", h)
 	}
 }
 
-// crowd sends one request from each of many callers at once, and returns when all are answered.
+// crowd sends one request from each of many callers at once, and waits for all
+// answers.
 func (n *node) crowd(who string, callers int) {
 	var all sync.WaitGroup
 	for range callers {
@@ -171,9 +173,9 @@ func (n *node) crowd(who string, callers int) {
 	all.Wait()
 }
 
-// flood has callers send requests without a pause while during runs, at every node and for each of
-// who. After a refusal or a local answer a caller waits a millisecond: otherwise it would starve
-// the others.
+// flood has callers send requests to every node, for each of who, without a pause
+// while during runs. After a refusal or a local answer a caller waits a
+// millisecond, because it would otherwise starve the others.
 func flood(nodes []*node, callers int, during func(), who ...string) {
 	var all sync.WaitGroup
 	over := make(chan struct{})
@@ -243,7 +245,7 @@ func counters(t testing.TB, servers ...*redistest.Server) (all []counter) {
 		}
 		for _, key := range keys {
 			if strings.HasPrefix(key, "weir:{trial") || strings.HasSuffix(key, ":trial") || strings.HasSuffix(key, ":given") {
-				continue // a probe that lasts a second, or a mark
+				continue // a probe that lasts a second, or a marker
 			}
 			value, err := server.Try("GET", key).ToString()
 			if err != nil {

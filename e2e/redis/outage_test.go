@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// A site is one server behind a proxy, with a second server that can take over.
+// A site is a server behind a proxy, with a second server that can take over.
 type site struct {
 	t            *testing.T
 	first, spare *redistest.Server
@@ -21,16 +21,16 @@ type site struct {
 
 func (s *site) run(args ...string) { s.first.Do(s.t, args...) }
 
-// faults are the ways in which Redis can fail to answer, and how each ends. unsure means that
-// commands sent meanwhile may have been counted, so that a unit may be counted twice; no unit is
-// handed out twice.
+// faults are the ways in which Redis can stop answering, and how each ends. If
+// unsure is set, commands sent meanwhile may have been counted, so a unit may be
+// counted twice; no unit is admitted twice.
 var faults = []struct {
 	name   string
 	args   []string
 	begin  func(s *site)
 	end    func(s *site)
 	unsure bool
-	lasts  time.Duration // 0: only until it is noticed
+	lasts  time.Duration // 0 if only until it is noticed
 }{
 	{
 		name:  "refused connections",
@@ -44,13 +44,13 @@ var faults = []struct {
 		end:   func(s *site) { s.first.Restart(s.t) },
 	},
 	{
-		name:   "a process that stands still for a moment",
+		name:   "a process that is suspended for a moment",
 		begin:  func(s *site) { s.first.Pause(s.t) },
 		end:    func(s *site) { s.first.Resume(s.t) },
 		unsure: true,
 	},
 	{
-		name:   "a process that stands still until its connections are given up",
+		name:   "a process that is suspended until its connections are closed",
 		begin:  func(s *site) { s.first.Pause(s.t) },
 		end:    func(s *site) { s.first.Resume(s.t) },
 		unsure: true,
@@ -62,7 +62,7 @@ var faults = []struct {
 		end:   func(s *site) { s.proxy.Pass(s.t) },
 	},
 	{
-		name: "a black hole, also for whoever connects anew",
+		name: "a black hole, also for new connections",
 		begin: func(s *site) {
 			s.proxy.BlackHole()
 			s.proxy.Cut()
@@ -71,7 +71,7 @@ var faults = []struct {
 		lasts: 6 * time.Second,
 	},
 	{
-		name:   "answers that come too late",
+		name:   "answers that are too late",
 		begin:  func(s *site) { s.proxy.Delay(8 * deadline) },
 		end:    func(s *site) { s.proxy.Delay(deadline / 5) },
 		unsure: true,
@@ -107,7 +107,8 @@ var faults = []struct {
 	},
 }
 
-// beginLoading makes the server load many keys from its disk, slowly, until it is stopped.
+// beginLoading makes the server load many keys from its disk, slowly, until it is
+// stopped.
 func beginLoading(s *site) {
 	s.run("EVAL", "for i=1,60000 do redis.call('SET','other:'..i,'') end", "0")
 	s.run("SAVE")
@@ -139,10 +140,10 @@ func demote(s *site) {
 	s.run("REPLICAOF", "127.0.0.1", port(s.spare))
 }
 
-// Whatever happens to Redis, every request is answered with standings (D25). It is counted locally
-// while Redis does not answer, and in common before and after, without an operator. Units that were
-// counted locally are given to Redis once.
-func TestAnOutageIsBridgedAndEndsByItself(t *testing.T) {
+// During any failure of Redis every request is answered with standings. While Redis
+// does not answer, requests are counted locally; before and after, in common,
+// without an operator. Locally counted units are given to Redis once (D25).
+func TestAnOutageIsBridgedAndEndsWithoutAnOperator(t *testing.T) {
 	t.Parallel()
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
@@ -185,8 +186,8 @@ func TestAnOutageIsBridgedAndEndsByItself(t *testing.T) {
 			if after.reset != before.reset {
 				t.Errorf("the window ended at %d, now at %d", before.reset, after.reset)
 			}
-			// A take that a busy machine did not answer in time, before or after the outage, may
-			// have been charged, and is not given again.
+			// If a busy machine did not answer a take in time, before or after the
+			// outage, the take may have been charged, and is not given again.
 			here := total([]*node{n}, weir.CountedLocally)
 			if e := n.outages(); e.Given > here || e.Given < here-unsure || e.Lost != 0 {
 				t.Errorf("%d units were admitted here meanwhile, and the store was given: %+v; %d takes were not answered", here, e, unsure)
@@ -196,7 +197,7 @@ func TestAnOutageIsBridgedAndEndsByItself(t *testing.T) {
 	}
 }
 
-// A process starts while Redis is away, and counts in common as soon as Redis is there.
+// If a process starts without Redis, it counts in common as soon as Redis is there.
 func TestAStartWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -228,7 +229,8 @@ func TestAStartWithoutRedis(t *testing.T) {
 			if st := s.State(); !st.Ready || st.Mode != "server" {
 				t.Errorf("the server answers, and the state is %+v", st)
 			}
-			// a take that a busy machine did not answer in time may have been charged
+			// if a busy machine did not answer in time, the take may have been
+			// charged
 			unsure += n.store.failed.Load()
 			if c, want := one(t, server), total([]*node{n}, weir.Counted, weir.CountedLocally); c.count < want || c.count > want+unsure {
 				t.Errorf("%d units were admitted, %d are counted; %d takes were not answered; %+v", want, c.count, unsure, n.outages())
@@ -237,9 +239,9 @@ func TestAStartWithoutRedis(t *testing.T) {
 	}
 }
 
-// If a server never answers again, no request waits longer than the deadline, however many there
-// are. A busy machine can delay any request, so it is enough if one crowd of several meets the
-// bound.
+// If a server never answers again, no request waits longer than the deadline, for
+// any number of requests. A busy machine can delay any request, so one crowd of
+// several has to meet the bound.
 func TestNoRequestWaitsPastTheDeadline(t *testing.T) {
 	const crowds, callers, bound = 4, 1000, 10 * deadline
 	server := redistest.Start(t)
@@ -248,11 +250,11 @@ func TestNoRequestWaitsPastTheDeadline(t *testing.T) {
 		name       string
 		begin, end func()
 	}{
-		{"a process that stands still", func() { server.Pause(t) }, func() { server.Resume(t) }},
+		{"a process that is suspended", func() { server.Pause(t) }, func() { server.Resume(t) }},
 		{"a black hole", proxy.BlackHole, func() { proxy.Pass(t) }},
-		{"a black hole for whoever connects anew", func() { proxy.BlackHole(); proxy.Cut() }, func() { proxy.Pass(t) }},
+		{"a black hole for new connections", func() { proxy.BlackHole(); proxy.Cut() }, func() { proxy.Pass(t) }},
 		{"refused connections", proxy.Refuse, func() { proxy.Pass(t) }},
-		{"answers that come too late", func() { proxy.Delay(20 * deadline) }, func() { proxy.Pass(t) }},
+		{"answers that are too late", func() { proxy.Delay(20 * deadline) }, func() { proxy.Pass(t) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := open(t, redisstore.Options{Addresses: []string{proxy.Addr()}})
@@ -269,7 +271,7 @@ func TestNoRequestWaitsPastTheDeadline(t *testing.T) {
 					waits[callers/2], waits[callers*99/100], waits[callers-1], bridged[callers/2], bridged[callers*99/100], bridged[callers-1])
 			}
 			if best > bound {
-				t.Errorf("with a deadline of %v somebody of each crowd waited longer than %v", deadline, best)
+				t.Errorf("with a deadline of %v a request of each crowd waited longer than %v", deadline, best)
 			}
 		})
 	}

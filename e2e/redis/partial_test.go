@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// partial starts a cluster that goes on without a machine that has no replica.
+// partial starts a cluster that serves without a machine that has no replica.
 func partial(t *testing.T) *redistest.Cluster {
 	t.Helper()
 	return redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
@@ -35,7 +35,7 @@ func callers(t *testing.T, cluster *redistest.Cluster, n *node) map[*redistest.S
 	return of
 }
 
-// without kills a master that has none of the keys, and returns the masters that live.
+// without kills a master that has none of the keys, and returns the live masters.
 func without(t *testing.T, cluster *redistest.Cluster, keys ...string) (alive []*redistest.Server) {
 	t.Helper()
 	var needed []*redistest.Server
@@ -58,9 +58,10 @@ func without(t *testing.T, cluster *redistest.Cluster, keys ...string) (alive []
 	return alive
 }
 
-// One machine is dead, and another one does not answer for a moment. The second gets its units
-// soon, and its callers are counted in common again while the first is still dead.
-func TestADeadMachineKeepsNoOtherCallerFromTheStore(t *testing.T) {
+// One machine is dead, and another does not answer for a moment. The second soon
+// gets its units, and its callers are counted in common while the first is still
+// dead.
+func TestADeadMachineAffectsOnlyItsCallers(t *testing.T) {
 	t.Parallel()
 	cluster := partial(t)
 	var nodes []*node
@@ -73,7 +74,7 @@ func TestADeadMachineKeepsNoOtherCallerFromTheStore(t *testing.T) {
 	for _, n := range nodes {
 		n.until(of[b], weir.Counted)
 		for range 3 {
-			n.until(of[dead], weir.CountedLocally) // so that it is owed units
+			n.until(of[dead], weir.CountedLocally) // so that there are units to give to it
 		}
 	}
 	b.Pause(t)
@@ -86,7 +87,7 @@ func TestADeadMachineKeepsNoOtherCallerFromTheStore(t *testing.T) {
 			n.over.Probe(context.Background())
 			return n.decide(of[b]).Outcome == weir.Counted && n.decide(of[cluster.Nodes[0]]).Outcome == weir.Counted
 		})
-		eventually(t, "they stay so, whatever the dead one's ask", func() bool {
+		eventually(t, "they stay so while the dead one's callers ask", func() bool {
 			for range 100 {
 				if d := n.decide(of[dead]); d.Outcome != weir.CountedLocally {
 					t.Errorf("a caller of the dead machine has outcome %d", d.Outcome)
@@ -109,7 +110,8 @@ func TestADeadMachineKeepsNoOtherCallerFromTheStore(t *testing.T) {
 	}
 }
 
-// A node that starts while a machine is dead counts in common on the machines that live.
+// If a node starts while a machine is dead, it counts in common on the live
+// machines.
 func TestANodeStartsWhileAMachineIsDead(t *testing.T) {
 	t.Parallel()
 	cluster := partial(t)
@@ -125,7 +127,7 @@ func TestANodeStartsWhileAMachineIsDead(t *testing.T) {
 	}
 }
 
-// Grants are known everywhere while a machine is dead that does not hold them.
+// While a machine is dead that does not hold them, grants are known everywhere.
 func TestGrantsAreKnownWhileAMachineIsDead(t *testing.T) {
 	t.Parallel()
 	cluster := partial(t)

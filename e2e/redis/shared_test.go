@@ -20,7 +20,8 @@ func at(server *redistest.Server) redisstore.Options {
 	return redisstore.Options{Addresses: []string{server.Addr()}}
 }
 
-// If a server loses its scripts they are sent again: everything is counted, in common and exactly.
+// If a server loses its scripts, they are sent again. Everything is counted
+// exactly.
 func TestAServerThatForgetsTheScriptsCountsExactly(t *testing.T) {
 	t.Parallel()
 	const limit = 5000
@@ -53,7 +54,7 @@ func TestAServerThatForgetsTheScriptsCountsExactly(t *testing.T) {
 	t.Logf("%d flushes", flushes)
 }
 
-// After FLUSHALL windows begin anew, and every key expires.
+// After FLUSHALL windows start anew, and every key expires.
 func TestAServerThatForgetsEverythingCountsOn(t *testing.T) {
 	t.Parallel()
 	const limit, flushes = 200, 20
@@ -66,7 +67,7 @@ func TestAServerThatForgetsEverythingCountsOn(t *testing.T) {
 		for range flushes {
 			before := nodes[0].allowed[weir.Counted].Load()
 			server.Do(t, "FLUSHALL")
-			eventually(t, "the window begins anew", func() bool { return nodes[0].allowed[weir.Counted].Load() > before })
+			eventually(t, "a new window begins", func() bool { return nodes[0].allowed[weir.Counted].Load() > before })
 		}
 	}, "a")
 	// If the secret was replaced in between, callers have other names than before.
@@ -80,7 +81,7 @@ func TestAServerThatForgetsEverythingCountsOn(t *testing.T) {
 	shareAgain(t, append(nodes, newNode(t, open(t, at(server)), lenient, hourly(limit))), "after", limit)
 }
 
-// shareAgain waits until nodes share one budget, to the unit.
+// shareAgain waits until the nodes share one budget exactly.
 func shareAgain(t *testing.T, nodes []*node, who string, limit int) {
 	t.Helper()
 	round, admitted := 0, 0
@@ -100,8 +101,8 @@ func shareAgain(t *testing.T, nodes []*node, who string, limit int) {
 	t.Logf("they shared one budget in round %d", round)
 }
 
-// A restart has emptied the server: windows begin anew, also if a refusal was remembered, and later
-// nodes share them.
+// If a restart has emptied the server, windows start anew, even if a refusal was
+// remembered. Later the nodes share them.
 func TestARestartThatEmptiedTheServer(t *testing.T) {
 	t.Parallel()
 	const limit = 5
@@ -127,7 +128,7 @@ func TestARestartThatEmptiedTheServer(t *testing.T) {
 		n.until("b", weir.Counted)
 		t.Logf("node %d: %+v", i, n.outages())
 	}
-	eventually(t, "a spent window begins anew", func() bool { return nodes[0].decide("a").Allowed })
+	eventually(t, "a new window begins after the spent one", func() bool { return nodes[0].decide("a").Allowed })
 	eventually(t, "the secret is there again", func() bool {
 		n, err := server.Try("EXISTS", "weir:secret").AsInt64()
 		return err == nil && n == 1
@@ -136,7 +137,8 @@ func TestARestartThatEmptiedTheServer(t *testing.T) {
 	counters(t, server)
 }
 
-// Processes that start at the same instant agree on the secret that one of them generates (D18).
+// Processes that start together agree on the secret that one of them generates
+// (D18).
 func TestProcessesThatStartTogetherAgreeOnASecret(t *testing.T) {
 	t.Parallel()
 	const processes = 32
@@ -198,21 +200,22 @@ func TestTwoSecretsAreAnError(t *testing.T) {
 			if err == nil {
 				defer s.Close()
 				if r := take(t, s, charge("a", 9, 3600, 1)); r.Used[0].Count != 2 {
-					t.Errorf("two processes took a unit each, and the window stands at %+v", r.Used[0])
+					t.Errorf("two processes took a unit each, and the window is %+v", r.Used[0])
 				}
 				return
 			}
 			made, _ := server.Try("GET", "weir:secret").ToString()
 			for _, secret := range []string{string(one), string(other), made} {
 				if strings.Contains(err.Error(), secret) {
-					t.Errorf("the error tells the secret: %v", err)
+					t.Errorf("the error contains the secret: %v", err)
 				}
 			}
 		})
 	}
 }
 
-// An error that waiting does not cure ends a start; its text contains no password.
+// If waiting cannot cure an error, the start fails; the error's text contains no
+// password.
 func TestAWrongPasswordIsAnErrorAtTheStart(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--requirepass", "right-one")
@@ -237,9 +240,9 @@ func TestAWrongPasswordIsAnErrorAtTheStart(t *testing.T) {
 	}
 }
 
-// A foreign value under a counter's name harms that counter for as long as it is there, and no
-// other. Everything that Weir writes expires.
-func TestAForeignValueHarmsOneCounterOnly(t *testing.T) {
+// A foreign value in a counter's key affects only that counter, until the value is
+// removed. Everything that Weir writes expires.
+func TestAForeignValueAffectsOneCounter(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
@@ -265,7 +268,7 @@ func TestAForeignValueHarmsOneCounterOnly(t *testing.T) {
 				server.Do(t, "DEL", name)
 				write := slices.Clone(c.write)
 				write[1] = name
-				if c.outcome == weir.Counted { // a peek leaves no key without expiry, either
+				if c.outcome == weir.Counted { // a peek leaves no key without expiry either
 					server.Do(t, write...)
 					if _, err := n.Decide(t.Context(), weir.Request{Limiters: []string{"api"}, Keys: user("a"), Cost: weir.Peek}); err != nil {
 						t.Error(err)
@@ -285,7 +288,8 @@ func TestAForeignValueHarmsOneCounterOnly(t *testing.T) {
 	}
 }
 
-// A counter that has lost its expiry keeps its count and its reset, and expires again.
+// If a counter has lost its expiry, it keeps its count and reset, and expires
+// again.
 func TestAPersistedCounterExpiresAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -296,7 +300,7 @@ func TestAPersistedCounterExpiresAgain(t *testing.T) {
 		server.Do(t, "PERSIST", before.name)
 		n.until("a", weir.Counted)
 		if n.store.Stats().Remembered > 0 {
-			eventually(t, "a refusal is asked again", func() bool {
+			eventually(t, "a refused window is asked for again", func() bool {
 				n.decide("a")
 				left, err := server.Try("TTL", before.name).AsInt64()
 				return err == nil && left > 0
@@ -308,8 +312,8 @@ func TestAPersistedCounterExpiresAgain(t *testing.T) {
 	}
 }
 
-// A server that may evict counters is named in the log, once.
-func TestAnEvictionPolicyIsWarnedOf(t *testing.T) {
+// If a server may evict counters, the log names it, once.
+func TestAnEvictionPolicyCausesAWarning(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[string]int{"noeviction": 0, "allkeys-lru": 1, "volatile-ttl": 1} {
 		t.Run(policy, func(t *testing.T) {
@@ -324,13 +328,13 @@ func TestAnEvictionPolicyIsWarnedOf(t *testing.T) {
 				n.decide("a")
 				return errors.Is(n.store.State().Err, redisstore.ErrDenied)
 			}
-			// so that the store has to reconnect
+			// forces the store to reconnect
 			server.Do(t, "ACL", "SETUSER", "weir", "resetpass", ">another")
 			server.Do(t, "CLIENT", "KILL", "USER", "weir")
-			eventually(t, "it is let in no more", denied)
+			eventually(t, "access is denied", denied)
 			server.Do(t, "ACL", "SETUSER", "weir", "resetpass", ">right")
 			n.recovered("a", 1)
-			eventually(t, "it is let in again", func() bool { return !denied() })
+			eventually(t, "access is restored", func() bool { return !denied() })
 			if n := log.with("noeviction"); n != want {
 				t.Errorf("%d warnings, want %d", n, want)
 			}
@@ -341,7 +345,7 @@ func TestAnEvictionPolicyIsWarnedOf(t *testing.T) {
 	}
 }
 
-// A window that one process has spent is refused by every other from its first request.
+// If one process has spent a window, every other refuses it from its first request.
 func TestASpentWindowIsRefusedEverywhereAtOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -357,14 +361,15 @@ func TestASpentWindowIsRefusedEverywhereAtOnce(t *testing.T) {
 		n := newNode(t, open(t, at(server)), lenient, hourly(3), daily(100))
 		d := n.decide("a")
 		if d.Allowed || d.Outcome != weir.Counted || d.Binding().Reset != spent.Binding().Reset {
-			t.Errorf("spent: %+v; another process says %+v", spent, d)
+			t.Errorf("spent: %+v; another process returns %+v", spent, d)
 		}
 	}
 }
 
-// An outage admits at most the limit on each node, and those units are counted in common afterwards
-// (D25). A window that still exists keeps its reset; otherwise the local reset holds.
-func TestWhatWasCountedLocallyIsGivenOnce(t *testing.T) {
+// During an outage each node admits at most the limit. Those units are counted in
+// common afterwards (D25). If a window still exists in Redis, it keeps its reset;
+// otherwise the local reset holds.
+func TestLocallyCountedUnitsAreGivenOnce(t *testing.T) {
 	t.Parallel()
 	const limit = 1000
 	server := redistest.Start(t)
@@ -383,7 +388,7 @@ func TestWhatWasCountedLocallyIsGivenOnce(t *testing.T) {
 	eventually(t, "a window that begins now ends later", func() bool { return nodes[0].store.Now().Unix() > common.Now })
 	proxy.Refuse()
 	flood(nodes, 8, func() {
-		eventually(t, "each has admitted all it may", func() bool {
+		eventually(t, "each has admitted its limit", func() bool {
 			return nodes[0].refused[weir.CountedLocally].Load() > 0 && nodes[1].refused[weir.CountedLocally].Load() > 0
 		})
 	}, "a")
@@ -403,10 +408,10 @@ func TestWhatWasCountedLocallyIsGivenOnce(t *testing.T) {
 			t.Errorf("after %d of %d another one is admitted", admitted, limit)
 		}
 	}
-	// probes that found that the server answers again
+	// requests that found that the server answers again
 	probes := total(nodes, weir.Counted, weir.CountedLocally) - admitted - 3
 	if probes > 2 {
-		t.Errorf("two nodes admitted %d to find out whether the server answers", probes)
+		t.Errorf("two nodes admitted %d probes", probes)
 	}
 	for _, c := range counters(t, server) {
 		switch {

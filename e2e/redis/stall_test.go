@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// aMoment is much longer than any deadline here, and much shorter than the timeout of a silent
-// connection.
+// aMoment is much longer than any deadline here, and much shorter than the timeout
+// of a silent connection.
 const aMoment = 20 * time.Second
 
 // within fails if f takes longer than aMoment.
@@ -27,17 +27,17 @@ func within(t *testing.T, what string, f func()) {
 	select {
 	case <-done:
 	case <-time.After(aMoment):
-		t.Fatalf("%s: not yet after %v", what, aMoment)
+		t.Fatalf("%s: not done after %v", what, aMoment)
 	}
 }
 
-// More callers than the client's ring holds wait for a suspended server. Each goes on at its
-// deadline, also those that come when others have given up and their commands are still in the
-// ring.
-func TestMoreCallersThanTheQueueHoldsGoOnAtTheirDeadline(t *testing.T) {
+// More callers than the client's ring holds wait for a suspended server. Each
+// continues at its deadline, even if the abandoned commands of others still fill
+// the ring.
+func TestCallersBeyondTheQueueContinueAtTheirDeadline(t *testing.T) {
 	server := redistest.Start(t)
 	o := at(server)
-	o.Timeout = time.Minute // so that a silent connection is kept
+	o.Timeout = time.Minute // keeps a silent connection open
 	n := newNode(t, open(t, o), 100*time.Millisecond, hourly(1<<30))
 	n.decide("a")
 	server.Pause(t)
@@ -57,7 +57,7 @@ func TestMoreCallersThanTheQueueHoldsGoOnAtTheirDeadline(t *testing.T) {
 }
 
 // A node that has lost access still knows the last counts (D25).
-func TestANodeThatLosesAccessRemembersWhatWasSpent(t *testing.T) {
+func TestANodeThatLosesAccessKeepsItsCounts(t *testing.T) {
 	server := redistest.Start(t, "--user", "weir", "on", ">right", "~*", "&*", "+@all")
 	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Username: "weir", Password: "right"})
 	n := newNode(t, s, 50*time.Millisecond, hourly(5))
@@ -75,8 +75,8 @@ func TestANodeThatLosesAccessRemembersWhatWasSpent(t *testing.T) {
 	}
 }
 
-// An error does not repeat a command that the server did not know.
-func TestNoErrorRepeatsWhatWasSent(t *testing.T) {
+// An error does not contain the arguments of a command that the server rejected.
+func TestErrorsDoNotContainCommands(t *testing.T) {
 	for _, command := range []string{"AUTH", "EVAL", "INCRBY"} {
 		server := redistest.Start(t, "--rename-command", command, "", "--rename-command", "HELLO", "",
 			"--user", "weir", "on", ">sekrit", "~*", "&*", "+@all")

@@ -9,7 +9,8 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// The store keeps the contract on a real server of each kind, whose clock the test sets.
+// The store passes the contract's tests on a real server of each kind. The test
+// sets the server's clock.
 func TestStore(t *testing.T) {
 	for _, kind := range []struct {
 		name  string
@@ -39,7 +40,7 @@ func TestStore(t *testing.T) {
 				o.Now = clock.Now
 				s := open(t, o)
 				if mode := s.State().Mode; mode != kind.name && !(mode == "server" && kind.name == "TLS") {
-					t.Fatalf("it is taken for a %s", mode)
+					t.Fatalf("its mode is %s", mode)
 				}
 				return s, clock
 			})

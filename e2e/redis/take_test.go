@@ -15,7 +15,8 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// charge returns a charge of cost units to a window that is named by its length and counted by who.
+// charge returns a charge of cost units to a window that is named by its length and
+// counted by who.
 func charge(who string, limit, per, cost int64) weir.Charge {
 	c := weir.Charge{Limit: limit, Per: per, Cost: cost}
 	c.Key = binary.BigEndian.AppendUint32([]byte("\x04test"), uint32(per))
@@ -35,7 +36,7 @@ func take(t testing.TB, s *redisstore.Store, charges ...weir.Charge) weir.Receip
 	return r
 }
 
-// Nodes on one server share one budget, to the unit (D3).
+// Nodes on one server share one budget exactly (D3).
 func TestNodesShareOneBudgetExactly(t *testing.T) {
 	const nodes, callers, each, limit = 4, 16, 100, 1000
 	server := redistest.Start(t)
@@ -65,12 +66,12 @@ func TestNodesShareOneBudgetExactly(t *testing.T) {
 	}
 	r := take(t, stores[0], charge("a", limit, 3600, 0), charge("a", limit+1, 86400, 0))
 	if r.Used[0].Count != limit || r.Used[1].Count != limit {
-		t.Errorf("the windows stand at %d and %d, want %d", r.Used[0].Count, r.Used[1].Count, limit)
+		t.Errorf("the windows have %d and %d, want %d", r.Used[0].Count, r.Used[1].Count, limit)
 	}
 }
 
-// Every key expires at its window's reset, which later takes do not move (D18); no name reveals the
-// caller.
+// Every key expires at its window's reset, which later takes do not move (D18). No
+// key contains the caller's name.
 func TestEveryKeyExpiresWhenItsWindowEnds(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Prefix: "shop"})
@@ -89,7 +90,7 @@ func TestEveryKeyExpiresWhenItsWindowEnds(t *testing.T) {
 	}
 	for _, key := range keys {
 		if !form.MatchString(key) {
-			t.Errorf("key %q tells more than a hash", key)
+			t.Errorf("key %q contains more than a hash", key)
 		}
 		left, err := server.Try("TTL", key).AsInt64()
 		if err != nil || left <= 0 || left > 3600 && key != "shop:secret" && key != "shop:marker" {
@@ -107,7 +108,7 @@ func TestEveryKeyExpiresWhenItsWindowEnds(t *testing.T) {
 	}
 }
 
-// A spent window is refused without a round trip, except for one a second.
+// An exhausted window is refused without a round trip, except for one each second.
 func TestARefusalIsRemembered(t *testing.T) {
 	server := redistest.Start(t)
 	s := open(t, redisstore.Options{Addresses: []string{server.Addr()}})

@@ -14,13 +14,13 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// A wording is a regular expression for a server's line, and its replacement.
+// A wording is a pattern for a server's line, and its replacement.
 type wording struct {
 	line *regexp.Regexp
 	text string
 }
 
-// The refusals of Redis 7.0, and their wording in Redis 7.2 and Valkey.
+// The errors of Redis 7.0, and their wording in Redis 7.2 and Valkey.
 var newer = []wording{
 	{regexp.MustCompile(`^-NOPERM this user has no permissions to access one of the keys.*$`), "-NOPERM No permissions to access a key"},
 	{regexp.MustCompile(`^-NOPERM this user has no permissions to run the ('[^']*') command.*$`), "-NOPERM User app has no permissions to run the $1 command"},
@@ -28,7 +28,7 @@ var newer = []wording{
 	{regexp.MustCompile(`^-ERR The user executing the script can't access at least one of the keys[^.]*(.*)$`), "-ERR ACL failure in script: No permissions to access a key$1"},
 }
 
-// reworded proxies clients to a server, and rewords the server's refusals.
+// reworded proxies clients to a server, and rewords the server's errors.
 func reworded(t *testing.T, server *redistest.Server, wordings []wording) string {
 	t.Helper()
 	return accepting(t, func(client net.Conn, all *sync.WaitGroup) {
@@ -59,8 +59,8 @@ func reword(to io.Writer, from io.Reader, wordings []wording) {
 	}
 }
 
-// A missing right is named at the start, however the server words its refusal.
-func TestARefusalIsUnderstoodHoweverItIsWorded(t *testing.T) {
+// A missing right is named at the start, for each wording of the server's error.
+func TestEveryWordingOfAMissingRightIsRecognized(t *testing.T) {
 	for _, w := range []struct {
 		name     string
 		wordings []wording
@@ -88,8 +88,9 @@ func TestARefusalIsUnderstoodHoweverItIsWorded(t *testing.T) {
 	}
 }
 
-// Protected mode is reported as denied access, with the server's text. The text is from Redis 7.0.
-func TestProtectedModeIsCalledSo(t *testing.T) {
+// Protected mode is reported as denied access, with the server's text. The text is
+// from Redis 7.0.
+func TestProtectedModeIsReported(t *testing.T) {
 	const denied = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. " +
 		"In this mode connections are only accepted from the loopback interface. If you want to connect from external computers to Redis you may adopt one of the following solutions: " +
 		"1) Just disable protected mode sending the command 'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same host the server is running, " +

@@ -15,8 +15,8 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// verifiedFor runs the verifier over the loopback against a server that is said to admit 20
-// requests in a window.
+// verifiedFor runs the verifier over the loopback against a server that claims to
+// admit 20 requests in a window.
 func verifiedFor(t *testing.T, address, window string) *verify.Report {
 	t.Helper()
 	f, err := policyfile.Parse("policy.yaml", []byte("limiters:\n  - name: things\n    routes: [POST /things/items, /things/*]\n    windows: [20 per "+window+" by ip]\n"))
@@ -34,9 +34,9 @@ func verifiedFor(t *testing.T, address, window string) *verify.Report {
 	return report
 }
 
-// Node's HTTP parser has a list of methods, and answers others itself. The verifier's requests must
-// reach a correct limiter behind it.
-func TestACorrectLimiterOnNodeIsNotCalledBroken(t *testing.T) {
+// Node's HTTP parser has a list of methods, and rejects others itself. The
+// verifier's requests must reach a correct limiter behind it.
+func TestACorrectLimiterOnNodePasses(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "node", "testdata/limiter.js")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -55,7 +55,7 @@ func TestACorrectLimiterOnNodeIsNotCalledBroken(t *testing.T) {
 	}
 	report := verifiedFor(t, "127.0.0.1:"+strings.TrimSpace(port), "4 seconds")
 	for clause, results := range found(report, verify.Broken) {
-		t.Errorf("%s is called broken%s", clause, describe(results))
+		t.Errorf("%s is reported as broken%s", clause, describe(results))
 	}
 	errors := found(report, verify.Kept)["fields-error"]
 	if len(errors) != 1 || !strings.Contains(errors[0].Detail, "405") {
@@ -63,9 +63,9 @@ func TestACorrectLimiterOnNodeIsNotCalledBroken(t *testing.T) {
 	}
 }
 
-// By default, nginx refuses with 503 and without the fields. That is reported as a refusal, and not
-// as an unreachable API.
-func TestNginxsRefusalsBy503AreCalledThat(t *testing.T) {
+// By default nginx refuses with 503 and without the fields. The report describes
+// that as a refusal, not as an unreachable API.
+func TestNginxs503IsReportedAsARefusal(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }))
 	defer backend.Close()
 	s := nginxtest.Start(t, `limit_req_zone $binary_remote_addr zone=api:1m rate=1r/m;
@@ -76,11 +76,11 @@ func TestNginxsRefusalsBy503AreCalledThat(t *testing.T) {
 		t.Errorf("its refusals are not found%s", describe(report.Results))
 	}
 	if len(broken["shared"])+len(broken["spelling"])+len(broken["forwarded"])+len(broken["admitted"]) > 0 {
-		t.Errorf("more is blamed%s", describe(report.Results))
+		t.Errorf("more clauses are broken%s", describe(report.Results))
 	}
 }
 
-// found returns the results with a verdict by clause, in the report's order.
+// found returns the results with a verdict, by clause, in the report's order.
 func found(r *verify.Report, verdict verify.Verdict) map[string][]verify.Result {
 	all := map[string][]verify.Result{}
 	for _, x := range r.Results {

@@ -34,12 +34,12 @@ type Line struct {
 	// Unix nanoseconds: when the request began, if the log has that; else when it was logged
 	Time      int64
 	Peer      []byte // the client's address as logged, with or without a port
-	Method    []byte // empty if the log has no readable request line (a TLS handshake, a time-out)
+	Method    []byte // empty without a readable request line (a TLS handshake, a time-out)
 	Target    []byte // as received: path and query, with escapes
 	UserAgent []byte // nil if the format has none or the client sent none (see HasAgent)
 	// keyed hash of the agent, which Weir's log has for requests counted by agent; else nil
 	Agent  []byte
-	Status int // 0 if the format has none
+	Status int // 0 in a format without one
 
 	// HasAgent is true if the log records the User-Agent, or Agent, of the request, even if the
 	// client sent none. In a text format it is true if the format has a place for it. A JSON line

@@ -270,7 +270,8 @@ func (c *clf) extra(p *parts, r *record) {
 	}
 }
 
-// parseStatus reads three digits. "-" and "0", which servers write if they sent no answer, give 0.
+// parseStatus reads three digits. "-" and "0", which servers write for a request without an answer,
+// give 0.
 func parseStatus(b []byte) (int, error) {
 	if len(b) == 3 && isDigit(b[0]) && isDigit(b[1]) && isDigit(b[2]) {
 		return int(b[0]-'0')*100 + int(b[1]-'0')*10 + int(b[2]-'0'), nil

@@ -21,7 +21,7 @@ type format struct {
 	name string
 	// begun: the logged time is when the request began, although the line is written when it ends.
 	begun bool
-	// omits: a line omits the User-Agent if the client sent none.
+	// omits: a line omits a User-Agent that the client did not send.
 	omits bool
 	open  func(fields []string) parser
 }
@@ -87,7 +87,7 @@ type sampled struct {
 	text   []byte
 	number int64
 	whole  bool
-	err    error // errLong if text is only the line's beginning
+	err    error // errLong for a text that is only a line's beginning
 }
 
 const maxSample = 4 << 20 // bytes

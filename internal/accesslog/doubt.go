@@ -38,8 +38,8 @@ func (s *source) doubt(i int32, size int) {
 	d.lines = append(d.lines, doubted{i, size, s.begin})
 }
 
-// settle accepts or rejects the first held-back line. It returns false if more lines are needed to
-// decide. At the end of a file none are.
+// settle accepts or rejects the first held-back line. It returns false while it needs more lines to
+// decide. At the end of a file it needs none.
 func (s *source) settle() bool {
 	waiting := s.doubts.waiting()
 	if len(waiting) == 0 {

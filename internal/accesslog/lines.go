@@ -8,7 +8,7 @@ import (
 
 const (
 	blockSize  = 256 << 10 // bytes
-	smallBlock = 32 << 10  // if so many files are read that all might be open at once
+	smallBlock = 32 << 10  // for so many files that all might be open at once
 	manyFiles  = 256
 	maxLine    = 1 << 20 // bytes; a longer line is malformed
 	shown      = 200     // bytes kept of a malformed line

@@ -44,7 +44,7 @@ func TestMalformedLinesSayWhatIsWrong(t *testing.T) {
 		{"combined", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 1k "-" "-"`, `size "1k" is not a number`},
 		{"combined", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 1`, `no referrer in quotes after the size`},
 		{"combined", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 1 "-" "cur`, `no user agent in quotes after the referrer`},
-		{"combined", "\x00\x00\x00", `nothing but NUL bytes, as a crash leaves them`},
+		{"combined", "\x00\x00\x00", `only NUL bytes, as after a crash`},
 		{"common", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 1 2`, `more after the size than the common format has`},
 		{"traefik", `192.0.2.1 - - ` + at + ` "GET / HTTP/1.1" 200 1 "-" "-" 1 "-" "-"`, `no referrer, user agent, number, router, server and duration after the size`},
 		{"weir", `time=2026-03-01T12:00:00.000Z level=WARN lines=7`, `not a request: it has no client=`},

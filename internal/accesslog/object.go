@@ -35,7 +35,7 @@ const (
 // be. The first path with a value is used.
 type shape struct {
 	paths [roles][]string
-	took  func(b []byte) (ns int64, ok bool) // parses roleTook; nil if the format has none
+	took  func(b []byte) (ns int64, ok bool) // parses roleTook; nil in a format without one
 	bytes bool                               // \u00HH is a byte and not a character
 	// Weir's log, which also has lines that are not requests
 	own bool
@@ -322,7 +322,7 @@ func (o *object) walk(at *branch) error {
 	return err
 }
 
-// child returns the branch of the next member or element, or nil if it contains no wanted value.
+// child returns the branch of the next member or element, or nil for one without a wanted value.
 func (o *object) child(at *branch, kind jsontext.Kind, index int64) (*branch, error) {
 	if kind == '[' {
 		o.name = strconv.AppendInt(o.name[:0], index, 10)

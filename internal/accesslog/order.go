@@ -38,7 +38,7 @@ func (r *record) reset() {
 	*r = record{Line: Line{extra: extra}, scratch: r.scratch[:0]}
 }
 
-// An order buffers lines of one file and returns the earliest; if times are equal, the one that is
+// An order buffers lines of one file and returns the earliest; of equal times, the one that is
 // first in the file. A line that is in order costs one comparison and is queued. Only late lines
 // are put in a heap.
 type order struct {

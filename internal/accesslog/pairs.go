@@ -12,7 +12,7 @@ var pairKeys = []string{"time", "client", "method", "path", "status", "bytes", "
 // messageKeys are the keys of lines that are not requests.
 var messageKeys = []string{"level", "msg", "lines"}
 
-// pairs parses lines of Weir's text format: key=value, with quotes if a value needs them.
+// pairs parses lines of Weir's text format: key=value, with quotes around a value that needs them.
 type pairs struct {
 	clock  clock
 	fields []int // index in pairKeys for each of Options.Fields, or -1

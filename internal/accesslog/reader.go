@@ -29,7 +29,7 @@ type Reader struct {
 	depackers depackers
 	closed    []*source // files not yet open, in order of when they are due
 	open      merge
-	given     int32 // the record of open[0] that the caller uses; -1 if none
+	given     int32 // the record of open[0] that the caller uses; -1 for none
 	returned  int64 // the latest time returned by Next
 	waiting   int   // lines
 	held      int   // their bytes
@@ -47,8 +47,8 @@ type Reader struct {
 
 // Stats are the progress of a Reader.
 type Stats struct {
-	Bytes int64 // bytes read of the files, compressed if they are
-	Total int64 // size of all files; -1 if one has no known size, such as a pipe
+	Bytes int64 // bytes read of the files, before decompression
+	Total int64 // size of all files; -1 with a file of unknown size, such as a pipe
 	Lines int64 // lines read, including malformed ones and without blank ones
 
 	Malformed  int64
@@ -57,7 +57,7 @@ type Stats struct {
 	OutOfOrder int64         // lines returned after a later one
 	Disorder   time.Duration // the max time by which one was late
 
-	Formats []string // format of each file; empty if the file is empty
+	Formats []string // format of each file; empty for an empty file
 }
 
 // Open opens logs for reading and inspects the beginning of each. It returns an error that names
@@ -118,7 +118,7 @@ func (r *Reader) measure(s *source) {
 	}
 }
 
-// twice returns an error if two names are of the same file.
+// twice returns an error for two names of the same file.
 func (r *Reader) twice() error {
 	type key struct {
 		size     int64
@@ -140,7 +140,7 @@ func (r *Reader) twice() error {
 	return nil
 }
 
-// unknownFields returns an error if no line of any file can have one of the fields.
+// unknownFields returns an error for a field that no line of any file can have.
 func (r *Reader) unknownFields(choices []format) error {
 	for _, field := range r.o.Fields {
 		known := len(r.closed) == 0

@@ -41,8 +41,8 @@ func versionLength(b []byte) int {
 	return 0
 }
 
-// authority returns the index of the authority in a target in absolute form, or -1 if it has
-// another form.
+// authority returns the index of the authority in a target in absolute form, or -1 for another
+// form.
 func authority(target []byte) int {
 	for _, scheme := range [...]string{"http://", "https://"} {
 		if len(target) >= len(scheme) && bytes.EqualFold(target[:len(scheme)], []byte(scheme)) {
@@ -147,7 +147,7 @@ func unescape(b []byte) []byte {
 	return out
 }
 
-// escaped returns the byte of a one-letter escape, or 0 if c is not one.
+// escaped returns the byte of a one-letter escape, or 0 for any other c.
 func escaped(c byte) byte {
 	switch c {
 	case '"', '\\', '/':
@@ -188,7 +188,7 @@ func unicodeEscape(b []byte) (r rune, size int) {
 	return utf8.RuneError, 6
 }
 
-// hex parses n hex digits at b, or returns -1 if they are not hex digits.
+// hex parses n hex digits at b, or returns -1 for any other characters.
 func hex(b []byte, n int) rune {
 	if len(b) < n {
 		return -1
@@ -210,7 +210,7 @@ func hex(b []byte, n int) rune {
 	return value
 }
 
-// given returns a logged value, or nil if it is empty or "-".
+// given returns a logged value, or nil for an empty one and for "-".
 func given(b []byte) []byte {
 	if len(b) == 0 || len(b) == 1 && b[0] == '-' {
 		return nil

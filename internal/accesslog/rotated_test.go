@@ -84,7 +84,7 @@ func TestManyLogsOfOneDayAreMerged(t *testing.T) {
 
 func TestAFileThatIsAnotherOneByNowIsNotRead(t *testing.T) {
 	for name, change := range map[string]func(name string, text []byte) error{
-		"another file has that name": func(name string, text []byte) error {
+		"the file was replaced": func(name string, text []byte) error {
 			if err := os.Rename(name, name+".1"); err != nil {
 				return err
 			}

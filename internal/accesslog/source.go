@@ -48,7 +48,7 @@ type source struct {
 type counted struct {
 	from io.Reader
 	r    *Reader
-	size int64 // the largest size seen; -1 if the file has none
+	size int64 // the largest size seen; -1 for a file without one
 }
 
 func newCounted(s *source) *counted {
@@ -245,7 +245,7 @@ func (s *source) openNamed() (*os.File, error) {
 	return o.f, o.err
 }
 
-// open opens the file for the merge if it is not open.
+// open opens the file for the merge, unless it is open.
 func (s *source) open() error {
 	s.parser = s.format.open(s.r.o.Fields)
 	if s.input != nil {
@@ -260,9 +260,9 @@ func (s *source) open() error {
 	switch {
 	case err != nil:
 	case !os.SameFile(info, s.info):
-		err = errors.New("another file has that name since it was first looked at: read logs that are being rotated again")
+		err = errors.New("the file was replaced while the logs were read, as by rotation: read the logs again")
 	case info.Size() < s.info.Size():
-		err = fmt.Errorf("it has shrunk from %d to %d bytes since it was first looked at", s.info.Size(), info.Size())
+		err = fmt.Errorf("it has shrunk from %d to %d bytes since it was first opened", s.info.Size(), info.Size())
 	default:
 		err = s.start(false)
 	}
@@ -362,11 +362,11 @@ func (s *source) read() {
 		return
 	}
 	if !line.whole && s.lines.err != nil && !errors.Is(s.lines.err, io.EOF) {
-		s.malformed(&line, errorString("cut off where the file cannot be read on"))
+		s.malformed(&line, errorString("cut off where reading failed"))
 		return
 	}
 	if line.text[0] == 0 {
-		s.malformed(&line, errorString("nothing but NUL bytes, as a crash leaves them"))
+		s.malformed(&line, errorString("only NUL bytes, as after a crash"))
 		return
 	}
 	i := s.order.room()

@@ -85,7 +85,7 @@ type template struct {
 	clock  clock
 	fields [][]int // indexes in pieces for each of Options.Fields
 	values [][]byte
-	at     [variables]int // the last piece of each variable, from 1; 0 if none
+	at     [variables]int // the last piece of each variable, from 1; 0 for none
 }
 
 // templateFormat returns the format of an nginx log_format: its text alone, or the whole directive
@@ -178,7 +178,7 @@ func newTemplate(text string, known map[string]variable, fields []string) (*temp
 		if p.then == "" && text != "" && name != "is_args" {
 			next, _ := variableName(text)
 			if p.until = firstByte(next, known[next]); p.until == 0 {
-				return nil, fmt.Errorf("log_format: the end of $%s and the beginning of $%s cannot be told apart: put text between them", name, next)
+				return nil, fmt.Errorf("log_format: the end of $%s and the beginning of $%s cannot be distinguished: put text between them", name, next)
 			}
 		}
 		t.pieces = append(t.pieces, p)
@@ -224,7 +224,7 @@ func firstByte(name string, v variable) byte {
 	switch {
 	case v == varTarget || v == varPath:
 		return '/'
-	// "?", or empty if there is no query; then the value before it extends to the end
+	// "?", or empty without a query; then the value before it extends to the end
 	case name == "is_args":
 		return '?'
 	}
@@ -300,7 +300,7 @@ func (t *template) time() (int64, error) {
 	return at, nil
 }
 
-// value returns the value of a variable, or nil if there is none.
+// value returns the value of a variable, or nil for a variable without one.
 func (t *template) value(v variable) []byte {
 	if t.at[v] == 0 {
 		return nil

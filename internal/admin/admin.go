@@ -137,7 +137,7 @@ func (s *Server) routes() http.Handler {
 		handle("/metrics", methods{http.MethodGet: s.options.Metrics.ServeHTTP})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, http.StatusNotFound, "not_found", "There is nothing here.")
+		refuse(w, http.StatusNotFound, "not_found", "There is no such endpoint.")
 	})
 	return mux
 }
@@ -187,7 +187,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	grace, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
-		s.log.Warn("requests to the admin listener did not end in time and are cut off", "time", drainTime)
+		s.log.Warn("requests to the admin listener did not finish in time; their connections were closed", "time", drainTime)
 	}
 	_ = server.Close() // cuts off the requests that are left
 	<-ended

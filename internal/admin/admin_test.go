@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimit/weir/internal/admin"
 )
 
-func TestNothingButThePageIsAnsweredWithoutAToken(t *testing.T) {
+func TestOnlyThePageNeedsNoToken(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<!doctype html>")) })
 	f := newFixture(t, func(o *admin.Options) {
 		o.Page, o.Metrics = page, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("weir_build_info 1\n")) })
@@ -51,7 +51,7 @@ func TestNothingButThePageIsAnsweredWithoutAToken(t *testing.T) {
 	}
 }
 
-func TestOnlyNamesOfThisMachineMayStandInHost(t *testing.T) {
+func TestOnlyThisMachinesNamesAreValidHosts(t *testing.T) {
 	f := newFixture(t, func(o *admin.Options) { o.Hosts = []string{"Weir.example.com"} })
 	for host, want := range map[string]int{
 		"127.0.0.1:8081": 200, "127.0.0.1": 200, "localhost:9999": 200, "LOCALHOST": 200, "[::1]:8081": 200, "[::1]": 200,
@@ -65,14 +65,14 @@ func TestOnlyNamesOfThisMachineMayStandInHost(t *testing.T) {
 				f.answered(c, nil)
 			} else {
 				f.refused(c, want, "misdirected")
-				// the page too
+				// the page, too
 				f.refused(call{method: "GET", path: "/", host: host}, want, "misdirected")
 			}
 		})
 	}
 }
 
-func TestAPageOfAnotherOriginChangesNothing(t *testing.T) {
+func TestAnotherOriginsPageCannotChangeAnything(t *testing.T) {
 	f := newFixture(t, nil)
 	post := func(header map[string]string) call {
 		header["Content-Type"] = "application/yaml"
@@ -85,7 +85,7 @@ func TestAPageOfAnotherOriginChangesNothing(t *testing.T) {
 	f.answered(post(map[string]string{"Sec-Fetch-Site": "same-origin", "Origin": "http://127.0.0.1:8081"}), nil)
 }
 
-func TestWrongTokensAreLimitedAndARightOneIsNot(t *testing.T) {
+func TestOnlyWrongTokensAreRateLimited(t *testing.T) {
 	f := newFixture(t, nil)
 	wrong := func(i int, from string) call {
 		return call{method: "GET", path: "/policy", from: from, header: map[string]string{"Authorization": fmt.Sprintf("Bearer wadm_s3cret%d", i)}}
@@ -110,7 +110,7 @@ func TestWrongTokensAreLimitedAndARightOneIsNot(t *testing.T) {
 	}
 }
 
-func TestATokenIsKnownAndForgottenWithinASecond(t *testing.T) {
+func TestTokenChangesTakeEffectWithinASecond(t *testing.T) {
 	f := newFixture(t, nil)
 	other := admin.OpenTokens(f.dir, admin.TokensOptions{}) // another process
 	f.answered(call{method: "GET", path: "/policy"}, nil)
@@ -139,11 +139,11 @@ func TestATokenIsKnownAndForgottenWithinASecond(t *testing.T) {
 		t.Error("a damaged file was replaced")
 	}
 	if strings.Contains(f.log.String(), "half a li") {
-		t.Error("what stands in the file is logged")
+		t.Error("the file's content is logged")
 	}
 }
 
-func TestTheFilesHoldNoTokenButTheOperators(t *testing.T) {
+func TestTheFilesHoldOnlyTheOperatorsToken(t *testing.T) {
 	f := newFixture(t, nil)
 	token, err := f.tokens.Create(t.Context(), "ada")
 	if err != nil {
@@ -173,7 +173,7 @@ func TestTheFilesHoldNoTokenButTheOperators(t *testing.T) {
 		t.Errorf("others can read it: %v", err)
 	}
 	if _, err := admin.ReadOperator(f.dir); err == nil {
-		t.Error("others can read it, and it was believed")
+		t.Error("others can read it, and it was accepted")
 	}
 	if err := f.tokens.Revoke(t.Context(), admin.Operator); err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestTheFilesHoldNoTokenButTheOperators(t *testing.T) {
 	}
 }
 
-func TestManyProcessesMakeTokensAtATime(t *testing.T) {
+func TestManyProcessesCreateTokensAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	var all sync.WaitGroup
 	begun := make(chan string, 8)

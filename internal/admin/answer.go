@@ -50,7 +50,7 @@ func refuse(w http.ResponseWriter, status int, code, message string) {
 func answer(w http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil { // v has no JSON form
-		refuse(w, http.StatusInternalServerError, "internal", "The answer cannot be written as JSON.")
+		refuse(w, http.StatusInternalServerError, "internal", "The response could not be encoded as JSON.")
 		return
 	}
 	h := w.Header()
@@ -97,7 +97,7 @@ func body(w http.ResponseWriter, r *http.Request, limit int64) (b []byte, ok boo
 		tooLarge()
 		return nil, false
 	case err != nil:
-		refuse(w, http.StatusBadRequest, "bad_request", "The body cannot be read to its end.")
+		refuse(w, http.StatusBadRequest, "bad_request", "The body could not be read completely.")
 		return nil, false
 	}
 	return b, true

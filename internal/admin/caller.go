@@ -84,17 +84,17 @@ func (c *callerQuery) size() int {
 
 func (s *Server) byDenial(c callerQuery) (*named, *refusal) {
 	if s.options.Denials == nil {
-		return nil, &refusal{http.StatusNotFound, "no_denials", "This server gives refusals no ids."}
+		return nil, &refusal{http.StatusNotFound, "no_denials", "This server does not add ids to refusals."}
 	}
 	f, err := s.options.Denials(c.Denial)
 	if err != nil {
 		return nil, &refusal{http.StatusUnprocessableEntity, "invalid_denial", err.Error()}
 	}
 	if f.Partial {
-		return nil, &refusal{http.StatusUnprocessableEntity, "partial_denial", "The id had no room for all keys of its caller; " + howToName + "."}
+		return nil, &refusal{http.StatusUnprocessableEntity, "partial_denial", "The id does not contain all keys of its caller; " + howToName + "."}
 	}
 	if c.Limiter != "" && c.Limiter != f.Limiter {
-		return nil, &refusal{http.StatusUnprocessableEntity, "other_limiter", "That refusal was by limiter " + f.Limiter + ", and has no data on another."}
+		return nil, &refusal{http.StatusUnprocessableEntity, "other_limiter", "That refusal was by limiter " + f.Limiter + "; its id has no data on other limiters."}
 	}
 	return &named{sources: sourcesOf(f.Keys()), callers: []weir.Keys{f.Keys()}, limiter: f.Limiter}, nil
 }
@@ -104,7 +104,7 @@ func (s *Server) byHash(c callerQuery) (*named, *refusal) {
 		return nil, &refusal{http.StatusBadRequest, "no_limiter", "A hash names a caller only together with a limiter."}
 	}
 	if s.options.Recorder == nil {
-		return nil, &refusal{http.StatusNotFound, "unknown_caller", "Callers are not recorded here."}
+		return nil, &refusal{http.StatusNotFound, "unknown_caller", "This server does not record callers."}
 	}
 	keys, ok := s.options.Recorder.Caller(c.Limiter, c.Hash)
 	if !ok {
@@ -159,7 +159,7 @@ func (s *Server) byKeys(c callerQuery) (*named, *refusal) {
 		return n, nil
 	}
 	if s.options.Sessions == nil {
-		return nil, &refusal{http.StatusUnprocessableEntity, "no_sessions", "Sessions are not verified here, so no caller is counted by one."}
+		return nil, &refusal{http.StatusUnprocessableEntity, "no_sessions", "This server does not verify sessions, so it counts no caller by session."}
 	}
 	keys, err := s.options.Sessions.KeysOf(c.Issuer, c.Session)
 	if err != nil {
@@ -191,7 +191,7 @@ func ParseField(s string) (source, value string, err error) {
 	}
 	key, err := weir.ParseKey("header:" + name)
 	if err != nil || len(key) != 1 || len(key[0]) != 1 {
-		return "", "", errors.New("what stands before the = is no name of a field that a limiter can count by, such as X-Api-Key")
+		return "", "", errors.New("the text before the = is not the name of a field that a limiter can count by, such as X-Api-Key")
 	}
 	return key[0][0], value, nil
 }

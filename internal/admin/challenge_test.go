@@ -10,13 +10,14 @@ import (
 	"github.com/weirlimit/weir/internal/admin"
 )
 
-// proven sends a challenge with that Host to the Server, and returns the body of the answer.
+// proven sends a challenge with that Host to the Server, and returns the answer's
+// body.
 func (f *fixture) proven(c *admin.Challenge, host string) []byte {
 	f.Helper()
 	return f.answered(call{method: "GET", path: c.Path(), host: host, header: map[string]string{"Authorization": ""}}, nil).Body.Bytes()
 }
 
-func TestAServerProvesThatItKnowsATokenThatWasNotSent(t *testing.T) {
+func TestAServerProvesThatItKnowsTheToken(t *testing.T) {
 	f := newFixture(t, nil)
 	const host = "127.0.0.1:8081"
 	c := admin.NewChallenge(f.token)
@@ -51,7 +52,7 @@ func TestAServerProvesThatItKnowsATokenThatWasNotSent(t *testing.T) {
 	}
 }
 
-func TestAnUnknownTokenGetsNoProofAndCountsAsAWrongOne(t *testing.T) {
+func TestAnUnknownTokenGetsNoProofAndCountsAsWrong(t *testing.T) {
 	f := newFixture(t, nil)
 	without := map[string]string{"Authorization": ""}
 	for _, path := range []string{"/challenge", "/challenge?token=x", "/challenge?nonce=short&token=x", "/challenge?nonce=" + strings.Repeat("a", 129), "/challenge?nonce=" + strings.Repeat("a", 20) + "%0a"} {
@@ -68,7 +69,7 @@ func TestAnUnknownTokenGetsNoProofAndCountsAsAWrongOne(t *testing.T) {
 		}
 	}
 	f.refused(ask(20), 429, "rate_limited")
-	f.proven(admin.NewChallenge(f.token), "") // a right one is answered all the same
+	f.proven(admin.NewChallenge(f.token), "") // a challenge with a known token is still answered
 	if _, err := f.tokens.Create(t.Context(), "ada"); err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ type Denial struct {
 // showDenial answers GET /denials/{id}.
 func (s *Server) showDenial(w http.ResponseWriter, r *http.Request) {
 	if s.options.Denials == nil {
-		refuse(w, http.StatusNotFound, "no_denials", "This server gives refusals no ids.")
+		refuse(w, http.StatusNotFound, "no_denials", "This server does not add ids to refusals.")
 		return
 	}
 	f, err := s.options.Denials(r.PathValue("id"))

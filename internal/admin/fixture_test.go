@@ -20,7 +20,7 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// A logged is a server's log, which may be read while the server writes.
+// A logged is a server's log that can be read while the server writes.
 type logged struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -45,7 +45,7 @@ type fixture struct {
 	decider *weir.Decider
 	policy  *live.Policy
 	tokens  *admin.Tokens
-	token   string // the operator's
+	token   string // the operator's token
 	dir     string
 	log     logged
 
@@ -77,7 +77,8 @@ limiters:
     windows: [3 per minute by token or ip]
 `
 
-// newFixture returns a Server in a directory of its own. change, if not nil, changes its options.
+// newFixture returns a Server with its own directory. change, if not nil, changes
+// its options.
 func newFixture(t *testing.T, change func(*admin.Options)) *fixture {
 	t.Helper()
 	f := &fixture{T: t, dir: t.TempDir(), at: time.Unix(start, 0)}
@@ -185,7 +186,7 @@ func (f *fixture) answered(c call, v any) *httptest.ResponseRecorder {
 
 func (f *fixture) path(name string) string { return filepath.Join(f.dir, name) }
 
-// An endless is a body without an end that counts the bytes read.
+// An endless is an endless body that counts the bytes read.
 type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {

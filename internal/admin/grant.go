@@ -69,7 +69,7 @@ func (c *change) limits(n *named, l *weir.Limiter, windows []CallerWindow) ([]in
 				continue
 			}
 			if w.Declared > weir.MaxLimit/times {
-				return nil, unprocessable("limit_out_of_range", "%d times %d is more than a limit can be; 1 to %d is allowed.", times, w.Declared, weir.MaxLimit)
+				return nil, unprocessable("limit_out_of_range", "%d times %d exceeds the maximum; 1 to %d is allowed.", times, w.Declared, weir.MaxLimit)
 			}
 			limits[i] = times * w.Declared
 		}
@@ -138,7 +138,7 @@ func (c *change) until(now int64) (int64, error) {
 		return 0, unprocessable("invalid_until", "%s.", form)
 	}
 	if until <= now {
-		return 0, unprocessable("until_past", "until %s is in the past: it is %s on the store's clock, and a later time is needed.", stamp(until), stamp(now))
+		return 0, unprocessable("until_past", "until %s is in the past: the store's clock is at %s, and a later time is needed.", stamp(until), stamp(now))
 	}
 	if until > latest {
 		return 0, unprocessable("until_too_late", "until %s is more than a year away: %s is the latest.", stamp(until), stamp(latest))

@@ -39,7 +39,7 @@ func newGuard(o *Options) (*guard, error) {
 		g.hosts = append(g.hosts, strings.ToLower(strings.Trim(name, "[]")))
 	}
 	g.origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, http.StatusForbidden, "cross_origin", "A page of another origin cannot change anything here.")
+		refuse(w, http.StatusForbidden, "cross_origin", "Pages of other origins cannot make changes here.")
 	}))
 	var err error
 	if g.store, err = memstore.New(memstore.Options{Memory: loginMemory, Now: o.Now, Log: slog.New(slog.DiscardHandler)}); err != nil {
@@ -116,7 +116,7 @@ func requester(r *http.Request) string {
 // servePage answers with the static page.
 func (g *guard) servePage(w http.ResponseWriter, r *http.Request) {
 	if g.page == nil {
-		refuse(w, http.StatusNotFound, "not_found", "There is no page here.")
+		refuse(w, http.StatusNotFound, "not_found", "There is no page at this path.")
 		return
 	}
 	methods{http.MethodGet: g.page.ServeHTTP}.ServeHTTP(w, r)
@@ -156,7 +156,7 @@ func (g *guard) allowedHost(r *http.Request) bool {
 func (g *guard) identify(w http.ResponseWriter, r *http.Request) (name string, ok bool) {
 	token, given := bearer(r.Header.Values("Authorization"))
 	if !given {
-		g.unauthorized(w, "Send a token as Authorization: Bearer TOKEN; the server prints at its start where one is.")
+		g.unauthorized(w, "Send a token as Authorization: Bearer TOKEN; the server prints at start-up where to find one.")
 		return "", false
 	}
 	name, known, err := g.tokens.find(token)

@@ -237,7 +237,7 @@ func readChange(w http.ResponseWriter, r *http.Request) (c change, ok bool) {
 		return c, false
 	}
 	if c.Why = strings.TrimSpace(c.Why); c.Why == "" {
-		refuse(w, http.StatusUnprocessableEntity, "no_why", "why is required: a change is an exception, and the audit log keeps the reason.")
+		refuse(w, http.StatusUnprocessableEntity, "no_why", "why is required: the audit log records the reason for every change.")
 		return c, false
 	}
 	return c, true
@@ -256,7 +256,7 @@ func decodeStrict(b []byte, v any) error {
 		return err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return errors.New("it has more after the object")
+		return errors.New("it has text after the object")
 	}
 	// Decode accepted the object, whose fields are flat or lists of numbers. Only the names of the
 	// fields are left to check.

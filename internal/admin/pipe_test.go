@@ -13,8 +13,9 @@ import (
 	"github.com/weirlimit/weir/internal/admin"
 )
 
-// Opening a pipe waits for a writer and ignores signals, so pipes are refused before that.
-func TestAPipeInThePlaceOfAFileIsNeverWaitedFor(t *testing.T) {
+// Opening a pipe waits for a writer and ignores signals, so pipes are rejected
+// before that.
+func TestAPipeInPlaceOfAFileIsRejected(t *testing.T) {
 	for name, read := range map[string]func(ctx context.Context, dir string) error{
 		"audit.key":   func(ctx context.Context, dir string) error { _, err := admin.OpenAudit(ctx, dir, nil); return err },
 		"admin.token": func(_ context.Context, dir string) error { _, err := admin.ReadOperator(dir); return err },
@@ -42,7 +43,7 @@ func TestAPipeInThePlaceOfAFileIsNeverWaitedFor(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		case <-time.After(10 * time.Second):
-			t.Fatalf("%s is waited for", name)
+			t.Fatalf("opening %s blocks", name)
 		}
 	}
 }

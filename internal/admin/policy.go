@@ -118,7 +118,7 @@ func (s *Server) postPolicy(w http.ResponseWriter, r *http.Request) {
 			} `json:"error"`
 			Problems []problem `json:"problems"`
 		}
-		out.Error.Code, out.Error.Message = "invalid_policy", fmt.Sprintf("The policy is refused, and the one in force stays; problems: %d.", len(invalid.Problems))
+		out.Error.Code, out.Error.Message = "invalid_policy", fmt.Sprintf("The policy is invalid, and the one in force stays; problems: %d.", len(invalid.Problems))
 		out.Problems = problems(invalid.Problems)
 		answer(w, http.StatusUnprocessableEntity, out)
 	case err != nil: // the request has ended while it waited for another change

@@ -80,8 +80,8 @@ func OpenTokens(dir string, o TokensOptions) *Tokens {
 
 // Errors of Tokens that callers may check.
 var (
-	ErrNameTaken = errors.New("there is a token of that name already")
-	ErrNoToken   = errors.New("there is no token of that name")
+	ErrNameTaken = errors.New("a token with that name already exists")
+	ErrNoToken   = errors.New("no token has that name")
 )
 
 // tokenName matches names without spaces or control characters, for the log and the tokens file.
@@ -90,7 +90,7 @@ var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}$`)
 // ValidName returns an error if name is not valid for a token.
 func ValidName(name string) error {
 	if !tokenName.MatchString(name) {
-		return fmt.Errorf("%.80q is no name for a token: 1 to 64 letters, digits, dots, dashes, underscores, @ and + are allowed, beginning with a letter or digit", name)
+		return fmt.Errorf("%.80q is not a valid token name: 1 to 64 letters, digits, dots, dashes, underscores, @ and + are allowed, beginning with a letter or digit", name)
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func (t *Tokens) Create(ctx context.Context, name string) (token string, err err
 	return token, nil
 }
 
-// Revoke removes a token. It returns ErrNoToken if there is no token of that name. If the token is
+// Revoke removes a token. It returns ErrNoToken if no token has that name. If the token is
 // the operator's, its file is removed too, and the next start creates another.
 func (t *Tokens) Revoke(ctx context.Context, name string) error {
 	err := t.withLock(ctx, func(all []NamedToken) ([]NamedToken, error) {
@@ -390,7 +390,7 @@ func ReadOperator(dir string) (string, error) {
 	}
 	token := strings.TrimSpace(string(b))
 	if !strings.HasPrefix(token, tokenPrefix) {
-		return "", fmt.Errorf("%s holds no admin token: an admin token begins with %s", path, tokenPrefix)
+		return "", fmt.Errorf("%s does not hold an admin token, which begins with %s", path, tokenPrefix)
 	}
 	return token, nil
 }

@@ -190,10 +190,10 @@ func (s *Sync) prunable(gone []string) error {
 		return nil
 	case len(s.found.seen) == 0:
 		return &Failure{fmt.Errorf("the folder has no documents, and %d are known: it is not pruned", known),
-			"is it the right folder, and is it there? To delete them nevertheless, leave one file in it"}
+			"is it the right folder, and is it there? To delete them anyway, leave one file in it"}
 	case s.o.Prune == PruneSome && len(gone) > maxPruned && len(gone) > known/2:
 		return &Failure{fmt.Errorf("%d of %d known documents are gone from the folder: so many are not pruned", len(gone), known),
-			"is all of the folder there? To delete them nevertheless, give --prune-many"}
+			"is all of the folder there? To delete them anyway, give --prune-many"}
 	}
 	return nil
 }

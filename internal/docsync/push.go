@@ -184,14 +184,14 @@ func (s *Sync) unacceptable(method, path string, a answer) error {
 	switch {
 	case a.status/100 == 2:
 		text = fmt.Sprintf("the server answered %d, but not as the bulk-sync API does, with a count of the documents sent: none of them is recorded as done", a.status)
-		hint = "is --to the address of the server, without a path of a page, and is what answers there the server itself?"
+		hint = "is --to the address of the server itself, without the path of a page?"
 	case a.status/100 == 3:
 		text = fmt.Sprintf("the server redirects to %s, which is not followed", s.printable(a.header.Get("Location")))
 		hint = "give --to the address that it moved to, if you trust it with the token"
 	case a.status == http.StatusUnauthorized || a.status == http.StatusForbidden:
 		hint = "is WEIR_TOKEN a token of this server that is in force? 'weir token create --workspace NAME' makes one"
 	case a.status == http.StatusNotFound || a.status == http.StatusMethodNotAllowed:
-		hint = "is --to the address of the server, without /v1/wp/documents?"
+		hint = "is --to the address of the server, without /v1/wp/documents at its end?"
 	case a.status == http.StatusTooManyRequests:
 		hint = "other clients use up the budget of the token: run the same command again when they are done, or share the budget with them, see --share"
 	case a.status == http.StatusUnprocessableEntity:

@@ -250,7 +250,7 @@ func (s *state) read(o stateOptions) (whole bool, err error) {
 // damaged returns the Failure for a file that is not a state, or is damaged. Overwriting it could
 // destroy another program's file.
 func (s *state) damaged(number int) error {
-	return &Failure{fmt.Errorf("line %d of %s is not what a sync writes", number, plaintext.Line(s.path, 300)), "name another file with --state, or remove this one: then all documents are sent again"}
+	return &Failure{fmt.Errorf("line %d of %s was not written by a sync", number, plaintext.Line(s.path, 300)), "name another file with --state, or remove this one: then all documents are sent again"}
 }
 
 // otherServer returns the Failure for a state of another server, or marks it to be overwritten.
@@ -259,7 +259,7 @@ func (s *state) otherServer(r record, o stateOptions) error {
 		s.stale = true
 		return nil
 	}
-	return &Failure{fmt.Errorf("the state %s is about %s, not about %s", plaintext.Line(s.path, 300), plaintext.Line(r.To, 300), plaintext.Line(s.target.to, 300)), otherTargetHint}
+	return &Failure{fmt.Errorf("the state %s is for %s, not for %s", plaintext.Line(s.path, 300), plaintext.Line(r.To, 300), plaintext.Line(s.target.to, 300)), otherTargetHint}
 }
 
 const otherTargetHint = "give each target a --state of its own; or --all sends all documents there and replaces this state"
@@ -294,7 +294,7 @@ func (s *state) confirm(workspace string, startOver bool) error {
 		}
 	}
 	return &Failure{
-		fmt.Errorf("the state %s is about the workspace %s of %s, and the token is for the workspace %s", plaintext.Line(s.path, 300), plaintext.Line(s.workspace, 80), plaintext.Line(s.target.to, 300), plaintext.Line(workspace, 80)),
+		fmt.Errorf("the state %s is for the workspace %s of %s, and the token is for the workspace %s", plaintext.Line(s.path, 300), plaintext.Line(s.workspace, 80), plaintext.Line(s.target.to, 300), plaintext.Line(workspace, 80)),
 		otherTargetHint,
 	}
 }
@@ -317,7 +317,7 @@ func parse(line []byte) (r record, err error) {
 	}
 	for id, hash := range r.Stored {
 		if b, err := hex.DecodeString(hash); err != nil || len(b) != len(digest{}) {
-			return r, fmt.Errorf("%q is no hash of %q", hash, id)
+			return r, fmt.Errorf("%q is not a hash of %q", hash, id)
 		}
 	}
 	return r, nil
@@ -368,7 +368,7 @@ func (s *state) append(r record) error {
 		// if an incomplete line remains, it is dropped at the next start
 		s.broken = s.file.Truncate(s.length) != nil
 		return &Failure{fmt.Errorf("write the state %s: %w", plaintext.Line(s.path, 300), bare(err)),
-			"make room, and run the same command again: what the state could not remember is sent again, which changes nothing"}
+			"make room, and run the same command again: documents that the state does not record are sent again, which changes nothing"}
 	}
 	s.length += int64(len(line))
 	s.apply(r)

@@ -75,7 +75,7 @@ func TestAStateIsForOneTarget(t *testing.T) {
 	other := func(r *run) { r.o.TokenID = "other" }
 	fails(t, w.sync(other).err, "was made with token 4f2k7q9xab, not with token other, and the server does not report", "--state", "--all")
 	w.to = "http://other.example"
-	fails(t, w.sync().err, "is about http://weir.example, not about http://other.example")
+	fails(t, w.sync().err, "is for http://weir.example, not for http://other.example")
 	before, _ := os.ReadFile(w.state)
 	w.before = func(request) (int, string) { return 404, "" }
 	fails(t, w.sync(all).err, "404") // a wrong address loses no state
@@ -98,7 +98,7 @@ func TestWhatIsNoStateIsLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, how := range []func(*run){all, prune} {
-			fails(t, w.sync(how).err, "is not what a sync writes")
+			fails(t, w.sync(how).err, "was not written by a sync")
 		}
 		if got, err := os.ReadFile(w.state); err != nil || string(got) != content {
 			t.Errorf("%.20q became %.20q, %v", content, got, err)
@@ -117,7 +117,7 @@ func TestWhatIsNoStateGetsNoLock(t *testing.T) {
 	if err := os.WriteFile(w.state, []byte("my notes"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fails(t, w.sync().err, "is not what a sync writes")
+	fails(t, w.sync().err, "was not written by a sync")
 	if left, _ := filepath.Glob(w.state + "?*"); len(left) > 0 {
 		t.Errorf("left over: %q", left)
 	}

@@ -86,7 +86,7 @@ func TestARotatedTokenOfTheSameWorkspaceGoesOn(t *testing.T) {
 		t.Errorf("asked %d times, want 2: the state has the rotated token", w.asked)
 	}
 	before, _ := os.ReadFile(w.state)
-	fails(t, w.sync(with("wpt_other_x", "other")).err, "is about the workspace acme of http://weir.example, and the token is for the workspace another", "--state", "--all")
+	fails(t, w.sync(with("wpt_other_x", "other")).err, "is for the workspace acme of http://weir.example, and the token is for the workspace another", "--state", "--all")
 	if after, err := os.ReadFile(w.state); err != nil || !bytes.Equal(after, before) || bytes.Contains(after, []byte("_x")) {
 		t.Errorf("the state became %q, %v", after, err)
 	}

@@ -25,7 +25,8 @@ type Explanation struct {
 	Limiter   string          `json:"limiter,omitempty"`   // empty: none covers the request
 	Route     string          `json:"route,omitempty"`
 	Cost      int64           `json:"cost,omitempty"`
-	Message   *Message        `json:"message,omitempty"` // of the limiter's 429
+	Requires  string          `json:"requires,omitempty"` // a credential; empty: none
+	Message   *Message        `json:"message,omitempty"`  // of the limiter's 429
 	Windows   []CountedWindow `json:"windows"`
 	Why       []string        `json:"why"` // the rules that led there, a sentence each
 }
@@ -136,6 +137,11 @@ func (e *Explanation) fill(m weir.Match, who Caller) {
 			counted.Counted = append(counted.Counted, who.count(part))
 		}
 		e.Windows = append(e.Windows, counted)
+	}
+	if e.Requires = l.Requires; l.Requires != "" {
+		if who.values[l.Requires] == "" {
+			e.because("the limiter requires a verified %s: without one the request is counted by address and answered 401", l.Requires)
+		}
 	}
 	for _, x := range l.Exempt {
 		if who.is(x) {

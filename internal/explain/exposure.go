@@ -55,19 +55,9 @@ func (p Party) fixes(part weir.Part) bool {
 }
 
 // Served reports whether a limiter admits requests of the party at all, if credentials are
-// verified: a limiter that counts by another credential answers them 401.
+// verified: a limiter that requires another credential answers them 401.
 func (p Party) Served(l *weir.Limiter) bool {
-	if !credential(p.Source) {
-		return true
-	}
-	for _, w := range l.Windows {
-		for _, part := range w.Key {
-			if slices.ContainsFunc(part, credential) && !slices.Contains(part, p.Source) {
-				return false
-			}
-		}
-	}
-	return true
+	return !credential(p.Source) || l.Requires == "" || l.Requires == p.Source
 }
 
 func credential(source string) bool { return kind(source) == weir.Credential }

@@ -50,7 +50,7 @@ func TestAWindowByAFieldBoundsNobodyAlone(t *testing.T) {
 		"header:X-Api-Key":             "----",
 		"header:X-Api-Key or ip":       "----",
 		"ip+header:X-Api-Key":          "----",
-		"session or header:X-Api-Key":  "-5.-",
+		"session or header:X-Api-Key":  "-5--",
 		"header:X-Api-Key or everyone": "----",
 		"everyone":                     "5555",
 	} {

@@ -20,7 +20,7 @@ func affordable(src []byte) error {
 	for at := 0; at < len(src); {
 		here, _, _ := bytes.Cut(src[at:], []byte("\n"))
 		if n := nested(here); n > maxNested {
-			return problem("take these signs away", "a line begins with %d signs of quotations or lists, more than %d, or as far indented as so many", n, maxNested)
+			return problem("remove these characters", "a line begins with %d markers of quotations or lists, more than %d, or with as much indentation", n, maxNested)
 		}
 		p.add(here)
 		if at += len(here) + 1; !blank(here) && at < len(src) {
@@ -28,10 +28,10 @@ func affordable(src []byte) error {
 		}
 		if work += p.work(at); work > maxWork {
 			return problem("put empty lines between its parts",
-				"a part of it without an empty line has too many links (%d), brackets (%d) or signs *, _ and ~ (%d)", p.links+p.names, p.opened+p.closed, p.signs)
+				"a part of it without an empty line has too many links (%d), brackets (%d) or characters *, _ and ~ (%d)", p.links+p.names, p.opened+p.closed, p.signs)
 		}
 		if cells += p.columns * p.rows; cells > maxCells {
-			return problem("make the head of the table narrower, or split the table", "a table with %d signs | in a line has too many rows (%d)", p.columns-1, p.rows)
+			return problem("make the head of the table narrower, or split the table", "a table with %d characters | in a line has too many rows (%d)", p.columns-1, p.rows)
 		}
 		p = part{begin: at}
 	}

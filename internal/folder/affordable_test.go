@@ -28,8 +28,8 @@ func TestMarkdownThatDrownsItsParserIsBad(t *testing.T) {
 		{"a wide table of short rows", table(1000, 5000), "has too many rows (5001)"},
 		{"in a quotation", "> |a|a\n> :-|-\n" + strings.Repeat("> b\n>\n", 1<<17), "too many rows"},
 		{"many tables", strings.Repeat(table(100, 100)+"\n", 100), "too many rows"},
-		{"lists within each other", deep(700), "or as far indented"},
-		{"by tabs", strings.Repeat("\t", 100) + "- a", "or as far indented"},
+		{"lists within each other", deep(700), "or with as much indentation"},
+		{"by tabs", strings.Repeat("\t", 100) + "- a", "or with as much indentation"},
 		{"brackets within each other", strings.Repeat("[", 1<<18) + strings.Repeat("]", 1<<18), "brackets (524288)"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

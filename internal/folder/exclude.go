@@ -32,7 +32,7 @@ func exclusions(patterns []string) (all []exclusion, err error) {
 		case p == "" || path.Clean(p) != p || strings.HasPrefix(p, "../") || p == "." || p == "..":
 			return nil, fmt.Errorf("%q: expected a name, such as drafts or *.tmp, or a path from the folder, such as old/**/draft-*.md", text)
 		case strings.HasPrefix(p, "!"):
-			return nil, fmt.Errorf("%q: a pattern cannot take back what another excludes; write a name that begins with ! as [!]", text)
+			return nil, fmt.Errorf("%q: a pattern cannot include again what another excludes; write a name that begins with ! as [!]", text)
 		case !doublestar.ValidatePattern(p):
 			return nil, fmt.Errorf("%q: it is not a valid pattern: a bracket or a brace is not closed, or it ends in a backslash", text)
 		}

@@ -56,7 +56,7 @@ func (f *Folder) Read(ctx context.Context, name string) (Document, error) {
 	if !errors.As(err, &p) {
 		p = &Problem{Reason: fmt.Sprintf("it cannot be read: %v", cause(err)), Hint: "change its permissions so that you may read it, or move it away"}
 		if errors.Is(err, fs.ErrNotExist) {
-			p.Hint = "it went away meanwhile; run again"
+			p.Hint = "it was deleted or moved meanwhile; run again"
 		}
 	}
 	p.Path = name
@@ -66,7 +66,7 @@ func (f *Folder) Read(ctx context.Context, name string) (Document, error) {
 func (f *Folder) read(ctx context.Context, name string) (Document, error) {
 	k := kindOf(name)
 	if k == nil {
-		return Document{}, problem("rename it: .md, .markdown, .html, .htm and .txt are read", "its extension is none of Markdown, HTML or text")
+		return Document{}, problem("rename it: .md, .markdown, .html, .htm and .txt are read", "its extension is not one of Markdown, HTML or text")
 	}
 	source, err := f.source(name, k.max)
 	if err != nil {
@@ -205,7 +205,7 @@ func text(source []byte) ([]byte, error) {
 		return nil, problem("save it as UTF-8", "it is not UTF-8 at byte %d", at)
 	}
 	if at := bytes.IndexByte(source, 0); at >= 0 {
-		return nil, problem("move it away if it is no text", "it has a zero byte, at byte %d, as files that are no text have", at)
+		return nil, problem("move it away if it is not a text file", "it has a zero byte, at byte %d, as binary files have", at)
 	}
 	source = bytes.TrimPrefix(source, []byte("\ufeff"))
 	if bytes.IndexByte(source, '\r') >= 0 {

@@ -89,12 +89,12 @@ func TestFrontMatterNamesADocument(t *testing.T) {
 		{"url: javascript:alert(1)", "", "", "neither an absolute http or https URL"},
 		{"url: https://u:p@shop.example/", "", "", "neither an absolute"},
 		{"url: https://shop.example/" + strings.Repeat("x", MaxURL), "", "", "at most 2048"},
-		{"title: [a, b]", "", "", "line 2: title is no text"},
-		{"x: 1\ntitle: {a: b}", "", "", "line 3: title is no text"},
+		{"title: [a, b]", "", "", "line 2: title is not text"},
+		{"x: 1\ntitle: {a: b}", "", "", "line 3: title is not text"},
 		{"title: a: b", "", "", "not YAML: line 2"},
 		{"title: \"a", "", "", "not YAML"},
-		{"just words", "", "", "no list of fields"},
-		{"- a", "", "", "no list of fields"},
+		{"just words", "", "", "not a list of fields"},
+		{"- a", "", "", "not a list of fields"},
 	} {
 		t.Run(c.title, func(t *testing.T) {
 			d, err := made(t, "a.md", "---\n"+c.matter+"\n---\n# Heading\n")

@@ -55,7 +55,7 @@ func cutMatter(source []byte) (matter, rest []byte, ok bool) {
 func parseMatter(matter []byte) (own fields, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			own, err = fields{}, fmt.Errorf("not YAML: the parser gave up (%v)", r)
+			own, err = fields{}, fmt.Errorf("not YAML: the parser failed (%v)", r)
 		}
 	}()
 	for _, opening := range []string{"[", "{", "- - ", "? "} { // deep nesting exhausts the parser
@@ -82,7 +82,7 @@ func parseMatter(matter []byte) (own fields, err error) {
 	case *ast.CommentGroupNode:
 		return fields{}, nil
 	default:
-		return fields{}, fmt.Errorf("no list of fields such as \"title: Delivery\"")
+		return fields{}, fmt.Errorf("not a list of fields such as \"title: Delivery\"")
 	}
 	for _, pair := range pairs {
 		into := map[string]*string{"title": &own.title, "url": &own.url}[pair.Key.String()]
@@ -108,5 +108,5 @@ func scalar(n ast.Node) (string, error) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
 		return n.GetToken().Value, nil
 	}
-	return "", errors.New("is no text: write it on one line, in quotes if it has a colon or begins with a sign")
+	return "", errors.New("is not text: write it on one line, in quotes if it has a colon or begins with a sign")
 }

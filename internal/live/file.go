@@ -55,7 +55,7 @@ const (
 )
 
 // errChanged means that a file was changed while it was read.
-var errChanged = errors.New("the file changes while it is read")
+var errChanged = errors.New("the file changed while it was read")
 
 // judge records that text has been decided.
 func (f *watched) judge(text []byte) {
@@ -214,7 +214,7 @@ func alike(a, b fs.FileInfo) bool {
 }
 
 func irregular(path string) error {
-	return fmt.Errorf("read policy: %s is no regular file, and only such a one is read again", path)
+	return fmt.Errorf("read policy: %s is not a regular file, so it cannot be read again", path)
 }
 
 // openRegular is os.Open for a regular file, and fails for anything else. It never blocks: a pipe
@@ -227,7 +227,7 @@ func openRegular(path string) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", path)
+		err = fmt.Errorf("%s is not a regular file", path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -263,7 +263,7 @@ func readFrom(f *os.File) ([]byte, fs.FileInfo, error) {
 		return nil, nil, fmt.Errorf("read policy: %w", err)
 	}
 	if before.IsDir() {
-		return nil, nil, fmt.Errorf("read policy: %s is a directory, where one file is needed", f.Name())
+		return nil, nil, fmt.Errorf("read policy: %s is a directory; expected one file", f.Name())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, policyfile.MaxSize+1))
 	if err != nil {

@@ -106,7 +106,7 @@ type Policy struct {
 }
 
 // ErrFixed means that a policy cannot be reloaded: it came from no file.
-var ErrFixed = errors.New("the policy came from no file that could be read again")
+var ErrFixed = errors.New("the policy did not come from a file that can be read again")
 
 // New returns a Policy that starts with a document that is already in force. swap replaces it, such
 // as (*weir.Decider).Swap; after an error the old policy must still be in force. New reads the

@@ -247,7 +247,7 @@ func TestABadPolicyIsRefusedWithAllItsProblemsAndToldOnce(t *testing.T) {
 		if last.OK || len(last.Problems) != 2 || last.Problems[0].Line != 2 || last.Problems[1].Line != 3 || last.Problems[0].File != f.path {
 			t.Fatalf("%+v", last)
 		}
-		if n := strings.Count(f.log.String(), "is refused"); n != 1 || strings.Count(f.log.String(), "policy.yaml:3:") != 1 {
+		if n := strings.Count(f.log.String(), "is rejected"); n != 1 || strings.Count(f.log.String(), "policy.yaml:3:") != 1 {
 			t.Errorf("told %d times:\n%s", n, f.log.String())
 		}
 		f.replace(text(3))
@@ -309,7 +309,7 @@ func TestADirectoryInItsPlaceIsNoPolicy(t *testing.T) {
 		}
 		looks(5)
 		f.want(1, live.File, 0)
-		if last := f.State().Last; last.OK || !strings.Contains(last.Problems[0].Message, "no regular file") {
+		if last := f.State().Last; last.OK || !strings.Contains(last.Problems[0].Message, "not a regular file") {
 			t.Errorf("%+v", last)
 		}
 		if err := f.Reload(t.Context(), "SIGHUP"); err == nil {

@@ -23,7 +23,7 @@ func TestAPipeInThePlaceOfTheFileIsNotWaitedFor(t *testing.T) {
 	}()
 	select {
 	case err := <-got:
-		if err == nil || !strings.Contains(err.Error(), "no regular file") {
+		if err == nil || !strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("%v", err)
 		}
 	case <-time.After(10 * time.Second):

@@ -157,7 +157,7 @@ func TestHalfAPolicyNeverComesIntoForce(t *testing.T) {
 					if s := f.State(); len(s.Policy.Limiters) != 2 || s.Policy.Limiters[0].Windows[0].Limit != 11 {
 						t.Errorf("in force is\n%s", s.Text)
 					}
-					if strings.Contains(f.log.String(), "is refused") {
+					if strings.Contains(f.log.String(), "is rejected") {
 						t.Errorf("half of one was judged:\n%s", f.log.String())
 					}
 				})

@@ -26,7 +26,7 @@ const (
 )
 
 // errRestless is reported for a file that keeps changing.
-var errRestless = errors.New("the file has kept changing for three seconds, and no text of it can be taken for complete: " +
+var errRestless = errors.New("the file kept changing for three seconds, so it is not known whether it is complete: " +
 	"write the new policy to another file there, and rename that over it")
 
 // A change is the history of a file from the look that finds a text other than the decided one,

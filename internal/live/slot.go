@@ -99,7 +99,7 @@ func (s *slot) origin() string {
 	case Contract:
 		return "it is the built-in contract"
 	case Posted:
-		return "it was posted, and the one before it came from no file"
+		return "it was posted, and the previous one did not come from a file"
 	}
 	return "it was read from standard input or a pipe, which can be read only once"
 }
@@ -183,7 +183,7 @@ func (s *slot) offer(by, source, path string, text []byte) error {
 	for _, w := range d.Warnings {
 		s.log.Warn("the new "+s.what+" is valid, with a warning", "at", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column), "warning", w.Message)
 	}
-	s.log.Info("the "+s.what+" was replaced; counts go on", "source", source, "path", path, "version", state.Version, "was", old.Version,
+	s.log.Info("the "+s.what+" was replaced; counts continue", "source", source, "path", path, "version", state.Version, "was", old.Version,
 		"limiters", len(d.Policy.Limiters), "by", by)
 	s.notify()
 	return nil
@@ -242,13 +242,13 @@ const maxLogged = 10
 // refuse records and logs why an offered policy is not in force.
 func (s *slot) refuse(by, path string, problems []policyfile.Problem) {
 	s.judged = Attempt{At: s.now(), By: by, Problems: problems}
-	s.log.Error("the new "+s.what+" is refused, and the one in force stays", "path", path, "problems", len(problems), "by", by)
+	s.log.Error("the new "+s.what+" is rejected, and the one in force stays", "path", path, "problems", len(problems), "by", by)
 	for i, p := range problems {
 		if i == maxLogged {
-			s.log.Error(fmt.Sprintf("%d problems more are not logged; 'weir policy check FILE' lists all", len(problems)-i))
+			s.log.Error(fmt.Sprintf("%d more problems are not logged; 'weir policy check FILE' lists all", len(problems)-i))
 			break
 		}
-		s.log.Error("a problem of the refused "+s.what, "problem", p.String())
+		s.log.Error("a problem of the rejected "+s.what, "problem", p.String())
 	}
 	s.attempted(s.judged)
 }
@@ -263,7 +263,7 @@ func (s *slot) unreadable(by string, err error) {
 		return
 	}
 	s.readError = message
-	s.log.Error("the "+s.what+" cannot be read, and the one in force stays", "path", s.file.path, "error", err, "by", by)
+	s.log.Error("the "+s.what+" cannot be read, so the one in force stays", "path", s.file.path, "error", err, "by", by)
 	s.attempted(Attempt{At: s.now(), By: by, Problems: []policyfile.Problem{{File: s.file.path, Message: message}}})
 }
 

@@ -28,6 +28,8 @@ type caller struct {
 	// the sources that the present request was asked for and lacks, by their place in sources.all
 	lacks uint64
 	seen  uint64 // the sources that any request had a field for
+	// the place in sources.all of the credential that the present limiter requires; 0: none
+	requires int
 }
 
 // sources map key sources to fields of the log.
@@ -75,6 +77,9 @@ func newSources(o *Options) *sources {
 						note(source)
 					}
 				}
+			}
+			if l.Requires != "" {
+				note(l.Requires)
 			}
 			if namesTokens(l) {
 				note(identity.Token)
@@ -127,7 +132,7 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 	place := slices.Index(c.sources.all, source)
 	switch place {
 	case -1:
-		return dst, weir.SourceOf(source).Kind == weir.Common
+		return dst, weir.SourceOf(source).Kind == weir.Common && !c.rejected()
 	case placeIP:
 		if len(c.sources.trusted) == 0 {
 			return c.appendPeer(dst)
@@ -156,6 +161,23 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 	}
 	c.lacks |= 1 << place
 	return dst, false
+}
+
+// asks sets the limiter that is about to count the request.
+func (c *caller) asks(l *weir.Limiter) {
+	if c.requires = 0; l != nil && l.Requires != "" {
+		c.requires = slices.Index(c.sources.all, l.Requires)
+	}
+}
+
+// rejected reports whether the request is answered 401 as far as the log shows it: it lacks the
+// credential that its limiter requires. Then it spends nothing of what everyone shares (D16). If no
+// field of the log holds such credentials, no request is known to be rejected.
+func (c *caller) rejected() bool {
+	if c.requires <= 0 || c.sources.mapped[c.requires] < 0 {
+		return false
+	}
+	return len(counted(&c.sources.rows[c.requires], c.line.Field(c.sources.mapped[c.requires]))) == 0
 }
 
 // has reports whether the line has a field, and records that the log has the source at place. A

@@ -123,6 +123,34 @@ func TestAFieldIsTakenForAVerifiedCredential(t *testing.T) {
 	}
 }
 
+// A request without the credential that its limiter requires is answered 401, and spends nothing of
+// what everyone shares (D16, D27).
+func TestARequestWithoutTheRequiredTokenSpendsNothingShared(t *testing.T) {
+	l := limiterOf(t, "all", "2 per minute by everyone")
+	log := []string{}
+	for range 3 {
+		log = append(log, logged("192.0.2.4", "-", "-", "-"))
+	}
+	for range 3 {
+		log = append(log, logged("192.0.2.1", "wpt_abcdefgh23", "-", "-"))
+	}
+	for _, test := range []struct {
+		requires string
+		keys     map[string]int
+		refused  int64
+	}{
+		{"token", map[string]int{"token": 0}, 2}, // the third of the address, and the third of all
+		{"token", nil, 4},                        // the log does not show who has a token
+		{"", map[string]int{"token": 0}, 4},
+	} {
+		l.Requires = test.requires
+		out := fromLog(t, Options{Policy: policyOf(l), Forwarded: -1, Keys: test.keys}, log...)
+		if got := out.Policy.Limiters[0].Refused; got != test.refused {
+			t.Errorf("requires %q, fields %v: %d refused, want %d", test.requires, test.keys, got, test.refused)
+		}
+	}
+}
+
 func TestATokensLimitIsItsOwn(t *testing.T) {
 	l := limiterOf(t, "all", "2 per minute by token or ip")
 	// the same as for all others

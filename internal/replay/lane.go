@@ -194,6 +194,7 @@ func (l *lane) add(choice, agentless *target.Choice) error {
 	l.tried = uncovered
 	request := weir.Request{Keys: &r.caller, Match: choice.Match, Scratch: &l.scratch}
 	r.caller.lacks = 0
+	r.caller.asks(rules)
 	if err := l.current().DecideInto(context.Background(), &request, &l.decision); err != nil {
 		return fmt.Errorf("replay under policy %q: %w", l.name, err)
 	}

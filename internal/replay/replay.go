@@ -6,7 +6,9 @@
 //
 //   - An OPTIONS request on a surface is taken for a CORS preflight.
 //   - No credential can be verified: a session or token is the value of the log's field, if it has
-//     one. So no request is known to be answered 401, and all requests spend what everyone shares.
+//     one. A request without a value is counted as one that is answered 401 if its limiter requires
+//     that credential. If the log has no such field, no request is known to be answered 401, and all
+//     requests spend what everyone shares.
 //   - The agent is the value of the query or a field, else the User-Agent, because bodies are not
 //     logged. If the log has none of these, windows that count by agent are unknown.
 //

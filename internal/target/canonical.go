@@ -117,7 +117,7 @@ func (w *pathWriter) decode(segment string) error {
 		c, wasEscaped := segment[i], false
 		if c == '%' {
 			if i+2 >= len(segment) || class[segment[i+1]]&hexDigit == 0 || class[segment[i+2]]&hexDigit == 0 {
-				return errors.New("has a % that begins no escape")
+				return errors.New("has a % that does not begin an escape")
 			}
 			c, wasEscaped = unhex(segment[i+1])<<4|unhex(segment[i+2]), true
 			i += 2

@@ -74,9 +74,9 @@ func TestAPathWithNoSafeReadingIsRefused(t *testing.T) {
 		"/%25%36%63":        "survives",
 		"/%2525":            "", // decoded once, it gives %25, which is an escape
 		"/a%25u002fb":       "survives",
-		"/a%":               "begins no escape",
-		"/a%2":              "begins no escape",
-		"/a%zz":             "begins no escape",
+		"/a%":               "does not begin an escape",
+		"/a%2":              "does not begin an escape",
+		"/a%zz":             "does not begin an escape",
 		"/a%c0%afb":         "UTF-8", // an overlong slash
 		"/a%c0%ae":          "UTF-8",
 		"/a%e0%80%af":       "UTF-8",

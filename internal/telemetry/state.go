@@ -18,9 +18,9 @@ type PolicyState struct {
 
 func policyDescs(which, of string) (d [4]*prometheus.Desc) {
 	d[0] = prometheus.NewDesc("weir_"+which+"_info", "The version and source of the "+of+"; always 1.", []string{"version", "source"}, nil)
-	d[1] = prometheus.NewDesc("weir_"+which+"_loaded_timestamp_seconds", "When the "+of+" was loaded, in Unix time.", nil, nil)
+	d[1] = prometheus.NewDesc("weir_"+which+"_loaded_timestamp_seconds", "Unix time at which the "+of+" was loaded.", nil, nil)
 	d[2] = prometheus.NewDesc("weir_"+which+"_last_reload_successful", "1 if the last attempt to replace the "+of+" succeeded, or there was none; 0 if it failed and the previous one is still in force.", nil, nil)
-	d[3] = prometheus.NewDesc("weir_"+which+"_last_reload_timestamp_seconds", "When the last attempt to replace the "+of+" was, in Unix time; 0 if there was none.", nil, nil)
+	d[3] = prometheus.NewDesc("weir_"+which+"_last_reload_timestamp_seconds", "Unix time of the last attempt to replace the "+of+"; 0 if there was none.", nil, nil)
 	return d
 }
 
@@ -37,7 +37,7 @@ var (
 	descKeys       = prometheus.NewDesc("weir_table_keys", "Windows in the table of this process, including ended ones that are not reused yet.", nil, nil)
 	descCapacity   = prometheus.NewDesc("weir_table_capacity_keys", "Approximate number of windows that fit into the table's memory bound.", nil, nil)
 	descBytes      = prometheus.NewDesc("weir_table_bytes", "Memory that the table uses.", nil, nil)
-	descBound      = prometheus.NewDesc("weir_table_bound_bytes", "The bound of the table's memory.", nil, nil)
+	descBound      = prometheus.NewDesc("weir_table_bound_bytes", "Maximum memory of the table.", nil, nil)
 	descBudgets    = prometheus.NewDesc("weir_table_shared_budget_charges_total", "Charges that were counted in a budget that new callers share, because the table was full: some callers may be refused early.", nil, nil)
 	descAsked      = prometheus.NewDesc("weir_shared_store_asked_total", "Takes that were sent to the shared store.", nil, nil)
 	descRemembered = prometheus.NewDesc("weir_shared_store_remembered_total", "Takes that were refused without a request to the shared store, because this process knew that the window was spent.", nil, nil)

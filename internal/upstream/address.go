@@ -76,7 +76,8 @@ type turn struct {
 }
 
 // choose returns the address for the next exchange that is not in tried: the least busy one of
-// those that are healthy or due for a probe, else the one that is due first; nil if all are tried.
+// those that are healthy or due for a probe, else the one that is due first; nil after all are
+// tried.
 func (p *Pool) choose(now time.Time, tried set) *address {
 	if len(p.addresses) == 1 && tried == 0 {
 		return p.addresses[0]

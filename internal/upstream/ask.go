@@ -5,7 +5,7 @@ import (
 	"net"
 )
 
-// ErrStale is returned if a kept connection has ended, or has received something unsolicited.
+// ErrStale is returned for a kept connection that has ended, or has received something unsolicited.
 // Nothing was written to it.
 var ErrStale = errors.New("the kept upstream connection has ended, or received something unsolicited")
 

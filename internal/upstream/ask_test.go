@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// echoing answers each connection with what it says.
+// echoing sends back each connection's bytes.
 func echoing(t testing.TB, around func(net.Listener) net.Listener) *listener {
 	t.Helper()
 	var all sync.WaitGroup
@@ -27,7 +27,7 @@ func echoing(t testing.TB, around func(net.Listener) net.Listener) *listener {
 	return l
 }
 
-// asked has c ask and returns the beginning of the answer.
+// asked calls c.Ask and returns the beginning of the answer.
 func asked(c *Conn, request string) (string, error) {
 	c.Ask([]byte(request))
 	c.AwaitHead(time.Now())
@@ -46,7 +46,7 @@ func takeToAsk(t testing.TB, p *Pool) *Conn {
 	return c
 }
 
-func TestAskSendsAndHearsOnFreshAndKeptConnections(t *testing.T) {
+func TestAskWorksOnFreshAndKeptConnections(t *testing.T) {
 	server, client := certificate(t)
 	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestAskSendsAndHearsOnFreshAndKeptConnections(t *testing.T) {
 	}
 }
 
-func TestAskWritesNothingToAKeptConnectionThatIsNotAsItWasLeft(t *testing.T) {
+func TestAskWritesNothingToAStaleConnection(t *testing.T) {
 	server, client := certificate(t)
 	for name, done := range map[string]func(net.Conn) error{
 		"closed":  func(c net.Conn) error { return c.Close() },
@@ -108,7 +108,7 @@ func TestAskWritesNothingToAKeptConnectionThatIsNotAsItWasLeft(t *testing.T) {
 				settle(t, c)
 				again := takeToAsk(t, p)
 				if again != c {
-					t.Fatal("the kept connection was tried by Take")
+					t.Fatal("Take checked the kept connection")
 				}
 				if got, err := asked(again, "request"); !errors.Is(err, ErrStale) || again.Asked() != 0 {
 					t.Errorf("%q, %d bytes sent, %v: want ErrStale and none", got, again.Asked(), err)
@@ -119,37 +119,38 @@ func TestAskWritesNothingToAKeptConnectionThatIsNotAsItWasLeft(t *testing.T) {
 	}
 }
 
-// A request larger than what the socket holds is waited with, and arrives whole.
-func TestAskSendsARequestThatTheSocketDoesNotHold(t *testing.T) {
+// If a request exceeds the socket's buffer, Ask waits, and the whole request
+// arrives.
+func TestAskSendsARequestLargerThanTheSocketsBuffer(t *testing.T) {
 	l := listen(t, nil)
 	p := open(t, options(Address{Host: l.Addr().String()}))
 	c := takeToAsk(t, p)
 	far := <-l.accepted
 	defer far.Close()
 	request := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // 16 MiB
-	heard := make(chan bool)
+	received := make(chan bool)
 	go func() {
 		got := make([]byte, len(request))
 		_, err := io.ReadFull(far, got)
 		_, _ = far.Write([]byte("ok"))
-		heard <- err == nil && bytes.Equal(got, request)
+		received <- err == nil && bytes.Equal(got, request)
 	}()
 	if got, err := asked(c, string(request)); got != "ok" || err != nil || c.Asked() != len(request) {
 		t.Errorf("%q, %d of %d bytes sent, %v", got, c.Asked(), len(request), err)
 	}
-	if !<-heard {
-		t.Error("the request did not arrive as it was")
+	if !<-received {
+		t.Error("the request did not arrive unchanged")
 	}
 	c.Drop(nil)
 }
 
-func TestAskTellsWhatWentOutWhenNoAnswerComes(t *testing.T) {
+func TestAskReportsTheBytesSentIfNoAnswerArrives(t *testing.T) {
 	for name, end := range map[string]struct {
 		far  func(far net.Conn, c *Conn) error
 		want error
 	}{
 		"the other side ends":    {func(far net.Conn, _ *Conn) error { return far.Close() }, io.EOF},
-		"somebody closes ours":   {func(_ net.Conn, c *Conn) error { return c.Close() }, net.ErrClosed},
+		"our side closes":        {func(_ net.Conn, c *Conn) error { return c.Close() }, net.ErrClosed},
 		"the time for it passes": {func(_ net.Conn, c *Conn) error { return c.SetReadDeadline(time.Unix(1, 0)) }, os.ErrDeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -175,15 +176,15 @@ func TestAskTellsWhatWentOutWhenNoAnswerComes(t *testing.T) {
 	}
 }
 
-func TestAskSaysWhatItWasInPlainWords(t *testing.T) {
+func TestAskReturnsPlainNetworkErrors(t *testing.T) {
 	l := listen(t, nil)
 	o := options(Address{Host: l.Addr().String()})
 	o.Header = time.Millisecond
 	p := open(t, o)
 	c := takeToAsk(t, p)
 	_, err := asked(c, "request")
-	var told *net.OpError
-	if !errors.As(err, &told) || told.Op != "read" || !told.Timeout() {
+	var opError *net.OpError
+	if !errors.As(err, &opError) || opError.Op != "read" || !opError.Timeout() {
 		t.Errorf("%v: want a read that timed out", err)
 	}
 	c.Drop(nil)
@@ -209,9 +210,10 @@ func TestAskAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Who is full, or is about to end, says so to everybody who connects, and does not wait for the
-// request. The poller may have told of it before anybody waits, and does not tell twice.
-func TestAskHearsWhatWasSaidBeforeItAsked(t *testing.T) {
+// A server that is full, or about to stop, may send an error as soon as a client
+// connects. Ask returns it. The poller's event may come before the wait, and does
+// not come twice.
+func TestAskReturnsAnAnswerThatCameBeforeTheRequest(t *testing.T) {
 	l := listen(t, nil)
 	o := options(Address{Host: l.Addr().String()})
 	o.Header = 10 * time.Second
@@ -219,20 +221,20 @@ func TestAskHearsWhatWasSaidBeforeItAsked(t *testing.T) {
 	for range 20 {
 		c, other := takeToAsk(t, p), takeToAsk(t, p)
 		far, farOther := <-l.accepted, <-l.accepted
-		heard := make(chan error)
+		received := make(chan error)
 		go func() {
 			_, err := io.ReadFull(&other.Reader, make([]byte, 1))
-			heard <- err
+			received <- err
 		}()
 		_, err := far.Write([]byte("answer"))
 		settle(t, c)
-		// The poller tells of both at once, if not of the first before.
+		// The poller reports both at once, if it has not reported the first before.
 		_, errOther := farOther.Write([]byte("x"))
-		if err := errors.Join(err, errOther, <-heard); err != nil {
+		if err := errors.Join(err, errOther, <-received); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := asked(c, "request"); got != "answer" || err != nil {
-			t.Fatalf("%q, %v: want what was there", got, err)
+			t.Fatalf("%q, %v: want the waiting bytes", got, err)
 		}
 		c.Drop(nil)
 		other.Drop(nil)

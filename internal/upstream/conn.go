@@ -121,7 +121,7 @@ func (c *Conn) Close() error {
 	return c.plain.Close()
 }
 
-// CloseWrite closes the sending half, if the connection has halves, as TCP and TLS do.
+// CloseWrite closes the sending half of a connection with halves, as TCP and TLS have.
 func (c *Conn) CloseWrite() error {
 	return closeWrite(c.Conn)
 }

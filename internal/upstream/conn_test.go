@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestAKeptConnectionIsTriedForSignsOfItsEnd(t *testing.T) {
+func TestAKeptConnectionIsCheckedForItsEnd(t *testing.T) {
 	for name, done := range map[string]func(net.Conn) error{
 		"closed":  func(c net.Conn) error { return c.Close() },
 		"reset":   func(c net.Conn) error { return errors.Join(c.(*net.TCPConn).SetLinger(0), c.Close()) },
@@ -42,7 +42,7 @@ func TestAKeptConnectionIsTriedForSignsOfItsEnd(t *testing.T) {
 	}
 }
 
-func TestAQuietKeptConnectionIsUsedAgainEvenWhenADeadlineHasPassed(t *testing.T) {
+func TestAQuietConnectionIsReusedAfterADeadline(t *testing.T) {
 	l := listen(t, nil)
 	o := options(Address{Host: l.Addr().String()})
 	o.Header = time.Nanosecond
@@ -88,7 +88,7 @@ func TestAnotherGoroutineEndsAWait(t *testing.T) {
 	}
 }
 
-func TestWhatIsLeftInTheBufferEndsTheConnection(t *testing.T) {
+func TestBufferedBytesEndTheConnection(t *testing.T) {
 	n := new(network)
 	p := poolOf(t, n, io.Discard, "a:80")
 	c := take(t, p)
@@ -100,11 +100,11 @@ func TestWhatIsLeftInTheBufferEndsTheConnection(t *testing.T) {
 	}
 	c.Keep(time.Now())
 	if n.opened() != 0 {
-		t.Error("a connection with bytes of nobody's answer was kept")
+		t.Error("a connection with unread bytes was kept")
 	}
 }
 
-func TestADeadlineLastsAsLongAsItSaysAndAnEighthMoreAtMost(t *testing.T) {
+func TestADeadlineLastsAtMostAnEighthLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := new(network)
 		p := poolOf(t, n, io.Discard, "a:80")
@@ -130,7 +130,7 @@ func TestADeadlineLastsAsLongAsItSaysAndAnEighthMoreAtMost(t *testing.T) {
 		}
 		waits(time.Minute)
 		c.AwaitHead(time.Now())
-		c.AwaitBody(time.Now()) // less than the head's: it must come down
+		c.AwaitBody(time.Now()) // less than the head's: it must be reduced
 		waits(30 * time.Second)
 		c.AwaitBody(time.Now())
 		c.AwaitStream()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A listener accepts connections of a pool that really connects.
+// A listener accepts real connections of a pool.
 type listener struct {
 	net.Listener
 	accepted chan net.Conn
@@ -60,12 +60,13 @@ func open(t testing.TB, o Options) *Pool {
 	return p
 }
 
-// settle waits until a socket's other side has seen what was done to it: quiet says so.
+// settle waits until a socket has received the other side's action, as quiet
+// reports.
 func settle(t *testing.T, c *Conn) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); c.quiet(); {
 		if time.Now().After(deadline) {
-			t.Fatal("what the other side did does not show")
+			t.Fatal("the other side's action does not arrive")
 		}
 	}
 }

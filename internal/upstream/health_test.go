@@ -17,8 +17,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// who takes n connections one after the other and says where they led; those that connect are
-// answered.
+// who takes n connections in sequence and returns their addresses. It answers those
+// that connect.
 func who(t *testing.T, p *Pool, n int) string {
 	t.Helper()
 	var all []string
@@ -34,7 +34,7 @@ func who(t *testing.T, p *Pool, n int) string {
 	return strings.Join(all, " ")
 }
 
-func TestAnAddressThatFailsIsLeftAloneLongerEachTime(t *testing.T) {
+func TestAFailingAddressBacksOffExponentially(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		n := &network{fails: map[string]error{"a:80": syscall.ECONNREFUSED}}
@@ -56,7 +56,7 @@ func TestAnAddressThatFailsIsLeftAloneLongerEachTime(t *testing.T) {
 		n.set("a:80", nil)
 		time.Sleep(30 * time.Second)
 		if got := who(t, p, 4); strings.Count(got, "a") != 2 {
-			t.Errorf("a is well again: %s", got)
+			t.Errorf("a has recovered: %s", got)
 		}
 		n.set("a:80", syscall.ECONNREFUSED)
 		p.addresses[0].takeKept()[0].Conn.Close()
@@ -67,12 +67,12 @@ func TestAnAddressThatFailsIsLeftAloneLongerEachTime(t *testing.T) {
 			t.Error("a success did not make the pause a second again")
 		}
 		if down, back := strings.Count(log.String(), "is down"), strings.Count(log.String(), "is back"); down != 2 || back != 1 {
-			t.Errorf("told %d times that it is down, %d that it is back: want 2 and 1\n%s", down, back, &log)
+			t.Errorf("logged %d times that it is down, %d that it is back: want 2 and 1\n%s", down, back, &log)
 		}
 	})
 }
 
-func TestOneExchangeAtATimeTriesAnAddressAgain(t *testing.T) {
+func TestOneExchangeAtATimeProbesAnAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{fails: map[string]error{"a:80": syscall.ECONNREFUSED}}
 		p := poolOf(t, n, io.Discard, "a:80", "b:80")
@@ -94,12 +94,12 @@ func TestOneExchangeAtATimeTriesAnAddressAgain(t *testing.T) {
 		}
 		trials, trial := count()
 		if trials != 1 {
-			t.Fatalf("%d exchanges at once try a again, want one", trials)
+			t.Fatalf("%d concurrent exchanges probe a, want one", trials)
 		}
-		trial.Answered() // its body may last: a is well from here
+		trial.Answered() // its body may last: a is healthy from here
 		taken = append(taken, take(t, p))
 		if a, _ := count(); a != 2 {
-			t.Error("the answer's head did not make a well")
+			t.Error("the answer's head did not make a healthy")
 		}
 		for _, c := range taken {
 			c.Drop(nil)
@@ -107,7 +107,7 @@ func TestOneExchangeAtATimeTriesAnAddressAgain(t *testing.T) {
 	})
 }
 
-func TestATrialThatSaysNothingMakesWayForTheNext(t *testing.T) {
+func TestAProbeWithoutAResultIsFollowedByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{fails: map[string]error{"a:80": syscall.ECONNREFUSED}}
 		p := poolOf(t, n, io.Discard, "a:80", "b:80")
@@ -118,14 +118,14 @@ func TestATrialThatSaysNothingMakesWayForTheNext(t *testing.T) {
 		busy := take(t, p) // one of the next two is a's: the least busy
 		other := take(t, p)
 		if busy.Address() == other.Address() {
-			t.Fatal("no exchange tries a again")
+			t.Fatal("no exchange probes a")
 		}
 		if other.Address().Host != "a:80" {
 			busy, other = other, busy
 		}
 		other.Drop(nil) // its client went away
 		if c := take(t, p); c.Address().Host != "a:80" {
-			t.Error("a is not tried again after a trial without a verdict")
+			t.Error("a is not probed again after a probe without a result")
 		} else {
 			c.Drop(nil)
 		}
@@ -133,29 +133,29 @@ func TestATrialThatSaysNothingMakesWayForTheNext(t *testing.T) {
 	})
 }
 
-func TestCautionAloneNeverRefuses(t *testing.T) {
+func TestABackedOffAddressIsUsedIfThereIsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{fails: map[string]error{"a:80": syscall.ECONNREFUSED, "b:80": syscall.ECONNREFUSED}}
 		p := poolOf(t, n, io.Discard, "a:80", "b:80")
 		defer p.Close()
-		for range 100 { // of a second's outage, which must not make the pauses longer
+		for range 100 { // during a second's outage, which must not extend the pauses
 			who(t, p, 1)
 			time.Sleep(10 * time.Millisecond)
 		}
 		n.set("b:80", nil)
 		if got := who(t, p, 3); got != "b b b" {
-			t.Errorf("b connects, and both are left alone: %s", got)
+			t.Errorf("b connects, and both are backed off: %s", got)
 		}
 		n.set("a:80", nil)
 		time.Sleep(2*time.Second + time.Millisecond)
 		if got := who(t, p, 4); strings.Count(got, "a") != 2 {
-			t.Errorf("two seconds later: %s; what was tried for want of others must not be left alone for longer", got)
+			t.Errorf("two seconds later: %s; a probe for lack of others must not extend the pause", got)
 		}
 	})
 }
 
-// failureOf is an exchange on a connection that ends with an error before an answer's head; kept:
-// it had carried one before.
+// failureOf is an exchange that ends with an error before an answer's head. If kept
+// is set, the connection has carried an answer before.
 func failureOf(t *testing.T, p *Pool, kept bool, failure error) {
 	t.Helper()
 	c := take(t, p)
@@ -167,7 +167,7 @@ func failureOf(t *testing.T, p *Pool, kept bool, failure error) {
 	c.Drop(failure)
 }
 
-func TestWhatCountsAgainstAnAddress(t *testing.T) {
+func TestWhichFailuresCountAgainstAnAddress(t *testing.T) {
 	reset := &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 	late := &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
 	nonsense := &wire.Refusal{Status: 400, Reason: "a bare line feed"}
@@ -222,17 +222,17 @@ func TestWhatCountsAgainstAnAddress(t *testing.T) {
 	}
 }
 
-func TestOneSlowRequestDoesNotTakeAnAddressAway(t *testing.T) {
+func TestOneSlowRequestDoesNotBackOffAnAddress(t *testing.T) {
 	p := poolOf(t, new(network), io.Discard, "a:80")
 	slow := take(t, p)
 	take(t, p).Keep(time.Now())
 	slow.Drop(os.ErrDeadlineExceeded)
 	if p.addresses[0].failures != 0 {
-		t.Error("an address that answered another exchange meanwhile is left alone")
+		t.Error("an address that answered another exchange meanwhile is backed off")
 	}
 }
 
-func TestAnOutageIsOneFailureHoweverManyExchangesItEnds(t *testing.T) {
+func TestAnOutageCountsAsOneFailure(t *testing.T) {
 	p := poolOf(t, new(network), io.Discard, "a:80")
 	var all []*Conn
 	for range 20 {
@@ -245,7 +245,7 @@ func TestAnOutageIsOneFailureHoweverManyExchangesItEnds(t *testing.T) {
 	if got := p.addresses[0].failures; got != 1 {
 		t.Errorf("%d failures counted, want 1", got)
 	}
-	kept.Keep(time.Now()) // began before: it does not say that the address is well now
+	kept.Keep(time.Now()) // began before: it does not prove that the address is healthy now
 	if a := p.addresses[0]; a.failures != 1 || len(a.kept) != 0 {
 		t.Errorf("an older exchange's end: %d failures, %d kept; want 1 and none", a.failures, len(a.kept))
 	}
@@ -267,7 +267,7 @@ func TestAnAddressThatFailedKeepsNoConnection(t *testing.T) {
 	}
 }
 
-func TestAnOlderExchangeDoesNotMakeThePauseLonger(t *testing.T) {
+func TestAnOlderExchangeDoesNotExtendThePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := new(network)
 		p := poolOf(t, n, io.Discard, "a:80", "b:80")
@@ -279,14 +279,14 @@ func TestAnOlderExchangeDoesNotMakeThePauseLonger(t *testing.T) {
 		three.Drop(io.EOF)
 		time.Sleep(100 * time.Millisecond)
 		if c := take(t, p); c.Address().Host != "a:80" {
-			t.Error("a is not tried again a second after the failure that counted")
+			t.Error("a is not probed a second after the failure that counted")
 		} else {
 			c.Drop(nil)
 		}
 	})
 }
 
-func TestOfAddressesLeftAloneTheOneDueFirstIsTriedFirst(t *testing.T) {
+func TestOfBackedOffAddressesTheFirstDueIsProbedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{fails: map[string]error{"a:80": syscall.ECONNREFUSED}}
 		p := poolOf(t, n, io.Discard, "a:80", "b:80")
@@ -311,7 +311,7 @@ func TestOfAddressesLeftAloneTheOneDueFirstIsTriedFirst(t *testing.T) {
 	})
 }
 
-func TestTheLogIsNotFilledByAnAddressThatComesAndGoes(t *testing.T) {
+func TestAFlappingAddressDoesNotFloodTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		p := poolOf(t, new(network), &log, "a:80")
@@ -328,12 +328,12 @@ func TestTheLogIsNotFilledByAnAddressThatComesAndGoes(t *testing.T) {
 		take(t, p).Drop(os.ErrDeadlineExceeded)
 		take(t, p).Drop(os.ErrDeadlineExceeded)
 		if down := strings.Count(log.String(), "is down"); down != 2 {
-			t.Errorf("told %d times that it is down, want once more", down)
+			t.Errorf("logged %d times that it is down, want once more", down)
 		}
 	})
 }
 
-func TestTheLeastBusyAddressIsChosenAndTiesAreInRotation(t *testing.T) {
+func TestTheLeastBusyAddressIsChosenWithTiesInRotation(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		n := rapid.IntRange(1, 5).Draw(r, "addresses")
 		var addresses []string
@@ -357,7 +357,7 @@ func TestTheLeastBusyAddressIsChosenAndTiesAreInRotation(t *testing.T) {
 				taken = append(taken[:i], taken[i+1:]...)
 				continue
 			}
-			want := -1 // the first of the least busy behind the last one chosen
+			want := -1 // the first of the least busy after the last one chosen
 			for i := range n {
 				at := (last + 1 + i) % n
 				if want < 0 || busy[addresses[at]] < busy[addresses[want]] {

@@ -94,7 +94,7 @@ func (c *CountedConn) try() {
 	c.stale.Store(true)
 }
 
-// nextRead returns a channel that is closed when a Read begins; nil if one is under way.
+// nextRead returns a channel that is closed when a Read begins; nil while one is under way.
 func (c *CountedConn) nextRead() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +133,7 @@ func (c *CountedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite closes the sending half, if the connection has halves.
+// CloseWrite closes the sending half of a connection with halves.
 func (c *CountedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // asks is called before net/http looks for a connection. If it does so again after something went

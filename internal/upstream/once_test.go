@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A brittleConn takes nothing once it is broken: what a kept connection does whose end nobody has
-// seen.
+// A brittleConn discards writes once it is broken, like a kept connection whose end
+// was not noticed.
 type brittleConn struct {
 	net.Conn
 	broken atomic.Bool
@@ -26,36 +26,37 @@ func (c *brittleConn) Write(p []byte) (int, error) {
 	return 0, errors.New("broken")
 }
 
-func TestARequestGoesElsewhereOnlyWhereNothingOfItWentOut(t *testing.T) {
+func TestARequestIsRetriedOnlyIfNoByteWasSent(t *testing.T) {
 	for name, test := range map[string]struct {
 		method, field string
-		// The request arrives, and the connection ends; else nothing of it goes out.
-		heard   bool
-		counted bool // base's connections are
+		// If true, the request arrives and the connection ends; otherwise no byte
+		// is sent.
+		arrives bool
+		counted bool // base's connections are counted
 		again   bool // the request is sent on another connection
 	}{
-		"GET, heard":                  {"GET", "", true, true, false},
-		"HEAD, heard":                 {"HEAD", "", true, true, false},
-		"OPTIONS, heard":              {"OPTIONS", "", true, true, false},
-		"TRACE, heard":                {"TRACE", "", true, true, false},
-		"DELETE, heard":               {"DELETE", "", true, true, false},
-		"POST, heard":                 {"POST", "", true, true, false},
-		"GET with a key, heard":       {"GET", "Idempotency-Key", true, true, false},
-		"DELETE with a key, heard":    {"DELETE", "Idempotency-Key", true, true, false},
-		"POST with a key, heard":      {"POST", "Idempotency-Key", true, true, false},
-		"POST with another, heard":    {"POST", "X-Idempotency-Key", true, true, false},
-		"GET, not gone out":           {"GET", "", false, true, true},
-		"HEAD, not gone out":          {"HEAD", "", false, true, true},
-		"POST, not gone out":          {"POST", "", false, true, true},
-		"POST with a key, not out":    {"POST", "Idempotency-Key", false, true, true},
-		"GET, and nobody can tell":    {"GET", "", false, false, false},
-		"GET, heard, nobody can tell": {"GET", "", true, false, false},
+		"GET, heard":                 {"GET", "", true, true, false},
+		"HEAD, heard":                {"HEAD", "", true, true, false},
+		"OPTIONS, heard":             {"OPTIONS", "", true, true, false},
+		"TRACE, heard":               {"TRACE", "", true, true, false},
+		"DELETE, heard":              {"DELETE", "", true, true, false},
+		"POST, heard":                {"POST", "", true, true, false},
+		"GET with a key, heard":      {"GET", "Idempotency-Key", true, true, false},
+		"DELETE with a key, heard":   {"DELETE", "Idempotency-Key", true, true, false},
+		"POST with a key, heard":     {"POST", "Idempotency-Key", true, true, false},
+		"POST with another, heard":   {"POST", "X-Idempotency-Key", true, true, false},
+		"GET, not gone out":          {"GET", "", false, true, true},
+		"HEAD, not gone out":         {"HEAD", "", false, true, true},
+		"POST, not gone out":         {"POST", "", false, true, true},
+		"POST with a key, not out":   {"POST", "Idempotency-Key", false, true, true},
+		"GET, not known to arrive":   {"GET", "", false, false, false},
+		"GET, arrives, not known to": {"GET", "", true, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked atomic.Int64
 			var key atomic.Value
 			a := serving(t, func(w http.ResponseWriter, r *http.Request) {
-				if n := asked.Add(1); n > 1 && test.heard {
+				if n := asked.Add(1); n > 1 && test.arrives {
 					c, _, _ := w.(http.Hijacker).Hijack()
 					c.Close()
 				}
@@ -108,10 +109,10 @@ func TestARequestGoesElsewhereOnlyWhereNothingOfItWentOut(t *testing.T) {
 				t.Errorf("%s arrived as %q", test.field, key.Load())
 			}
 			mu.Lock()
-			dialled[0].broken.Store(!test.heard)
+			dialled[0].broken.Store(!test.arrives)
 			mu.Unlock()
 			err, want := send(), int64(1)
-			if test.again || test.heard {
+			if test.again || test.arrives {
 				want = 2
 			}
 			if (err == nil) != test.again || asked.Load() != want {
@@ -121,7 +122,8 @@ func TestARequestGoesElsewhereOnlyWhereNothingOfItWentOut(t *testing.T) {
 	}
 }
 
-// counted returns a CountedConn and the other end of its connection. Both are closed with the test.
+// counted returns a CountedConn and the other end of its connection. Both are
+// closed with the test.
 func counted(t *testing.T) (c *CountedConn, far net.Conn) {
 	t.Helper()
 	l := listen(t, nil)
@@ -135,8 +137,8 @@ func counted(t *testing.T) (c *CountedConn, far net.Conn) {
 	return Count(socket, socket), far
 }
 
-// net/http sees the end of a kept connection a moment late.
-func TestAKeptConnectionOfNetHTTPIsTriedBeforeItIsWrittenTo(t *testing.T) {
+// net/http notices the end of a kept connection a moment late.
+func TestAKeptConnectionOfNetHTTPIsCheckedBeforeAWrite(t *testing.T) {
 	for name, done := range map[string]func(net.Conn) error{
 		"closed":  func(c net.Conn) error { return c.Close() },
 		"unasked": func(c net.Conn) error { _, err := c.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")); return err },
@@ -148,14 +150,14 @@ func TestAKeptConnectionOfNetHTTPIsTriedBeforeItIsWrittenTo(t *testing.T) {
 			first.judged()
 			next.got(c, true)
 			if n, err := c.Write([]byte("request")); n != 7 || err != nil || !next.wrote() {
-				t.Fatalf("%d bytes, %v, wrote %v: want all of it on a connection that is as it was left", n, err, next.wrote())
+				t.Fatalf("%d bytes, %v, wrote %v: want all of it on an unchanged connection", n, err, next.wrote())
 			}
 			if err := done(far); err != nil {
 				t.Fatal(err)
 			}
 			for deadline := time.Now().Add(5 * time.Second); !c.stale.Load(); c.try() {
 				if time.Now().After(deadline) {
-					t.Fatal("what the other side did does not show")
+					t.Fatal("the other side's action does not arrive")
 				}
 			}
 			next.got(c, true)
@@ -166,10 +168,10 @@ func TestAKeptConnectionOfNetHTTPIsTriedBeforeItIsWrittenTo(t *testing.T) {
 	}
 }
 
-// net/http puts the connection of an answer without a body back before it hands the answer over:
-// the next exchange on it waits until the answer was looked at, and goes elsewhere if that declared
-// a body.
-func TestNoRequestFollowsBeforeTheLastAnswerWasJudged(t *testing.T) {
+// net/http puts the connection of an answer without a body back before it returns
+// the answer. The next exchange waits until the answer was checked, and uses
+// another connection if it declared a body.
+func TestARequestWaitsForTheCheckOfTheLastAnswer(t *testing.T) {
 	for length, spent := range map[string]bool{"5": true, "0": false, "": false} {
 		c, _ := counted(t)
 		var first, next link
@@ -186,7 +188,7 @@ func TestNoRequestFollowsBeforeTheLastAnswerWasJudged(t *testing.T) {
 		}
 		select {
 		case err := <-taken:
-			t.Fatalf("length %q: a request went out before the last answer was judged: %v", length, err)
+			t.Fatalf("length %q: a request was sent before the last answer was checked: %v", length, err)
 		default:
 		}
 		first.judge(answer)

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// A network is where the pools of tests connect to: pipes, of which it knows which are open.
+// A network provides pipes for the pools of tests, and knows which are open.
 type network struct {
 	mu    sync.Mutex
-	fails map[string]error // by address, what a connection attempt ends with
+	fails map[string]error // by address, the error of a connection attempt
 	hangs map[string]bool  // attempts that end with their context
 	far   map[string][]net.Conn
 	dials []string
@@ -54,7 +54,7 @@ func (n *network) last(address string) net.Conn {
 	return n.far[address][len(n.far[address])-1]
 }
 
-// set makes attempts to connect to an address fail, or succeed where err is nil.
+// set makes attempts to connect to an address fail, or succeed if err is nil.
 func (n *network) set(address string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -70,7 +70,7 @@ func (n *network) opened() int {
 	return n.open
 }
 
-// tried returns the addresses that were dialled since it was asked last.
+// tried returns the addresses that were dialled since its last call.
 func (n *network) tried() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -90,8 +90,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// poolOf returns a pool of addresses on a network, which must have no connection left when the test
-// has ended and all that was taken was returned.
+// poolOf returns a pool of addresses on a network. At the end of the test, when all
+// connections were returned, none may be open.
 func poolOf(t testing.TB, n *network, log io.Writer, addresses ...string) *Pool {
 	t.Helper()
 	o := Options{Connect: 5 * time.Second, Header: time.Minute, Stall: 30 * time.Second, Idle: 50 * time.Second,
@@ -150,7 +150,7 @@ func TestAConnectionIsKeptAndTheLastUsedIsTakenFirst(t *testing.T) {
 	}
 	fresh.Drop(nil)
 	if c, err := p.Take(context.Background(), Want{Now: time.Now().Add(p.options.Idle)}); err != nil || c == one {
-		t.Errorf("took a connection that was not used for as long as one is kept, %v", err)
+		t.Errorf("took a connection that was idle for the whole idle timeout, %v", err)
 	} else {
 		c.Drop(nil)
 	}
@@ -160,11 +160,11 @@ func TestAConnectionIsKeptAndTheLastUsedIsTakenFirst(t *testing.T) {
 	}
 }
 
-func TestWhatIsReturnedToAClosedPoolIsClosed(t *testing.T) {
+func TestConnectionsReturnedToAClosedPoolAreClosed(t *testing.T) {
 	n := new(network)
 	p := poolOf(t, n, io.Discard, "a:80")
 	c := take(t, p)
-	for range 2 { // closing again does nothing
+	for range 2 { // closing again has no effect
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
@@ -178,7 +178,7 @@ func TestWhatIsReturnedToAClosedPoolIsClosed(t *testing.T) {
 	}
 }
 
-func TestARefusedAddressIsPassedOver(t *testing.T) {
+func TestARefusedAddressIsSkipped(t *testing.T) {
 	n := &network{fails: map[string]error{"bad:80": syscall.ECONNREFUSED}}
 	p := poolOf(t, n, io.Discard, "bad:80", "good:80")
 	for range 4 {
@@ -193,7 +193,7 @@ func TestARefusedAddressIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestWhereNoAddressConnectsTheErrorSaysSo(t *testing.T) {
+func TestIfNoAddressConnectsTheErrorIsErrUnavailable(t *testing.T) {
 	n := &network{fails: map[string]error{"a:80": syscall.ECONNREFUSED, "b:80": syscall.ECONNREFUSED}}
 	p := poolOf(t, n, io.Discard, "a:80", "b:80")
 	for range 3 {
@@ -202,7 +202,7 @@ func TestWhereNoAddressConnectsTheErrorSaysSo(t *testing.T) {
 			t.Errorf("%v: want ErrUnavailable, and why", err)
 		}
 		if got := n.tried(); strings.Count(got, "a:80") != 1 || strings.Count(got, "b:80") != 1 {
-			t.Errorf("dialled %q, want each once, however well they are", got)
+			t.Errorf("dialled %q, want each once, healthy or not", got)
 		}
 	}
 }
@@ -226,7 +226,7 @@ func BenchmarkTakeKeep(b *testing.B) {
 	}
 }
 
-func TestIdleConnectionsAreClosedOldestFirstAndNoMoreThanMostAreKept(t *testing.T) {
+func TestIdleConnectionsAreBoundedAndClosedOldestFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := new(network)
 		o := options(Address{Host: "a:80"})
@@ -291,12 +291,12 @@ func TestClosingAPoolLeavesNothingBehind(t *testing.T) {
 	}
 	for _, a := range p.addresses {
 		if a.busy != 0 {
-			t.Errorf("%v has %d exchanges under way", a, a.busy)
+			t.Errorf("%v has %d exchanges in flight", a, a.busy)
 		}
 	}
 }
 
-func TestOptionsThatCannotBeAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRejected(t *testing.T) {
 	for want, change := range map[string]func(*Options){
 		"1 to 64":       func(o *Options) { o.Addresses = nil },
 		"HOST:PORT":     func(o *Options) { o.Addresses[0].Host = "backend" },

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// countedBase returns a transport whose connections are counted. dialled is called with each
-// socket.
+// countedBase returns a transport whose connections are counted. dialled is called
+// for each socket.
 func countedBase(t *testing.T, dialled func(*brittleConn)) *http.Transport {
 	t.Helper()
 	b := base(t)
@@ -33,13 +33,13 @@ func countedBase(t *testing.T, dialled func(*brittleConn)) *http.Transport {
 	return b
 }
 
-// A kept connection that takes nothing costs no request, nor a byte of its body.
-func TestABodyGoesElsewhereWholeWhereNothingOfItsRequestWentOut(t *testing.T) {
+// If a kept connection accepts no bytes, no request and no byte of a body is lost.
+func TestABodyIsRetriedCompletelyIfNoByteWasSent(t *testing.T) {
 	for name, test := range map[string]struct {
 		method string
 		length int64
-		// Also where the socket takes nothing, which shows after net/http has read a byte of some
-		// bodies.
+		// The socket accepts no bytes, either. For some bodies that shows only
+		// after net/http has read a byte.
 		breaks bool
 	}{
 		"declared":                      {"POST", 5, true},
@@ -76,7 +76,7 @@ func TestABodyGoesElsewhereWholeWhereNothingOfItsRequestWentOut(t *testing.T) {
 					countedOf(t, b, a).spend()
 				}
 			}
-			if n := asked.Load(); n != 3+1 { // countedOf asks once
+			if n := asked.Load(); n != 3+1 { // countedOf sends one request
 				t.Errorf("the upstream was asked %d times", n)
 			}
 		})
@@ -102,7 +102,8 @@ func countedOf(t *testing.T, b *http.Transport, a Address) *CountedConn {
 	return l.conn.Load()
 }
 
-// A body without an end: over HTTP/2 the word that nothing follows may come after the answer.
+// An endlessBody has no declared end. Over HTTP/2 the end of the stream may be sent
+// after the answer.
 type endlessBody struct {
 	*bytes.Reader
 	closed chan struct{}
@@ -118,8 +119,9 @@ func (b *endlessBody) Read(p []byte) (int, error) {
 
 func (b *endlessBody) Close() error { return nil }
 
-// A body is whole with the last byte of its declared length. Without one only its end says so.
-func TestABodyIsWholeWithItsLastByte(t *testing.T) {
+// A body is complete with the last byte of its declared length. Without a length
+// only its end completes it.
+func TestABodyIsCompleteWithItsLastByte(t *testing.T) {
 	for _, test := range []struct {
 		length int64
 		whole  bool
@@ -134,7 +136,8 @@ func TestABodyIsWholeWithItsLastByte(t *testing.T) {
 	}
 }
 
-// What no request may follow on is closed as soon as its answer ends, and the answer comes whole.
+// If a connection may not be used again, it is closed when its answer ends, and the
+// answer is complete.
 func TestAConnectionWhoseAnswerCameEarlyIsClosedWithTheAnswer(t *testing.T) {
 	l := listen(t, nil)
 	ended := make(chan error, 1)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestTheStatesSayHowEachAddressIsDoing(t *testing.T) {
+func TestStatesDescribeEachAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{fails: map[string]error{"b:80": syscall.ECONNREFUSED}}
 		p := poolOf(t, n, io.Discard, "a:80", "b:80")
@@ -21,19 +21,19 @@ func TestTheStatesSayHowEachAddressIsDoing(t *testing.T) {
 			}
 		}
 		want("before anything", State{Well: true}, State{Well: true})
-		// The second is refused by b, and goes to a.
+		// b refuses the second, which then goes to a.
 		one, two, three := take(t, p), take(t, p), take(t, p)
 		want("three exchanges", State{Well: true, Busy: 3}, State{Failures: 1})
 		one.Keep(time.Now())
 		two.Keep(time.Now())
 		want("two of them over", State{Well: true, Busy: 1, Kept: 2}, State{Failures: 1})
 
-		for range 3 { // b's pause is not over: nobody tries it
+		for range 3 { // b's pause is not over: it is not probed
 			take(t, p).Keep(time.Now())
 		}
 		want("while b is left alone", State{Well: true, Busy: 1, Kept: 2}, State{Failures: 1})
 		time.Sleep(2 * firstPause)
-		four := take(t, p) // tries b first, in vain
+		four := take(t, p) // tries b first, and fails
 		want("when it was tried again", State{Well: true, Busy: 2, Kept: 1}, State{Failures: 2})
 		four.Keep(time.Now())
 
@@ -44,13 +44,13 @@ func TestTheStatesSayHowEachAddressIsDoing(t *testing.T) {
 		four.Answered()
 		want("when it has answered", State{Well: true, Busy: 1, Kept: 2}, State{Well: true, Busy: 1, Failures: 2})
 		four.Drop(nil)
-		three.Drop(io.EOF) // began before two others were answered: it says nothing of a
+		three.Drop(io.EOF) // began before two others were answered: it proves nothing about a
 		want("at the end", State{Well: true, Kept: 2}, State{Well: true, Failures: 2})
 	})
 }
 
 // A scrape may come at any time.
-func TestTheStatesMayBeAskedForMeanwhile(t *testing.T) {
+func TestStatesCanBeReadConcurrently(t *testing.T) {
 	p := poolOf(t, new(network), io.Discard, "a:80")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

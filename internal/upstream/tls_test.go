@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// certificate returns one for 127.0.0.1, and a client's configuration that trusts it.
+// certificate returns a certificate for 127.0.0.1, and a client configuration that
+// trusts it.
 func certificate(t testing.TB) (server, client *tls.Config) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(nil)
@@ -25,7 +26,7 @@ func certificate(t testing.TB) (server, client *tls.Config) {
 	return &tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}}, &tls.Config{RootCAs: roots}
 }
 
-func TestTLSIsSpokenWithAddressesThatWantIt(t *testing.T) {
+func TestTLSIsUsedForHTTPSAddresses(t *testing.T) {
 	server, client := certificate(t)
 	l := listen(t, func(l net.Listener) net.Listener { return tls.NewListener(l, server) })
 	o := options(Address{TLS: true, Host: l.Addr().String()})
@@ -55,7 +56,7 @@ func TestTLSIsSpokenWithAddressesThatWantIt(t *testing.T) {
 		t.Errorf("spoke %q", state.NegotiatedProtocol)
 	}
 	c.Keep(time.Now())
-	again, err := p.Take(context.Background(), Want{}) // tried, and used again
+	again, err := p.Take(context.Background(), Want{}) // checked, and used again
 	if err != nil || again != c {
 		t.Fatalf("took another connection, %v", err)
 	}
@@ -76,7 +77,7 @@ func TestTLSIsSpokenWithAddressesThatWantIt(t *testing.T) {
 	c.Drop(nil)
 }
 
-func TestACertificateForAnotherNameIsNoConnection(t *testing.T) {
+func TestACertificateForAnotherNameIsRejected(t *testing.T) {
 	server, client := certificate(t)
 	l := listen(t, func(l net.Listener) net.Listener { return tls.NewListener(l, server) })
 	_, port, _ := net.SplitHostPort(l.Addr().String())
@@ -108,7 +109,7 @@ func TestACertificateForAnotherNameIsNoConnection(t *testing.T) {
 	}
 }
 
-func TestAnUpstreamThatStopsReadingTLSIsNotWaitedForTwice(t *testing.T) {
+func TestAStalledTLSUpstreamTimesOutOnce(t *testing.T) {
 	server, client := certificate(t)
 	l := listen(t, nil)
 	o := options(Address{TLS: true, Host: l.Addr().String()})
@@ -133,11 +134,11 @@ func TestAnUpstreamThatStopsReadingTLSIsNotWaitedForTwice(t *testing.T) {
 	}
 	c.Drop(os.ErrDeadlineExceeded)
 	if took := time.Since(begun); took > 3*time.Second {
-		t.Errorf("letting go took %v", took)
+		t.Errorf("closing took %v", took)
 	}
 }
 
-// A corkedConn sends what is written while it is corked in one piece.
+// A corkedConn sends all writes while it is corked in one piece.
 type corkedConn struct {
 	net.Conn
 	corked bool
@@ -152,7 +153,7 @@ func (c *corkedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-func TestWhatTLSHasReadAndNobodyAskedForEndsTheConnection(t *testing.T) {
+func TestUnrequestedTLSRecordsEndTheConnection(t *testing.T) {
 	server, client := certificate(t)
 	l := listen(t, nil)
 	o := options(Address{TLS: true, Host: l.Addr().String()})
@@ -182,7 +183,7 @@ func TestWhatTLSHasReadAndNobodyAskedForEndsTheConnection(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // a new connection is not wanted
 	if c, err := p.Take(ctx, Want{}); err == nil {
-		t.Error("took a connection in which an answer lies that nobody asked for")
+		t.Error("took a connection with an unrequested answer")
 		c.Drop(nil)
 	}
 }

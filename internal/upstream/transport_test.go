@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// refusing returns an address that nobody listens on.
+// refusing returns an address without a listener.
 func refusing(t *testing.T) Address {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,7 +34,7 @@ func serving(t *testing.T, h http.HandlerFunc) Address {
 	return Address{Host: s.Listener.Addr().String()}
 }
 
-// A closing body tells whether it was closed.
+// A closingBody records whether it was closed.
 type closingBody struct {
 	io.Reader
 	closed atomic.Bool
@@ -56,7 +56,7 @@ func base(t *testing.T) *http.Transport {
 	return b
 }
 
-// ask sends a request to the address that its URL says, which the pool's replace.
+// ask sends a request to its URL, whose address the pool replaces.
 func ask(t *testing.T, through http.RoundTripper, method string, body io.ReadCloser) (*http.Response, error) {
 	t.Helper()
 	req, err := http.NewRequest(method, "http://first.invalid:1/path?query", body)
@@ -72,7 +72,7 @@ func ask(t *testing.T, through http.RoundTripper, method string, body io.ReadClo
 	return res, err
 }
 
-func TestTheTransportPassesOnWithTheBodyWhereAnAddressRefuses(t *testing.T) {
+func TestTheTransportRetriesWithTheBodyIfAnAddressRefuses(t *testing.T) {
 	for _, length := range []int{0, 1, 100 << 10} {
 		good := serving(t, func(w http.ResponseWriter, r *http.Request) {
 			got, err := io.ReadAll(r.Body)
@@ -101,7 +101,7 @@ func TestTheTransportPassesOnWithTheBodyWhereAnAddressRefuses(t *testing.T) {
 	}
 }
 
-func TestTheTransportSaysWhereNobodyConnects(t *testing.T) {
+func TestTheTransportReportsThatNoAddressConnects(t *testing.T) {
 	p := open(t, options(refusing(t), refusing(t)))
 	body := &closingBody{Reader: strings.NewReader("x")}
 	if _, err := ask(t, p.Transport(base(t)), "POST", body); !errors.Is(err, ErrUnavailable) {
@@ -131,7 +131,7 @@ func TestTheTransportSendsARequestOnce(t *testing.T) {
 	}
 }
 
-func TestTheTransportDoesNotJudgeByTheEndOfAKeptConnection(t *testing.T) {
+func TestTheEndOfAKeptConnectionIsNotAFailure(t *testing.T) {
 	var asked atomic.Int64
 	once := func(w http.ResponseWriter, r *http.Request) {
 		if asked.Add(1) > 2 {
@@ -157,7 +157,7 @@ func TestTheTransportDoesNotJudgeByTheEndOfAKeptConnection(t *testing.T) {
 	}
 }
 
-func TestTheTransportDoesNotJudgeByTheClient(t *testing.T) {
+func TestAClientsFailureIsNotTheAddresss(t *testing.T) {
 	hanging := func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body); <-r.Context().Done() }
 	p := open(t, options(serving(t, hanging), serving(t, hanging)))
 	through := p.Transport(base(t))
@@ -185,7 +185,7 @@ type errorReader struct{}
 
 func (errorReader) Read([]byte) (int, error) { return 0, errors.New("the client went away") }
 
-func TestTheTransportCountsATimeOutOfTheHead(t *testing.T) {
+func TestATimeoutOfTheHeadIsAFailure(t *testing.T) {
 	release := make(chan struct{})
 	hanging := func(http.ResponseWriter, *http.Request) { <-release }
 	b := base(t)
@@ -202,7 +202,7 @@ func TestTheTransportCountsATimeOutOfTheHead(t *testing.T) {
 	}
 }
 
-func TestAnExchangeIsUnderWayUntilItsAnswerEnds(t *testing.T) {
+func TestAnExchangeIsBusyUntilItsAnswerEnds(t *testing.T) {
 	streaming := func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "first")
 		w.(http.Flusher).Flush()
@@ -220,16 +220,16 @@ func TestAnExchangeIsUnderWayUntilItsAnswerEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if busy() != 1 {
-		t.Errorf("%d exchanges under way, want the stream", busy())
+		t.Errorf("%d exchanges in flight, want the stream", busy())
 	}
 	res.Body.Close()
-	res.Body.Close() // which says nothing new
+	res.Body.Close() // changes nothing
 	if busy() != 0 {
-		t.Errorf("%d exchanges under way after the stream was closed", busy())
+		t.Errorf("%d exchanges in flight after the stream was closed", busy())
 	}
 }
 
-func TestAnUpgradeGoesThroughTheTransport(t *testing.T) {
+func TestTheTransportForwardsAnUpgrade(t *testing.T) {
 	echo := func(w http.ResponseWriter, r *http.Request) {
 		c, rw, err := w.(http.Hijacker).Hijack()
 		if err != nil {
@@ -266,11 +266,11 @@ func TestAnUpgradeGoesThroughTheTransport(t *testing.T) {
 	}
 	both.Close()
 	if p.addresses[0].busy+p.addresses[1].busy != 0 {
-		t.Error("the upgrade is still under way")
+		t.Error("the upgrade is still in flight")
 	}
 }
 
-func TestTheTransportJudgesAnOnlyAddressToo(t *testing.T) {
+func TestASingleAddressHasAState(t *testing.T) {
 	release := make(chan struct{})
 	good := serving(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.Host)
@@ -284,7 +284,7 @@ func TestTheTransportJudgesAnOnlyAddressToo(t *testing.T) {
 	}
 	defer res.Body.Close()
 	if got, want := p.States()[0], (State{Address: good, Well: true, Busy: 1}); got != want {
-		t.Errorf("with its answer under way it is %+v, want %+v", got, want)
+		t.Errorf("before the end of its answer it is %+v, want %+v", got, want)
 	}
 	close(release)
 	if got, _ := io.ReadAll(res.Body); string(got) != "shop.example.com" {

@@ -71,7 +71,7 @@ func (p *attempts) mayRepeat() bool {
 	return p.repeated <= maxRepeats
 }
 
-// sendCalm sends a request again if it is answered with a server error. It returns the last answer.
+// sendCalm sends a request, and again after a server error. It returns the last answer.
 func (p *attempts) sendCalm(ctx context.Context, r request) (*answer, error) {
 	a, err := p.send(ctx, r)
 	for n := 1; n < timesCalm && err == nil && p.seen.isTrouble(a) && p.mayRepeat(); n++ {

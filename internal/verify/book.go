@@ -64,7 +64,7 @@ func weight(v Verdict) int {
 	return 0
 }
 
-// verdict returns the verdict so far, or "" if there is none.
+// verdict returns the verdict so far, or "" before there is one.
 func (b *book) verdict(clause, limiter string) Verdict {
 	b.mu.Lock()
 	defer b.mu.Unlock()

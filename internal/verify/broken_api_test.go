@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// The fields' names on the wire.
+// The fields' names, as sent.
 const (
 	agent  = "demo"
 	tokenA = "wpt_alice_9uH3kQ7vZs2Lq8Xw1YbRtN0c"
@@ -30,7 +30,7 @@ func (x *exchange) serve() {
 	if u, err := url.Parse(x.r.RequestURI); err == nil && u.Host != "" && !strings.HasPrefix(raw, "/") {
 		raw = u.EscapedPath() // the absolute form
 	}
-	// A body that broke off is judged as what came of it.
+	// If a body broke off, the part that arrived is used.
 	x.sent, _ = io.ReadAll(io.LimitReader(x.r.Body, 1<<16))
 	path, readable := canonical(raw)
 	x.raw, x.path = raw, path
@@ -72,14 +72,15 @@ func (x *exchange) expose() {
 	}
 }
 
-// canonical resolves the path. readable is false if there is more than one way to do so.
+// canonical resolves the path. readable is false if there is more than one way to
+// do so.
 func canonical(raw string) (path string, readable bool) {
 	if _, err := url.PathUnescape(raw); err != nil {
 		return raw, false
 	}
 	readable = true
 	defer func() {
-		if !readable { // what it probably means
+		if !readable { // the likely meaning
 			path = strings.ReplaceAll(path, "\\", "/")
 		}
 	}()
@@ -102,8 +103,8 @@ func canonical(raw string) (path string, readable bool) {
 	return "/" + strings.Join(kept, "/"), readable
 }
 
-// spelled is the path by which limiters are chosen: backends differ in which spellings are one
-// path.
+// spelled is the path by which a limiter is chosen, because backends differ in
+// which spellings are the same path.
 func spelled(path string) string {
 	var kept []string
 	for segment := range strings.SplitSeq(strings.ToLower(path), "/") {
@@ -123,7 +124,7 @@ func (x *exchange) ruleFor(path string, readable bool) *rule {
 		path = x.raw
 	}
 	widget, wp := isUnder(surface, "/api/v1/widget"), isUnder(surface, "/v1/wp")
-	if x.strict { // anything else is none of its business
+	if x.strict { // other paths have no limiter
 		widget, wp = isUnder(path, "/api/v1/widget"), isUnder(path, "/v1/wp")
 	}
 	switch {
@@ -168,7 +169,7 @@ func covers(route, method, path string) bool {
 	return ok && (rest == "" || rest[0] == '/' || rest[0] == '.')
 }
 
-// ip is the address that the connection comes from: no proxy is trusted.
+// ip is the connection's peer address: no proxy is trusted.
 func (x *exchange) ip() string {
 	if x.breaks.peer != nil {
 		if s := x.breaks.peer(x.r); s != "" {
@@ -179,7 +180,7 @@ func (x *exchange) ip() string {
 	return host
 }
 
-// agent is the assistant that the widget claims to be.
+// agent is the agent that the widget claims to be.
 func (x *exchange) agent() string {
 	if id := x.r.Header.Get("X-Agent-Id"); id != "" {
 		return id
@@ -190,7 +191,7 @@ func (x *exchange) agent() string {
 	var form struct {
 		Agent string `json:"agent_id"`
 	}
-	_ = json.Unmarshal(x.sent, &form) // a body that is not JSON names nobody
+	_ = json.Unmarshal(x.sent, &form) // a body that is not JSON names no agent
 	return form.Agent
 }
 
@@ -235,7 +236,7 @@ func sessionOf(token string, unix int64) (id string, ok bool) {
 	return claims.ID, err == nil && hmac.Equal(signature, sign(parts[0]+"."+parts[1])) && unix < claims.Exp
 }
 
-// verify returns whose credential the request carries.
+// verify checks the request's credential.
 func (x *exchange) verify() {
 	scheme, credential, _ := strings.Cut(x.r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -250,7 +251,8 @@ func (x *exchange) verify() {
 	}
 }
 
-// endpoints are the backend's: by path, the methods, and the field that a body must have.
+// endpoints are the backend's: by path, the methods, and the field that a body must
+// have.
 func endpoints() map[string]map[string]string {
 	post := func(field string) map[string]string { return map[string]string{"POST": field} }
 	return map[string]map[string]string{
@@ -276,7 +278,7 @@ func (x *exchange) endpoint() string {
 	return strings.TrimSuffix(spelled(x.path), ".json")
 }
 
-// answer is the backend.
+// answer is the backend's handler.
 func (x *exchange) answer() {
 	path := x.endpoint()
 	methods, ok := endpoints()[path]
@@ -314,7 +316,7 @@ func (x *exchange) json(status int, body string) {
 	x.header.Set("Content-Type", "application/json")
 }
 
-// fail answers an error object.
+// fail writes an error object.
 func (x *exchange) fail(status int, code, message string) {
 	x.json(status, fmt.Sprintf(`{"error":{"code":%q,"message":%q}}`, code, message))
 }

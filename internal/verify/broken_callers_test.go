@@ -14,7 +14,7 @@ func callerDefects() []defect {
 	key := func(f func(x *exchange, source, value string) string) func(*api) {
 		return func(a *api) { a.breaks.key = f }
 	}
-	// with adds something to a source's key.
+	// and adds something to a source's key.
 	and := func(source string, f func(x *exchange) string) func(*api) {
 		return key(func(x *exchange, s, value string) string {
 			if source == "" || s == source {
@@ -111,7 +111,7 @@ func callerDefects() []defect {
 	}
 }
 
-// pretenceDefects let a budget depend on a field that any client can write.
+// pretenceDefects make a budget depend on a field that any client can set.
 func pretenceDefects() []defect {
 	by := func(f func(x *exchange) string) func(*api) {
 		return func(a *api) {
@@ -119,7 +119,7 @@ func pretenceDefects() []defect {
 		}
 	}
 	field := func(name string) func(*api) { return by(func(x *exchange) string { return x.r.Header.Get(name) }) }
-	// then lets the backend obey a field after the request was counted as sent.
+	// then lets the backend obey a field after the request was counted.
 	then := func(f func(x *exchange)) func(*api) {
 		return by(func(x *exchange) string { f(x); return "" })
 	}
@@ -163,12 +163,12 @@ func pretenceDefects() []defect {
 	}
 }
 
-// pathDefects count the spellings of one endpoint apart.
+// pathDefects count the spellings of one endpoint separately.
 func pathDefects() []defect {
 	spells := func(f func(raw, canonical string) string) func(*api) {
 		return func(a *api) { a.breaks.spelled = f }
 	}
-	// keeps distinguishes one kind of spelling, and the backend does not.
+	// keeps distinguishes one kind of spelling that the backend does not.
 	keeps := func(mark string) func(*api) {
 		return spells(func(raw, canonical string) string {
 			if strings.Contains(raw[1:], mark) {

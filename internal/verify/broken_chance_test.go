@@ -9,9 +9,9 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// If a request is admitted by chance, its spelling, its fields and its connection are not the
-// cause.
-func TestChanceIsBlamedOnNothingThatARequestSays(t *testing.T) {
+// If a request is admitted by chance, the verifier does not blame its spelling, its
+// fields or its connection.
+func TestChanceIsNotBlamedOnTheRequest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of work")
 	}
@@ -19,7 +19,7 @@ func TestChanceIsBlamedOnNothingThatARequestSays(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		breaks func(a *api, n int64)
-		find   string // what is broken; empty: nothing
+		find   string // the broken clause, or empty
 	}{
 		{"one in some requests is admitted beyond the limit", func(a *api, n int64) {
 			var refusals atomic.Int64

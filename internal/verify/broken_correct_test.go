@@ -13,19 +13,20 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// untestable lists the clauses that one caller cannot test on a correct server, and the limiters.
+// untestable lists the clauses that one caller cannot test on a correct server, by
+// limiter.
 func untestable() map[string][]string {
-	// And one caller has one.
+	// One caller has one address.
 	byAddress := []string{"widget-coupon", "widget-other", "widget-satisfaction", "widget-typing"}
 	return map[string][]string{
 		"separate": byAddress,
-		// No credential is looked at.
+		// No credential is read.
 		"unverified": append([]string{"widget-init"}, byAddress...),
-		"fields-5xx": allNames(), // it answers none
-		// Preflights are requests of its own.
+		"fields-5xx": allNames(), // the server answers none
+		// Preflights are requests of this limiter.
 		"fields-preflight": {"widget-other"},
 		"preflight-free":   {"widget-other"},
-		"exposed":          {"wp-plugin"}, // browsers on other origins have no business there
+		"exposed":          {"wp-plugin"}, // browsers on other origins do not use it
 	}
 }
 
@@ -98,7 +99,7 @@ func everyNth(n int64) func() bool {
 	return func() bool { return seen.Add(1)%n == 0 }
 }
 
-// english answers in English alone.
+// english answers only in English.
 func english(x *exchange) {
 	if refused(x) {
 		x.fail(http.StatusTooManyRequests, "rate_limited", messages()["en"])
@@ -106,7 +107,7 @@ func english(x *exchange) {
 	}
 }
 
-func TestACorrectServerIsNeverCalledBroken(t *testing.T) {
+func TestACorrectServerIsNotReportedAsBroken(t *testing.T) {
 	for name, change := range innocent() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -114,7 +115,7 @@ func TestACorrectServerIsNeverCalledBroken(t *testing.T) {
 			change(a)
 			report := verified(t, a, these([]string{"widget-init", "widget-session", "wp-plugin"}))
 			for clause, results := range found(report, verify.Broken) {
-				t.Errorf("%s is called broken%s", clause, describe(results))
+				t.Errorf("%s is reported as broken%s", clause, describe(results))
 			}
 			if kept := len(found(report, verify.Kept)); kept < len(verify.Clauses)*2/3 {
 				t.Errorf("%d clauses were found kept: untested are%s", kept, describe(report.Results))
@@ -123,7 +124,7 @@ func TestACorrectServerIsNeverCalledBroken(t *testing.T) {
 	}
 }
 
-func TestACorrectServerIsNeverCalledBrokenByChance(t *testing.T) {
+func TestACorrectServerIsNotReportedAsBrokenByChance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of work")
 	}
@@ -143,15 +144,15 @@ func TestACorrectServerIsNeverCalledBrokenByChance(t *testing.T) {
 				a.dated = nil
 			}
 			for clause, results := range found(verified(t, a, these([]string{"widget-session", "wp-plugin"})), verify.Broken) {
-				t.Errorf("%s is called broken%s", clause, describe(results))
+				t.Errorf("%s is reported as broken%s", clause, describe(results))
 			}
 		})
 	}
 }
 
-// Another process or machine may write Date, so its clock may be a little ahead of the deciding
-// one, or behind.
-func TestADateThatIsOffByAFractionIsNoBrokenClause(t *testing.T) {
+// Another process or machine may write Date, so its clock may differ slightly from
+// the deciding one.
+func TestASlightlyWrongDateBreaksNoClause(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of work")
 	}
@@ -164,14 +165,15 @@ func TestADateThatIsOffByAFractionIsNoBrokenClause(t *testing.T) {
 				a.start += off % (370 * time.Millisecond)
 				a.dated = func(now time.Time) string { return now.Add(off).UTC().Format(http.TimeFormat) }
 				for clause, results := range found(verified(t, a, these([]string{"widget-session"})), verify.Broken) {
-					t.Errorf("%s is called broken%s", clause, describe(results))
+					t.Errorf("%s is reported as broken%s", clause, describe(results))
 				}
 			})
 		}
 	}
 }
 
-// A jitter is the delay of a busy network and a busy machine: mostly short, sometimes long.
+// A jitter is the delay of a busy network and a busy machine: mostly short,
+// sometimes long.
 type jitter struct {
 	mu sync.Mutex
 	r  *rand.Rand

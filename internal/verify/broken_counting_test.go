@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// countingDefects admit the wrong requests. If others may spend a budget (an API token's), they may
-// be the cause, so such a defect is found on the limiter by session: its sessions are the
-// verifier's own.
+// countingDefects admit the wrong requests. If other callers may spend a budget,
+// such as an API token's, they may be the cause. So such a defect is found on the
+// limiter by session, whose sessions are the verifier's own.
 func countingDefects() []defect {
 	set := func(change func(*breaks)) func(*api) { return func(a *api) { change(&a.breaks) } }
 	return []defect{
@@ -24,7 +24,7 @@ func countingDefects() []defect {
 		{"it looks, and counts later", func(a *api) {
 			var n atomic.Int64
 			a.breaks.race = 10 * time.Millisecond
-			// So that they do not come in step.
+			// So that the requests do not run in step.
 			a.before = func() time.Duration { return time.Duration(n.Add(1)%7) * time.Millisecond }
 		},
 			implies{"admitted": "", "remaining": "0 is said more than once"}},
@@ -54,7 +54,7 @@ func countingDefects() []defect {
 	}
 }
 
-// refusalDefects break a 429's shape.
+// refusalDefects break a 429's format.
 func refusalDefects() []defect {
 	set := func(which func(*exchange) bool, name, value string) func(*api) {
 		return edits(func(x *exchange) {
@@ -115,7 +115,7 @@ func refusalDefects() []defect {
 	}
 }
 
-// exposureDefects are visible to browsers alone.
+// exposureDefects are visible only to browsers.
 func exposureDefects() []defect {
 	lacks := func(name string) func(*api) {
 		return edits(func(x *exchange) {

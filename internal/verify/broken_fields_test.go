@@ -32,7 +32,8 @@ func without(which func(*exchange) bool, fields ...string) func(*exchange) {
 	}
 }
 
-// with changes the value of a field that is present, on the answers that which selects.
+// with changes the value of a field that is present, in the answers that which
+// selects.
 func with(which func(*exchange) bool, field string, value func(x *exchange, v int) string) func(*exchange) {
 	return func(x *exchange) {
 		if v, err := strconv.Atoi(x.header.Get(field)); err == nil && which(x) {
@@ -45,9 +46,9 @@ func plus(n int) func(*exchange, int) string {
 	return func(_ *exchange, v int) string { return strconv.Itoa(v + n) }
 }
 
-func says(s string) func(*exchange, int) string { return func(*exchange, int) string { return s } }
+func value(s string) func(*exchange, int) string { return func(*exchange, int) string { return s } }
 
-// Which answers.
+// Selections of answers.
 
 func every(*exchange) bool         { return true }
 func refused(x *exchange) bool     { return x.status == http.StatusTooManyRequests }
@@ -68,7 +69,8 @@ func under(limiters ...string) func(*exchange) bool {
 	return func(x *exchange) bool { return slices.Contains(limiters, x.rule.name) }
 }
 
-// everyNinthFails answers every ninth request of a limiter with a server error without the fields.
+// everyNinthFails answers every ninth request of a limiter with a server error
+// without the fields.
 func everyNinthFails(status int) func(*api) {
 	return func(a *api) {
 		var answers atomic.Int64
@@ -103,11 +105,11 @@ func fieldDefects() []defect {
 
 		{"Limit comes twice", edits(func(x *exchange) { x.header.Add(limitField, x.header.Get(limitField)) }), everywhere()},
 		{"Remaining comes twice", edits(func(x *exchange) { x.header.Add(remainingField, x.header.Get(remainingField)) }), everywhere()},
-		{"Reset is empty", edits(with(every, resetField, says(""))), everywhere()},
+		{"Reset is empty", edits(with(every, resetField, value(""))), everywhere()},
 		{"Reset is a fraction", edits(with(every, resetField, func(_ *exchange, v int) string { return strconv.Itoa(v) + ".0" })), everywhere()},
 		{"Limit is a list with its window", edits(with(every, limitField, func(_ *exchange, v int) string { return strconv.Itoa(v) + ", " + strconv.Itoa(v) + ";w=60" })), everywhere()},
 		{"Limit is negative", edits(with(every, limitField, func(_ *exchange, v int) string { return strconv.Itoa(-v) })), everywhere()},
-		{"Reset is a date", edits(with(every, resetField, says("Sat, 01 Jan 2000 00:01:00 GMT"))), everywhere()},
+		{"Reset is a date", edits(with(every, resetField, value("Sat, 01 Jan 2000 00:01:00 GMT"))), everywhere()},
 
 		{"Retry-After comes with what is admitted", edits(func(x *exchange) {
 			if admitted(x) {
@@ -119,21 +121,21 @@ func fieldDefects() []defect {
 				x.header.Set(afterField, "1")
 			}
 		}), implies{"retry-after-only-refused": ""}},
-		{"Retry-After is a date", edits(with(refused, afterField, says("Sat, 01 Jan 2000 00:01:00 GMT"))), implies{"fields-refused": ""}},
+		{"Retry-After is a date", edits(with(refused, afterField, value("Sat, 01 Jan 2000 00:01:00 GMT"))), implies{"fields-refused": ""}},
 		{"Retry-After is a fraction", edits(with(refused, afterField, func(_ *exchange, v int) string { return strconv.Itoa(v) + ".5" })), implies{"fields-refused": ""}},
-		{"Retry-After is 0", edits(with(refused, afterField, says("0"))), implies{"retry-after": ""}},
+		{"Retry-After is 0", edits(with(refused, afterField, value("0"))), implies{"retry-after": ""}},
 		{"Retry-After is a second too short", edits(with(refused, afterField, plus(-1))), implies{"retry-after": ""}},
 		{"Retry-After is a second too long", edits(with(refused, afterField, plus(1))), implies{"retry-after": ""}},
-		{"Retry-After is the window's length", edits(with(refused, afterField, says("60"))), implies{"retry-after": ""}},
+		{"Retry-After is the window's length", edits(with(refused, afterField, value("60"))), implies{"retry-after": ""}},
 	}
 }
 
-// resetDefects are a Reset that is off by some seconds beside a correct Retry-After.
+// resetDefects are a Reset that is off by some seconds, with a correct Retry-After.
 func resetDefects() []defect {
 	var all []defect
 	for _, off := range []int{-5, -3, -2, -1, 1, 2, 3, 5} {
 		broken := implies{"restored": ""}
-		if off < -1 || off > 1 { // one second may be a Date that is about to change
+		if off < -1 || off > 1 { // a difference of one second may be a Date that is about to change
 			broken["window"], broken["retry-after"] = "it is past, or too far ahead", "it is not how long that Reset takes"
 		}
 		all = append(all, defect{fmt.Sprintf("Reset is off by %+d s, and Retry-After is right", off), edits(with(every, resetField, plus(off))), broken})
@@ -153,8 +155,8 @@ func valueDefects() []defect {
 	}
 	return []defect{
 		{"Limit is one more than the limit", edits(with(every, limitField, plus(1))), implies{"limit": ""}},
-		{"Limit is that of another limiter", edits(with(under("widget-leads"), limitField, says("34"))), implies{"limit@widget-leads": ""}},
-		{"Limit is that of another limiter on 429", edits(with(refused, limitField, says("1"))), implies{"limit": ""}},
+		{"Limit is that of another limiter", edits(with(under("widget-leads"), limitField, value("34"))), implies{"limit@widget-leads": ""}},
+		{"Limit is that of another limiter on 429", edits(with(refused, limitField, value("1"))), implies{"limit": ""}},
 		{"Limit is the hour's, and the rest the minute's", edits(with(under("widget-init"), limitField, func(x *exchange, _ int) string {
 			return strconv.Itoa(hour(x).limit)
 		})), implies{"window@widget-init": ""}},
@@ -178,12 +180,12 @@ func valueDefects() []defect {
 		{"Remaining repeats under concurrency", func(a *api) { a.breaks.rereads = 1e6 }, implies{"remaining": ""}},
 		{"Remaining is what was left before the request", edits(with(admitted, remainingField, plus(1))), implies{"remaining": ""}},
 		{"Remaining is never 0", edits(with(admitted, remainingField, func(_ *exchange, v int) string { return strconv.Itoa(max(1, v)) })), implies{"remaining": ""}},
-		{"Remaining is 1 on 429", edits(with(refused, remainingField, says("1"))), implies{"refused-remaining": ""}},
-		{"Remaining is negative on 429", edits(with(refused, remainingField, says("-1"))), implies{"fields-refused": ""}},
+		{"Remaining is 1 on 429", edits(with(refused, remainingField, value("1"))), implies{"refused-remaining": ""}},
+		{"Remaining is negative on 429", edits(with(refused, remainingField, value("-1"))), implies{"fields-refused": ""}},
 	}
 }
 
-// everywhere lists what a malformed field on every answer breaks.
+// everywhere lists the clauses that a malformed field on every answer breaks.
 func everywhere() implies {
 	return implies{"fields-served@wp-plugin": "", "fields-error": "", "fields-preflight": "", "fields-refused": ""}
 }

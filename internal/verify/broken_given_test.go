@@ -11,7 +11,7 @@ import (
 )
 
 // If the verifier's input is wrong, the server is not reported as broken.
-func TestWhatWasGivenWronglyIsNoBrokenClause(t *testing.T) {
+func TestWrongInputBreaksNoClause(t *testing.T) {
 	for name, change := range map[string]func(*verify.Options){
 		"no agent":                        func(o *verify.Options) { o.Agent = "nobody-has-this-one" },
 		"a credential with every request": func(o *verify.Options) { o.Header = http.Header{"Authorization": {"Bearer " + tokenA}} },
@@ -23,7 +23,7 @@ func TestWhatWasGivenWronglyIsNoBrokenClause(t *testing.T) {
 				change(o)
 			})
 			for clause, results := range found(report, verify.Broken) {
-				t.Errorf("%s is called broken%s", clause, describe(results))
+				t.Errorf("%s is reported as broken%s", clause, describe(results))
 			}
 			if kept := len(found(report, verify.Kept)); kept < len(verify.Clauses)*2/3 {
 				t.Errorf("%d clauses were found kept: untested are%s", kept, describe(report.Results))
@@ -32,8 +32,9 @@ func TestWhatWasGivenWronglyIsNoBrokenClause(t *testing.T) {
 	}
 }
 
-// A given credential that does not verify is an error that names it, before anything is judged.
-func TestACredentialThatDoesNotVerifyIsAnError(t *testing.T) {
+// If a given credential does not verify, an error names it before anything is
+// tested.
+func TestAnInvalidCredentialIsAnError(t *testing.T) {
 	const unknown = "wpt_verifyunknown_0123456789abcdef"
 	for name, test := range map[string]struct {
 		change func(*verify.Options)
@@ -70,12 +71,13 @@ func TestACredentialThatDoesNotVerifyIsAnError(t *testing.T) {
 	}
 }
 
-// If the caller of a credential is refused, a note says that the credential could not be tried.
-func TestACredentialThatCannotBeTriedIsNoted(t *testing.T) {
+// If a credential's caller is refused, a note reports that the credential could not
+// be tried.
+func TestAnUntriedCredentialIsNoted(t *testing.T) {
 	a := newAPI(small())
 	inBubble(t, a, func(t *testing.T, l *pipes) {
 		client := &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}
-		for status := 0; status != http.StatusTooManyRequests; { // the address's budget
+		for status := 0; status != http.StatusTooManyRequests; { // spends the address's budget
 			answer, err := client.Get("http://127.0.0.1:8080/v1/wp/status")
 			if err != nil {
 				t.Fatal(err)

@@ -10,15 +10,15 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// A counter counts one key otherwise than in fixed windows, and reports plausible fields.
+// A counter counts one key without fixed windows, and reports plausible fields.
 type counter interface {
 	left(now time.Time) int                   // units that may be spent
-	spend(now time.Time)                      // one
-	reset(now time.Time) time.Time            // what Reset says, before it is made a whole second
-	wait(now time.Time) (after time.Duration) // what Retry-After says, before that; 0: until Reset
+	spend(now time.Time)                      // spends one
+	reset(now time.Time) time.Time            // Reset, before it is rounded to a second
+	wait(now time.Time) (after time.Duration) // Retry-After unrounded; 0 if until Reset
 }
 
-// takeMoving charges every window of the rule or none, each by its counter.
+// takeMoving charges all windows of the rule or none, each by its counter.
 func (x *exchange) takeMoving(keys []string) {
 	x.admitted = true
 	var all []counter
@@ -48,11 +48,11 @@ func ceiling(t time.Time) int64 { return t.Add(time.Second - 1).Unix() }
 
 // A slidingLog admits limit units in any span of length per.
 type slidingLog struct {
-	limit  int
-	per    time.Duration
-	past   []time.Time
-	stands bool // Reset is that of windows that follow one another
-	end    time.Time
+	limit       int
+	per         time.Duration
+	past        []time.Time
+	consecutive bool // Reset is that of consecutive windows
+	end         time.Time
 }
 
 func (l *slidingLog) left(now time.Time) int {
@@ -69,7 +69,7 @@ func (l *slidingLog) spend(now time.Time) { l.past = append(l.past, now) }
 
 func (l *slidingLog) reset(now time.Time) time.Time {
 	switch {
-	case l.stands:
+	case l.consecutive:
 		return l.end
 	case len(l.past) == 0:
 		return now
@@ -79,8 +79,8 @@ func (l *slidingLog) reset(now time.Time) time.Time {
 
 func (l *slidingLog) wait(time.Time) time.Duration { return 0 }
 
-// A slidingCounter weighs what was admitted in the window before by how much of it the last span of
-// length per still covers.
+// A slidingCounter weighs the last window's count by the share of it that the last
+// span of length per covers.
 type slidingCounter struct {
 	limit         int
 	per           time.Duration
@@ -109,7 +109,7 @@ type renewed struct {
 	limit, spent int
 	per          time.Duration
 	from, end    time.Time
-	silently     bool // Reset is where it was when the window began
+	silently     bool // Reset stays where it was when the window began
 }
 
 func (r *renewed) left(now time.Time) int {
@@ -133,16 +133,16 @@ func (r *renewed) reset(time.Time) time.Time {
 
 func (r *renewed) wait(time.Time) time.Duration { return 0 }
 
-// A tokenBucket refills evenly: limit units in a span of length per. GCRA is the same by another
-// account.
+// A tokenBucket refills evenly: limit units in a span of length per. GCRA is
+// equivalent.
 type tokenBucket struct {
 	limit int
 	per   time.Duration
 	full  time.Time // when it is full again: GCRA's theoretical arrival time
-	begun time.Time // of the window that Reset pretends
-	// Reset is that of windows that follow one another; else when the bucket is full.
-	stands bool
-	hastes bool // Retry-After is how long the next unit takes; else until Reset
+	begun time.Time // start of the window that Reset pretends
+	// If set, Reset is that of consecutive windows; if not, when the bucket is full.
+	consecutive bool
+	hastes      bool // if set, Retry-After is the time to the next unit
 }
 
 func (b *tokenBucket) each() time.Duration { return b.per / time.Duration(b.limit) }
@@ -163,7 +163,7 @@ func (b *tokenBucket) spend(now time.Time) {
 }
 
 func (b *tokenBucket) reset(now time.Time) time.Time {
-	if b.stands {
+	if b.consecutive {
 		return b.begun.Add(b.per)
 	}
 	return b.full
@@ -176,21 +176,26 @@ func (b *tokenBucket) wait(now time.Time) time.Duration {
 	return max(b.full.Add(b.each()-b.per).Sub(now), 1)
 }
 
-// movingCounters are ways to count, by name, that look like fixed windows in a burst.
+// movingCounters are ways of counting, by name, that look like fixed windows in a
+// burst.
 func movingCounters() map[string]func(limit int, per time.Duration) counter {
 	return map[string]func(limit int, per time.Duration) counter{
 		"a sliding log, and Reset is when its oldest unit comes back": func(limit int, per time.Duration) counter { return &slidingLog{limit: limit, per: per} },
-		"a sliding log, and Reset is that of fixed windows":           func(limit int, per time.Duration) counter { return &slidingLog{limit: limit, per: per, stands: true} },
+		"a sliding log, and Reset is that of fixed windows": func(limit int, per time.Duration) counter {
+			return &slidingLog{limit: limit, per: per, consecutive: true}
+		},
 		"a sliding counter":                                      func(limit int, per time.Duration) counter { return &slidingCounter{limit: limit, per: per} },
 		"an expiry that each request renews":                     func(limit int, per time.Duration) counter { return &renewed{limit: limit, per: per} },
 		"an expiry that each request renews, and Reset hides it": func(limit int, per time.Duration) counter { return &renewed{limit: limit, per: per, silently: true} },
-		"a token bucket, and Reset is that of fixed windows":     func(limit int, per time.Duration) counter { return &tokenBucket{limit: limit, per: per, stands: true} },
-		"a token bucket, and Reset is when it is full":           func(limit int, per time.Duration) counter { return &tokenBucket{limit: limit, per: per} },
-		"GCRA, and Retry-After is when the next request fits":    func(limit int, per time.Duration) counter { return &tokenBucket{limit: limit, per: per, hastes: true} },
+		"a token bucket, and Reset is that of fixed windows": func(limit int, per time.Duration) counter {
+			return &tokenBucket{limit: limit, per: per, consecutive: true}
+		},
+		"a token bucket, and Reset is when it is full":        func(limit int, per time.Duration) counter { return &tokenBucket{limit: limit, per: per} },
+		"GCRA, and Retry-After is when the next request fits": func(limit int, per time.Duration) counter { return &tokenBucket{limit: limit, per: per, hastes: true} },
 	}
 }
 
-// counts makes a server count by one of movingCounters.
+// counts makes a server count with one of movingCounters.
 func counts(name string) func(*api) {
 	make, ok := movingCounters()[name]
 	if !ok {
@@ -199,8 +204,8 @@ func counts(name string) func(*api) {
 	return func(a *api) { a.breaks.counter = make }
 }
 
-// Fixed windows are distinguished from moving ones even if they last only seconds, and a burst
-// takes less than one.
+// Moving windows are distinguished from fixed ones even if they last only seconds,
+// while a burst takes less than one.
 func TestACounterThatMovesIsFoundInShortWindows(t *testing.T) {
 	for name, make := range movingCounters() {
 		for _, per := range []int64{2, 3, 5} {
@@ -215,7 +220,7 @@ func TestACounterThatMovesIsFoundInShortWindows(t *testing.T) {
 				a.breaks.counter = make
 				report := verified(t, a, these([]string{"widget-leads", "wp-plugin"}))
 				limiters := []string{"widget-leads"}
-				if per > 2 { // what others may spend as well takes more than that
+				if per > 2 { // if others may spend the budget, the test takes longer
 					limiters = append(limiters, "wp-plugin")
 				}
 				for _, limiter := range limiters {
@@ -228,7 +233,8 @@ func TestACounterThatMovesIsFoundInShortWindows(t *testing.T) {
 	}
 }
 
-// movingDefects count otherwise than in fixed windows, with fields that look right in a burst.
+// movingDefects count without fixed windows, with fields that look right in a
+// burst.
 func movingDefects() []defect {
 	var all []defect
 	for name, broken := range map[string]implies{
@@ -247,9 +253,10 @@ func movingDefects() []defect {
 	return all
 }
 
-// With quick, a pause of two seconds finds an expiry that requests renew and a bucket that refills.
-func TestQuickPausesAndSaysWhatItCouldNotSee(t *testing.T) {
-	for name, want := range map[string]string{ // what is broken, and untested where nothing is
+// With quick, a pause of two seconds detects an expiry that requests renew, and a
+// bucket that refills.
+func TestQuickPausesAndReportsWhatItCouldNotTest(t *testing.T) {
+	for name, want := range map[string]string{ // the broken or untested clause
 		"an expiry that each request renews":                 "fixed-window",
 		"a token bucket, and Reset is that of fixed windows": "remaining",
 		"": "",

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// told formats an answer's status, Limit, Remaining, seconds until Reset, and Retry-After.
-func told(t *testing.T, res *http.Response, err error) string {
+// reported formats an answer's status, Limit, Remaining, seconds until Reset, and
+// Retry-After.
+func reported(t *testing.T, res *http.Response, err error) string {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +28,7 @@ func told(t *testing.T, res *http.Response, err error) string {
 	return strings.TrimSpace(s)
 }
 
-// A verifier that is tested against a wrong server is not tested.
+// A test of the verifier is worthless if its correct server is wrong.
 func TestTheServerForTestsKeepsTheContract(t *testing.T) {
 	rules := small()
 	rules[2].spans[0].limit, rules[3].spans[0].limit = 20, 22
@@ -46,7 +47,7 @@ func TestTheServerForTestsKeepsTheContract(t *testing.T) {
 				r.Header.Set("Authorization", "Bearer "+credential)
 			}
 			res, err := client.Do(r)
-			return told(t, res, err)
+			return reported(t, res, err)
 		}
 		const widget = "/api/v1/widget/"
 		x := &exchange{api: a, now: time.Now()}

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// This file and broken_api_test.go are a rate-limited API of their own, written from the contract
-// alone. It shares no code with the module's own server, so a misreading of the contract in one
-// does not hide the same misreading in the other. It is correct; a defect (see breaks) breaks it in
-// one way.
+// This file and broken_api_test.go implement a separate rate-limited API from the
+// contract alone. It shares no code with the module's own server, so that a
+// misreading in one does not hide the same misreading in the other. It is correct;
+// a defect (see breaks) breaks it in one way.
 
 // A rule is a limiter.
 type rule struct {
@@ -29,10 +29,10 @@ type rule struct {
 type span struct {
 	limit int
 	per   int64    // seconds
-	by    []string // "ip", "agent", "session", "token"; "session or ip" where there may be none
+	by    []string // "ip", "agent", "session", "token"; "session or ip" if there may be no session
 }
 
-// key returns the window's key in a policy: what it is counted by.
+// key returns the window's key as written in a policy.
 func (s span) String() string {
 	unit := map[int64]string{60: "minute", 3600: "hour"}[s.per]
 	if unit == "" {
@@ -41,7 +41,7 @@ func (s span) String() string {
 	return fmt.Sprintf("%d per %s by %s", s.limit, unit, strings.Join(s.by, "+"))
 }
 
-// small are the contract's limiters with limits that are used up quickly.
+// small are the contract's limiters with small limits.
 func small() []rule {
 	minute := func(limit int, by ...string) []span { return []span{{limit, 60, by}} }
 	return []rule{
@@ -72,30 +72,38 @@ func document(rules []rule) string {
 	b.WriteString("limiters:\n")
 	for _, r := range rules {
 		fmt.Fprintf(&b, "  - name: %s\n    routes: [%s]\n    windows:\n", r.name, strings.Join(r.routes, ", "))
+		requires := ""
 		for _, s := range r.spans {
 			fmt.Fprintf(&b, "      - %s\n", s)
+			for _, credential := range []string{"session", "token"} {
+				if strings.Contains(s.String(), credential) {
+					requires = "    requires: " + credential + "\n"
+				}
+			}
 		}
+		b.WriteString(requires) // the server answers 401
 	}
 	return b.String()
 }
 
-// fallback counts preflights, and requests on the widget surface that no other limiter covers.
+// fallback counts preflights, and requests on the widget surface that no other
+// limiter covers.
 const fallback = "widget-other"
 
 // A window is one key's count.
 type window struct {
-	from, reset int64 // unix seconds
+	from, reset int64 // Unix seconds
 	used        int
 	refused     int
 	forgotten   bool
-	past        []time.Time // when each unit was taken; only a sliding window looks
+	past        []time.Time // when each unit was taken; only for a sliding window
 }
 
 // A standing is one window's state after a request.
 type standing struct {
 	limit, remaining int
 	per, reset       int64
-	wait             int64 // what Retry-After says; 0: how long it is until reset
+	wait             int64 // Retry-After; 0 if it is the time until reset
 }
 
 // An api is the server.
@@ -104,15 +112,15 @@ type api struct {
 	breaks breaks
 	skew   time.Duration // how far its clock is ahead
 	start  time.Duration // how long after a full minute the verification starts
-	// Whether somebody else's request comes in before this one; nil: never.
+	// Whether another caller's request comes in before this one; nil if none does.
 	others func() bool
 	before func() time.Duration       // how long it takes to decide
-	after  func() time.Duration       // and, having decided, to answer
-	dated  func(now time.Time) string // what Date says; nil: when the answer was written
-	// It knows its endpoints by their one spelling alone, and so do its limiters.
+	after  func() time.Duration       // and then to answer
+	dated  func(now time.Time) string // Date; nil if it is when the answer was written
+	// Only one spelling of its endpoints is known, also to its limiters.
 	strict bool
 
-	seen    atomic.Int64 // requests, also such as no limiter counts
+	seen    atomic.Int64 // requests, including those that no limiter counts
 	mu      sync.Mutex
 	windows map[string]*window
 	moving  map[string]counter
@@ -129,67 +137,68 @@ func newAPI(rules []rule) *api {
 
 func (a *api) now() time.Time { return time.Now().Add(a.skew) }
 
-// A breaks is how a server is broken. Its zero value breaks nothing.
+// A breaks describes how a server is broken. Its zero value breaks nothing.
 type breaks struct {
 	// Counting.
 	spare     int  // units admitted beyond Limit
 	unlimited bool // never refuses
 	always    bool // always refuses
-	// Whether a request beyond the limit is admitted all the same; nil: none is.
+	// Whether a request beyond the limit is admitted; nil if none is.
 	leaks func() bool
-	race  time.Duration // between looking and counting
-	// Between counting and looking what remains.
+	race  time.Duration // between reading and counting
+	// Between counting and reading the rest.
 	rereads time.Duration
-	// What was refused is charged to the next window.
+	// A refused request is charged to the next window.
 	debts bool
-	// A refused request prolongs the window.
+	// A refused request extends the window.
 	prolongs bool
-	silently bool // and Reset does not say so
+	silently bool // and Reset does not show it
 	// A refused request is charged to the windows that had room for it.
 	chargesOthers bool
-	// Seconds after Reset that the budget is restored; negative: before.
+	// How many seconds after Reset the budget is restored; before if negative.
 	restores int64
-	// The budget is restored with the clock's minute, whatever Reset says.
+	// The budget is restored with the clock's minute, not at Reset.
 	aligned bool
-	// Windows begin with the clock's minute or hour (and Reset says so): no defect, another way.
+	// Windows begin with the clock's minute or hour, as does Reset. This is not a
+	// defect.
 	floors bool
-	// Units come back one by one, a window's length after they were taken.
+	// Units are restored one by one, a window's length after they were taken.
 	slides bool
 	never  bool // the budget is not restored
-	half   bool // only half of it is
-	// A key's count is lost, once in each window, when it has come to this.
+	half   bool // only half of it is restored
+	// A key's count is lost, once in each window, when it has reached this value.
 	forgets  int
-	restarts bool // and the window begins anew with it
-	// Counts otherwise than in fixed windows; nil: in those.
+	restarts bool // and a new window begins
+	// Counts without fixed windows, if not nil.
 	counter func(limit int, per time.Duration) counter
-	skips   int // units a request costs beyond the one
+	skips   int // units that a request costs in addition to its one
 
 	// Keys.
 	key func(x *exchange, source, value string) string // instead of value
-	// Instead of looking whether the credential verifies.
+	// Instead of verifying the credential.
 	verify func(x *exchange)
 	peer   func(r *http.Request) string // instead of the peer's address
-	// By what a limiter is chosen, instead of the canonical path.
+	// The text by which a limiter is chosen, instead of the canonical path.
 	spelled   func(raw, canonical string) string
 	preflight func(x *exchange) string // the limiter of a preflight
 
 	// Answers.
-	edit func(x *exchange) // the last word on an answer
+	edit func(x *exchange) // the last change of an answer
 }
 
-// An exchange is a request and the answer as far as it is composed.
+// An exchange is a request, and its answer so far.
 type exchange struct {
 	*api
 	r        *http.Request
-	raw      string // the path as it came
-	path     string // canonical; as it came where there is no such form
+	raw      string // the path as received
+	path     string // canonical, or as received if there is no such form
 	sent     []byte // the body
-	rule     *rule  // nil: under no limiter
+	rule     *rule  // nil if no limiter covers it
 	now      time.Time
-	session  string // "" where none was shown that verifies
+	session  string // "" if there is none that verifies
 	token    string
-	forged   bool   // it does not verify, and its owner is charged all the same
-	claimed  string // the credential as it came
+	forged   bool   // if it does not verify, its owner is charged all the same
+	claimed  string // the credential as received
 	standing []standing
 	admitted bool
 
@@ -198,7 +207,7 @@ type exchange struct {
 	body   string
 }
 
-// keys returns what each window of the rule counts the request by.
+// keys returns the keys by which the rule's windows count the request.
 func (x *exchange) keys() []string {
 	var all []string
 	for i, s := range x.rule.spans {
@@ -296,8 +305,8 @@ func (x *exchange) take() {
 	})
 }
 
-// takeForOthers charges a request of another caller with the same address or token, but another
-// session and agent.
+// takeForOthers charges a request of another caller with the same address or token,
+// but another session and agent.
 func (x *exchange) takeForOthers(keys []string) {
 	for i, s := range x.rule.spans {
 		common := true
@@ -311,7 +320,7 @@ func (x *exchange) takeForOthers(keys []string) {
 	}
 }
 
-// window returns a key's present window.
+// window returns a key's current window.
 func (a *api) window(key string, s span, now time.Time) *window {
 	w, b := a.windows[key], a.breaks
 	unix := now.Unix()
@@ -363,7 +372,8 @@ func (a *api) opened(s span, unix int64) *window {
 	return &window{from: unix, reset: unix + s.per}
 }
 
-// count admits the request or answers 429. The answer carries the standing in both cases.
+// count admits the request or answers 429. The answer has the standing in both
+// cases.
 func (x *exchange) count() (admitted bool) {
 	x.take()
 	binding := x.standing[0]
@@ -389,7 +399,8 @@ func (a *api) named(name string) *rule {
 	return nil
 }
 
-// ServeHTTP answers a request. The answer is written last, so a defect can change all of it.
+// ServeHTTP answers a request. It writes the answer last, so that a defect can
+// change all of it.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.seen.Add(1)
 	pause(a.before())
@@ -398,7 +409,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if a.dated != nil {
 		x.header["Date"] = []string{a.dated(x.now)}
 		if x.header.Get("Date") == "" {
-			x.header["Date"] = nil // and net/http adds none
+			x.header["Date"] = nil // net/http then adds none
 		}
 	}
 	if a.breaks.edit != nil && x.rule != nil {
@@ -408,6 +419,6 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	maps.Copy(w.Header(), x.header)
 	w.WriteHeader(x.status)
 	if r.Method != http.MethodHead && x.status != http.StatusNoContent {
-		_, _ = w.Write([]byte(x.body)) // a client that left needs no answer
+		_, _ = w.Write([]byte(x.body)) // a client that has left needs no answer
 	}
 }

@@ -10,19 +10,22 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// A defect is one way in which a server is broken, and what the verifier must report.
+// A defect is one way in which a server is broken, with the report that the
+// verifier must give.
 type defect struct {
 	name   string
 	breaks func(*api)
 	broken implies
 }
 
-// An implies lists each clause that a defect breaks, and why if that is not the defect itself. All
-// other clauses must have the verdict of a correct server, or be untested. "clause@limiter,limiter"
-// is broken for these limiters alone; "clause?" is reported broken in some runs and not in others.
+// An implies lists each clause that a defect breaks, and the reason if it is not
+// the defect itself. All other clauses must have the verdict of a correct server,
+// or be untested. "clause@limiter,limiter" is broken only for these limiters;
+// "clause?" is broken in some runs only.
 type implies map[string]string
 
-// on returns the limiters that a defect is shown on: those in the table, and one by token.
+// on returns the limiters that a defect is tested on: those in the table, and one
+// by token.
 func (d *defect) on() []string {
 	names := []string{"wp-plugin"}
 	for at := range d.broken {
@@ -50,7 +53,8 @@ func defects() []defect {
 	return slices.Concat(fieldDefects(), valueDefects(), countingDefects(), refusalDefects(), exposureDefects(), callerDefects(), pretenceDefects(), pathDefects(), movingDefects(), resetDefects())
 }
 
-// clauses returns the broken limiters by clause; nil if the clause need not be broken.
+// clauses returns the broken limiters by clause; nil if the clause need not be
+// broken.
 func (want implies) clauses(verified []string) map[string][]string {
 	all := map[string][]string{}
 	for at := range want {
@@ -109,9 +113,10 @@ func TestEachDefectIsFoundByItsClause(t *testing.T) {
 	}
 }
 
-// A verification with valid bodies, without waits, with one connection or without credentials sees
-// less, but still reports nothing wrongly as broken. Each is run with a part of the table.
-func TestNoDefectIsTakenForAnother(t *testing.T) {
+// A verification with valid bodies, without waits, with one connection or without
+// credentials sees less, but reports nothing wrongly as broken. Each runs with a
+// part of the table.
+func TestLimitedVerificationsReportNoOtherDefect(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of work")
 	}
@@ -137,7 +142,7 @@ func TestNoDefectIsTakenForAnother(t *testing.T) {
 	}
 }
 
-func TestADefectOfOneLimiterIsNotAnothers(t *testing.T) {
+func TestADefectIsReportedOnlyForItsLimiter(t *testing.T) {
 	const only = "widget-leads"
 	for i, d := range defects() {
 		a := newAPI(small())
@@ -171,7 +176,7 @@ func check(t *testing.T, d defect, report *verify.Report) {
 		if want[clause] == nil {
 			continue
 		}
-		t.Errorf("not broken, and it is: %s%s", clause, describe(slices.DeleteFunc(slices.Clone(report.Results), func(x verify.Result) bool { return x.Clause != clause })))
+		t.Errorf("reported as broken, though it is not: %s%s", clause, describe(slices.DeleteFunc(slices.Clone(report.Results), func(x verify.Result) bool { return x.Clause != clause })))
 	}
 	accuse(t, broken, want)
 	for clause, limiters := range want {
@@ -195,7 +200,7 @@ func check(t *testing.T, d defect, report *verify.Report) {
 func accuse(t *testing.T, broken map[string][]verify.Result, want map[string][]string) {
 	t.Helper()
 	for _, clause := range missing(broken, want) {
-		t.Errorf("broken, and it is not: %s %v%s", clause, limitersOf(broken[clause]), describe(broken[clause][:1]))
+		t.Errorf("reported as broken, though it is not: %s %v%s", clause, limitersOf(broken[clause]), describe(broken[clause][:1]))
 	}
 }
 
@@ -210,7 +215,7 @@ func missing[A, B any](a map[string]A, b map[string]B) []string {
 	return all
 }
 
-func TestEveryClauseIsBrokenByADefectOfItsOwn(t *testing.T) {
+func TestEveryClauseHasADefect(t *testing.T) {
 	own := map[string]int{}
 	for _, d := range defects() {
 		for at, because := range d.broken {
@@ -221,7 +226,7 @@ func TestEveryClauseIsBrokenByADefectOfItsOwn(t *testing.T) {
 	}
 	for _, c := range verify.Clauses {
 		if own[c.ID] == 0 {
-			t.Errorf("no defect breaks %s: nothing shows that the verifier sees it broken", c.ID)
+			t.Errorf("no defect breaks %s: no test shows that the verifier detects it", c.ID)
 		}
 		delete(own, c.ID)
 	}
@@ -230,7 +235,7 @@ func TestEveryClauseIsBrokenByADefectOfItsOwn(t *testing.T) {
 	}
 }
 
-// What no caller can see from outside, and no defect here shows:
+// No caller can see these from outside, and no defect here shows them:
 //
 //   - One budget for all addresses, or a wrong part of an address as key (a /64 for a /128, a mapped
 //     IPv4 address for another): one verifier has one address.

@@ -17,8 +17,9 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// pipes is a listener in memory. In a synctest bubble no goroutine may wait for the real network,
-// since the bubble's time advances only while all goroutines are blocked in it.
+// pipes is a listener in memory. In a synctest bubble no goroutine may wait for the
+// real network, because the bubble's time advances only while all its goroutines
+// are blocked.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -77,7 +78,7 @@ func policyOf(t *testing.T, rules []rule) weir.Policy {
 // pause advances a bubble's time.
 func pause(d time.Duration) { time.Sleep(d) }
 
-// inBubble serves the api in a bubble of its own, in which f runs.
+// inBubble serves the api in a new bubble, in which f runs.
 func inBubble(t *testing.T, a *api, f func(t *testing.T, l *pipes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,10 +117,10 @@ func verified(t *testing.T, a *api, change func(*verify.Options)) (report *verif
 			t.Fatal(err)
 		}
 		if report.Sent > plan.Requests {
-			t.Errorf("it sent %d requests, and had said at most %d", report.Sent, plan.Requests)
+			t.Errorf("it sent %d requests, more than the planned %d", report.Sent, plan.Requests)
 		}
 		if int(a.seen.Load()) != report.Sent {
-			t.Errorf("it says that it sent %d requests, and the server has seen %d", report.Sent, a.seen.Load())
+			t.Errorf("it reports %d requests, and the server has seen %d", report.Sent, a.seen.Load())
 		}
 	})
 	return report

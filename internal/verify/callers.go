@@ -12,7 +12,7 @@ type callers struct {
 	run  *runner
 	part *part
 
-	main, other caller // other is zero if there is no such caller
+	main, other caller // other is zero without such a caller
 	// The key source that main is counted by if it is a credential: session or token.
 	credential string
 	unproved   gap    // why main has no credential although the limiter counts by one

@@ -60,7 +60,7 @@ type hooks struct {
 	leaked  func(a *answer, how string)
 	escaped func(a *answer, with string)
 
-	// These give the reason if there is no verdict.
+	// These give the reason for a missing verdict.
 
 	needsRefusals bool       // the clause cannot be tested unless the budget is used up
 	unseen        gap        // the usual reason
@@ -111,7 +111,7 @@ func (c *check) broken(a *answer, format string, args ...any) {
 	c.run.book.broken(c.clause, c.name, a, format, args...)
 }
 
-// verdict returns the verdict so far, or "" if there is none.
+// verdict returns the verdict so far, or "" before there is one.
 func (c *check) verdict() Verdict { return c.run.book.verdict(c.clause, c.name) }
 
 // A suspicion is a clause that is broken if Date is right.
@@ -156,8 +156,8 @@ func (c *check) settleDefault(s *suspicion, otherClock string) {
 	}
 }
 
-// excuse records why there is no verdict, if there is none. err is the error that ended the
-// timeline, if any; spent reports whether every request was refused.
+// excuse records the reason for a missing verdict. err is the error that ended the timeline, if
+// any; spent reports whether every request was refused.
 func (c *check) excuse(err error, spent bool) {
 	if c.verdict() != "" {
 		return

@@ -43,8 +43,8 @@ func checkRemaining(c *check) hooks {
 func checkAdmitted(c *check) hooks {
 	return hooks{
 		began: func(first *answer) {
-			// A new credential may be refused unread if its address's budget is spent (D16), a new
-			// agent or value of a field not.
+			// A new session may have to wait a second if its address guesses (D16), a new agent or
+			// value of a field not.
 			if !first.admitted() && isChosen(c.who.apart) && c.isSure(first.limit) && first.limit == c.part.window.Limit {
 				c.broken(first, "the first request of a new caller was refused")
 			}

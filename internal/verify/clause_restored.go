@@ -3,7 +3,7 @@ package verify
 // Clauses about the end of a window: each reads the rollover (rollover.go).
 
 func checkRestored(c *check) hooks {
-	return hooks{needsRefusals: true, unseen: Unobservable.because("the end of no window was seen"), rolled: restoredCheck{c}.rolled}
+	return hooks{needsRefusals: true, unseen: Unobservable.because("no window was observed until its end"), rolled: restoredCheck{c}.rolled}
 }
 
 type restoredCheck struct{ *check }
@@ -57,7 +57,7 @@ func (c restoredCheck) rolled(r rollover) {
 }
 
 func checkRefusedFree(c *check) hooks {
-	return hooks{needsRefusals: true, unseen: Unobservable.because("the end of no window was seen"), rolled: refusedFreeCheck{c}.rolled}
+	return hooks{needsRefusals: true, unseen: Unobservable.because("no window was observed until its end"), rolled: refusedFreeCheck{c}.rolled}
 }
 
 type refusedFreeCheck struct{ *check }

@@ -6,7 +6,8 @@ import (
 )
 
 // checkUnverified sends altered credentials, and none, between two of main's requests, and an
-// altered one while main is refused. Each must be answered 401 and charged to the address.
+// altered one while main is refused. Each must be charged to the address, and be answered 401 if
+// the limiter requires the credential.
 func checkUnverified(c *check) hooks {
 	u := &unverifiedCheck{check: c}
 	return hooks{between: u.between, spent: u.spent, why: func() gap {
@@ -46,7 +47,11 @@ func (c *unverifiedCheck) between(ctx context.Context) error {
 		c.untested(Unobservable.because("the window with the least left is not counted by the credential"))
 		return nil
 	case spent == 0:
-		c.kept("401, each counted by the address; meanwhile the valid one's Remaining went from %d to %d", before.remaining, after.remaining)
+		how := "let in"
+		if c.part.limiter.Requires != "" {
+			how = "401"
+		}
+		c.kept(how+", each counted by the address; meanwhile the valid one's Remaining went from %d to %d", before.remaining, after.remaining)
 		return nil
 	}
 	bad := c.requestOf(caller{authorization: tampered(c.who.main.authorization), agent: c.who.stranger})
@@ -83,7 +88,7 @@ func (c *unverifiedCheck) sendAll(ctx context.Context) error {
 }
 
 func (c *unverifiedCheck) wantRejected(a *answer, what string) {
-	if a.admitted() && a.status != http.StatusUnauthorized && a.status < 500 {
+	if c.part.limiter.Requires != "" && a.admitted() && a.status != http.StatusUnauthorized && a.status < 500 {
 		c.broken(a, "%s was answered %d", what, a.status)
 	}
 }

@@ -5,7 +5,7 @@ package verify
 type Clause struct {
 	ID     string // as reports and the command line name it
 	Says   string // what holds if the clause is kept
-	Source string // the contract's section, or our decision if the contract is silent
+	Source string // the contract's section, or our decision on what the contract leaves open
 
 	check func(*check) hooks // what the clause observes and how it judges; called once per limiter
 }
@@ -34,7 +34,7 @@ var Clauses = []Clause{
 	{"language", "a 429 in another language has the same shape and names its language", "contract, section 7.8; D20", checkLanguage},
 	{"separate", "one credential's requests do not change another's budget", "contract, section 5", checkSeparate},
 	{"shared", "one credential has one budget across all connections and all endpoints of the limiter", "contract, sections 4 and 8", checkShared},
-	{"unverified", "a credential that does not verify is answered 401, spends only its address's budget, and does not bypass that budget", "D16", checkUnverified},
+	{"unverified", "a credential that does not verify is answered 401 if the limiter requires one, spends only its address's budget, and does not bypass that budget", "D16, D27", checkUnverified},
 	{"forwarded", "a client gains no second budget by writing X-Forwarded-For or a similar field", "D12", checkForwarded},
 	{"spelling", "no spelling of an endpoint gains another budget", "D10", checkSpelling},
 	{"preflight-free", "a preflight spends nothing of the endpoint's budget", "D9", checkPreflightFree},

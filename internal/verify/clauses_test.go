@@ -29,7 +29,7 @@ func TestEveryRowOfTheTableIsComplete(t *testing.T) {
 		}
 		for _, m := range regexp.MustCompile(`isBroken\("(.*?)"\)`).FindAllSubmatch(source, -1) {
 			if !slices.Contains(ids, string(m[1])) {
-				t.Errorf("%s reads the verdict on %s, which is no clause", file, m[1])
+				t.Errorf("%s reads the verdict on %s, which is not a clause", file, m[1])
 			}
 		}
 	}

@@ -70,7 +70,7 @@ func (c *clocks) other(t *tally) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t.differs() {
-		return "Date is not of the clock that decides: by Retry-After the window ends a fraction of a second earlier or later than by Date"
+		return "Date does not come from the clock that decides: by Retry-After the window ends a fraction of a second earlier or later than by Date"
 	}
 	if !c.compared || c.min >= -usualDoubt && c.max <= usualDoubt {
 		return ""
@@ -85,7 +85,7 @@ func (c *clocks) other(t *tally) string {
 	if far && -usualSkew <= c.local && c.local <= usualSkew {
 		return "" // Date agrees with the verifier's clock, so Reset is wrong
 	}
-	return fmt.Sprintf("Date is not of the clock that decides: Date and Retry-After of the same answers differ by up to %d s", max(-c.min, c.max))
+	return fmt.Sprintf("Date does not come from the clock that decides: Date and Retry-After of the same answers differ by up to %d s", max(-c.min, c.max))
 }
 
 // resetIsWrong reports whether Date and the verifier's clock agree, and Retry-After contradicts

@@ -22,7 +22,7 @@ func (e *CredentialError) Error() string {
 	return fmt.Sprintf("%s that was given is answered 401 at %s: it does not verify there", which, e.Request)
 }
 
-// triesForCredential is how often a credential is tried if the answer is lost.
+// triesForCredential is how often a credential is tried while answers are lost.
 const triesForCredential = 2
 
 // given returns the given credentials of a kind.
@@ -84,7 +84,7 @@ func (r *runner) checkCredentials(ctx context.Context) error {
 	return nil
 }
 
-// sendTwice sends a request that is in no limiter's share, and again if the answer is lost. The
+// sendTwice sends a request that is in no limiter's share, and again after a lost answer. The
 // answer is nil if both are lost.
 func (r *runner) sendTwice(ctx context.Context, ask request) (*answer, error) {
 	for range triesForCredential {

@@ -14,9 +14,9 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// Requests that may change data are sent only with Real. The methods are those of the routes, and
-// one that no route has.
-func TestNothingIsDeletedUnasked(t *testing.T) {
+// Requests that may change data are sent only with Real. The methods are those of
+// the routes, and one that no route has.
+func TestOnlyRealSendsRequestsThatChangeData(t *testing.T) {
 	var mu sync.Mutex
 	methods := map[string]bool{}
 	asked := 0
@@ -66,9 +66,9 @@ func TestNothingIsDeletedUnasked(t *testing.T) {
 	}
 }
 
-// Endpoints of the contract's surfaces are not sent to another API, even if its policy has a prefix
-// that covers them.
-func TestAnotherAPIIsAskedForWhatItsPolicyNames(t *testing.T) {
+// The contract's endpoints are not sent to another API, even if its policy has a
+// prefix that covers them.
+func TestAnotherAPIGetsRequestsForItsPolicysPaths(t *testing.T) {
 	for route, want := range map[string]string{
 		"/*": "GET /weir-verify", "/api/*": "GET /api/weir-verify", "/v1/*": "GET /v1/weir-verify", "POST /api/items, /api/*": "POST /api/items",
 		"/api/v1/widget/*": "POST /api/v1/widget/init", "/v1/wp/*": "GET /v1/wp/status",
@@ -86,8 +86,8 @@ func TestAnotherAPIIsAskedForWhatItsPolicyNames(t *testing.T) {
 	}
 }
 
-// If one limiter is not answered, the verification fails although the others are.
-func TestALimiterThatIsNotAnsweredForIsAnError(t *testing.T) {
+// If one limiter gets no answers, the verification fails, although the others work.
+func TestALimiterWithoutAnswersIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		policy := "limiters:\n  - {name: up, routes: [/up], windows: [10 per minute by ip]}\n  - {name: down, routes: [/down], windows: [10 per minute by ip]}\n"
 		n := newNetwork()
@@ -107,8 +107,8 @@ func TestALimiterThatIsNotAnsweredForIsAnError(t *testing.T) {
 	})
 }
 
-// A Reset in seconds is not a time: it is reported once, and nothing is compared with it.
-func TestAResetInSecondsIsNoTime(t *testing.T) {
+// A Reset in seconds is not a time. It is reported once, and compared with nothing.
+func TestAResetInSecondsIsNotATime(t *testing.T) {
 	a := answer{fields: fields{date: 1_800_000_000, reset: 10}}
 	if !a.noTime() {
 		t.Error("10 is taken for a time")
@@ -119,6 +119,6 @@ func TestAResetInSecondsIsNoTime(t *testing.T) {
 	}
 	a.reset = absent
 	if a.noTime() {
-		t.Error("what is absent is judged")
+		t.Error("a missing field is checked")
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 )
 
-// verifiedByField verifies a server that limits by policy, behind what changes its requests (nil:
-// nothing).
+// verifiedByField verifies a server that limits by policy, behind a function that
+// changes its requests, or nil.
 func verifiedByField(t *testing.T, policy string, change func(*http.Request), given http.Header) (report *Report) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -41,8 +41,8 @@ func verdictOf(t *testing.T, r *Report, clause string) Result {
 	return Result{}
 }
 
-// A limiter that counts by an HTTP field is tested with values that the verifier makes up. Two of
-// them have two budgets.
+// A limiter by an HTTP field is tested with values that the verifier invents. Two
+// of them have two budgets.
 func TestALimiterByAFieldKeepsEveryClause(t *testing.T) {
 	for _, window := range []string{"20 per minute by header:X-Api-Key or ip", "20 per minute by ip+header:X-Api-Key, 200 per hour by ip", "20 per minute by header:Cookie"} {
 		r := verifiedByField(t, onePolicy(window), nil, nil)
@@ -64,13 +64,13 @@ func TestAServerThatCountsAnotherFieldIsFound(t *testing.T) {
 		t.Errorf("all values share a budget, and separate is %s: %s\n%s", got.Verdict, got.Detail, table(r))
 	}
 	r = verifiedByField(t, onePolicy(window), func(r *http.Request) { r.Header.Set("X-Api-Key", r.Header.Get("X-Api-Key")+r.RemoteAddr) }, nil)
-	// The window may end before shared is tested: then another clause shows the defect.
+	// If the window ends before shared is tested, another clause shows the defect.
 	if got := verdictOf(t, r, "shared"); got.Verdict == Kept || !r.Broken() {
 		t.Errorf("each connection has a budget, and shared is %s: %s\n%s", got.Verdict, got.Detail, table(r))
 	}
 }
 
-// A value that was given is used, and in no report.
+// A given value is used, but is in no report.
 func TestAGivenFieldNamesTheCaller(t *testing.T) {
 	const key = "sk_live_27ab"
 	var mu sync.Mutex
@@ -82,7 +82,7 @@ func TestAGivenFieldNamesTheCaller(t *testing.T) {
 	}
 	r := verifiedByField(t, onePolicy("20 per minute by header:X-Api-Key or ip"), remember, http.Header{"X-Api-Key": {key}})
 	if r.Broken() || !seen[key] || len(seen) != 2 {
-		t.Errorf("values %v, want the given one and one that is made up:\n%s", len(seen), table(r))
+		t.Errorf("values %v, want the given one and an invented one:\n%s", len(seen), table(r))
 	}
 	if text, err := json.Marshal(r); err != nil || strings.Contains(string(text), key) {
 		t.Errorf("%v: the report has the value:\n%s", err, text)

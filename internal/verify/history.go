@@ -166,7 +166,7 @@ func (h *history) addMove(before int64, later *answer) {
 	h.moved = &move{suspicion: suspicion{later, fmt.Sprintf(format, before, later.reset, later.date)}, before: before}
 }
 
-// resetMoved returns the move, or nil if Reset was constant.
+// resetMoved returns the move, or nil for a constant Reset.
 func (h *history) resetMoved() *move {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -186,7 +186,7 @@ func (h *history) isLost() bool {
 	return h.lost > 0
 }
 
-// now returns the window with the latest Reset, or nil if none was seen.
+// now returns the window with the latest Reset, or nil before the first one.
 func (h *history) now() *tally {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -44,9 +44,9 @@ func every(n int64, strange, usual http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// A deployment in trouble causes no panic and no request beyond the plan, and a correct limiter is
-// never reported as broken.
-func TestTroubleOnTheWayIsNoBrokenClause(t *testing.T) {
+// A failing deployment causes no panic and no request beyond the plan, and a
+// correct limiter is never reported as broken.
+func TestADeploymentsFailuresBreakNoClause(t *testing.T) {
 	abort := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	huge := func(w http.ResponseWriter, _ *http.Request) {
@@ -60,7 +60,7 @@ func TestTroubleOnTheWayIsNoBrokenClause(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		window string
-		// The clause that the trouble breaks; empty: none.
+		// The clause that the failure breaks, or empty.
 		broken  string
 		trouble func(t *testing.T, limited http.Handler) http.Handler // around the limiter
 		backend http.HandlerFunc
@@ -101,8 +101,8 @@ func TestTroubleOnTheWayIsNoBrokenClause(t *testing.T) {
 	}
 }
 
-// verifyWithin verifies, counts what arrives, and wants no other clause broken than the one that
-// may be.
+// verifyWithin verifies a server and counts its requests. At most the allowed
+// clause may be broken.
 func verifyWithin(t *testing.T, policy string, handler http.Handler, allowed string) {
 	t.Helper()
 	n := newNetwork()
@@ -127,16 +127,16 @@ func verifyWithin(t *testing.T, policy string, handler http.Handler, allowed str
 		}
 	}
 	if arrived.Load() > int64(plan.Requests) || arrived.Load() > int64(report.Sent) {
-		t.Errorf("%d requests arrived, %d were planned, %d are said to be sent", arrived.Load(), plan.Requests, report.Sent)
+		t.Errorf("%d requests arrived, %d were planned, %d are reported as sent", arrived.Load(), plan.Requests, report.Sent)
 	}
 	if len(report.Results) != len(Clauses) {
 		t.Errorf("%d results for %d clauses", len(report.Results), len(Clauses))
 	}
 }
 
-// A server that does not speak HTTP is an error, and gets no verdict.
+// If a server does not speak HTTP, that is an error, without a verdict.
 func TestGarbageIsAnError(t *testing.T) {
-	for name, said := range map[string]string{
+	for name, text := range map[string]string{
 		"no HTTP":                 "SSH-2.0-OpenSSH_9.9\r\n",
 		"nothing":                 "",
 		"a header without end":    "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-Padding: "+strings.Repeat("x", 1000)+"\r\n", 1000),
@@ -152,7 +152,7 @@ func TestGarbageIsAnError(t *testing.T) {
 						if err != nil {
 							return
 						}
-						running.Go(func() { answerGarbage(c, said) })
+						running.Go(func() { answerGarbage(c, text) })
 					}
 				})
 				defer running.Wait()
@@ -170,14 +170,14 @@ func TestGarbageIsAnError(t *testing.T) {
 	}
 }
 
-func answerGarbage(c net.Conn, said string) {
+func answerGarbage(c net.Conn, text string) {
 	defer c.Close()
 	buffer := make([]byte, 4096)
 	_, _ = c.Read(buffer)
-	_, _ = c.Write([]byte(said))
+	_, _ = c.Write([]byte(text))
 }
 
-func TestNobodyThereIsAnError(t *testing.T) {
+func TestAnUnreachableServerIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
 		n.Close()

@@ -18,7 +18,7 @@ const (
 type pause struct {
 	why           gap // why the budget was not spent in two parts; zero: it was
 	window        *tally
-	before, after *answer // before is nil if none was admitted
+	before, after *answer // before is nil without an admitted request
 }
 
 // spendHalf spends half of what is left, pauses, and sends one more request. It returns how many
@@ -83,7 +83,7 @@ func (b *budget) pauseFor(t *tally) (time.Duration, gap) {
 	return length, gap{}
 }
 
-// pauseLength returns how long the pause is, or 0 if the window is too short for one.
+// pauseLength returns how long the pause is, or 0 in a window that is too short for one.
 func (b *budget) pauseLength() time.Duration {
 	per := b.part.window.Per
 	switch {

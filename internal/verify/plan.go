@@ -112,8 +112,8 @@ func (p *part) limitsInWords() string {
 	return text
 }
 
-// NewPlan plans a verification. It sends nothing. It returns an error if the options are invalid,
-// and a *weir.PolicyError if the policy is.
+// NewPlan plans a verification. It sends nothing. It returns an error for invalid options, and a
+// *weir.PolicyError for an invalid policy.
 func NewPlan(o Options) (*Plan, error) {
 	o, err := withDefaults(o)
 	if err != nil {
@@ -249,7 +249,7 @@ func (p *Plan) skip(limiter string, reason Reason, why string) {
 	}
 }
 
-// order puts the smallest first, so most is tested if the budget is too small for all.
+// order puts the smallest first, so that a budget too small for all tests most of them.
 func (p *Plan) order() {
 	slices.SortStableFunc(p.parts, func(a, b *part) int { return a.minRequests(true) - b.minRequests(true) })
 }

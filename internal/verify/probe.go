@@ -45,7 +45,7 @@ var errGivenUp = errors.New("too many requests in a row had no answer")
 // maxTries is how often a request is sent whose answer is lost.
 const maxTries = 4
 
-// send sends one request, and again if its answer is lost. The answer is not judged.
+// send sends one request, and again after a lost answer. The answer is not judged.
 func (p *probe) send(ctx context.Context, r request) (*answer, error) {
 	for tries := 1; ; tries++ {
 		a, err := p.run.wire.send(ctx, r, p.take)

@@ -15,7 +15,7 @@ func TestTheProductKeepsEveryClause(t *testing.T) {
 		o.Agent, o.Tokens = "demo", x.others
 		report := verified(t, o)
 		if int64(report.Sent) != x.served.Load() {
-			t.Errorf("%d requests arrived, the report says %d", x.served.Load(), report.Sent)
+			t.Errorf("%d requests arrived, the report has %d", x.served.Load(), report.Sent)
 		}
 		if report.Broken() {
 			t.Errorf("a clause is broken:\n%s", table(report))

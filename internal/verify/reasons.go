@@ -41,7 +41,7 @@ func inherently(text string) gap { return gap{reason: Unobservable, text: text, 
 func (g gap) isZero() bool { return g == gap{} }
 
 // noDate is why Reset is compared with nothing.
-var noDate = Unobservable.because("the answers have no Date, so Reset means nothing to a caller whose clock differs")
+var noDate = Unobservable.because("the answers have no Date, so a caller whose clock differs cannot use Reset")
 
 // endedEarly returns the gap of a verification that ended early.
 func endedEarly(err error) gap {

@@ -46,8 +46,12 @@ func countedBy(k weir.Key, has func(source string) bool) []string {
 	return by
 }
 
-// credentialOf returns the kind of credential that a limiter's windows count by, or "".
+// credentialOf returns the kind of credential that a limiter requires or that its windows count by,
+// or "".
 func credentialOf(l *weir.Limiter) string {
+	if l.Requires != "" {
+		return l.Requires
+	}
 	for _, source := range []string{sourceSession, sourceToken} {
 		for _, w := range l.Windows {
 			if w.Key.Uses(source) {

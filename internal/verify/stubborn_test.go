@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// talking answers every request on a network with what a function writes, until stop is called.
+// talking answers every request on a network with a function's output, until stop
+// is called.
 func (n *network) talking(answer func(c net.Conn, nth int)) (stop func()) {
 	var running sync.WaitGroup
 	var mu sync.Mutex
@@ -56,14 +57,14 @@ func (n *network) talking(answer func(c net.Conn, nth int)) (stop func()) {
 	}
 }
 
-// No answer keeps a verification from ending, or from ending at once when its context ends.
-func TestNoAnswerIsReadForEver(t *testing.T) {
+// For any answer, a verification ends by itself, and at once when its context ends.
+func TestAnEndlessAnswerDoesNotBlock(t *testing.T) {
 	const switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
 	for name, answer := range map[string]func(net.Conn, int){
 		"another protocol, and silence": func(c net.Conn, _ int) { fmt.Fprint(c, switched) },
 		"another protocol, and no end": func(c net.Conn, _ int) {
-			for said := switched; ; said = "x" {
-				if _, err := fmt.Fprint(c, said); err != nil {
+			for text := switched; ; text = "x" {
+				if _, err := fmt.Fprint(c, text); err != nil {
 					return
 				}
 				time.Sleep(time.Second)
@@ -91,7 +92,7 @@ func TestNoAnswerIsReadForEver(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					defer cancel()
 					began := time.Now()
-					report, _ := plan.Run(ctx) // an error, or what was found: either is an end
+					report, _ := plan.Run(ctx) // an error or a report: either is an end
 					if took := time.Since(began); took > min(patience+time.Second, 10*time.Minute) {
 						t.Errorf("it took %v and %d requests", took, report.Sent)
 					}
@@ -101,7 +102,8 @@ func TestNoAnswerIsReadForEver(t *testing.T) {
 	}
 }
 
-// refusing answers as a window of five that never ends: the first five requests are admitted.
+// refusing answers as a window of five that never ends: only the first five
+// requests are admitted.
 func refusing(c net.Conn, nth int, date, reset int64) {
 	status, more, body, left := "200 OK", "", "{}", 5-nth
 	if nth > 5 {
@@ -111,14 +113,14 @@ func refusing(c net.Conn, nth int, date, reset int64) {
 		status, time.Unix(date, 0).UTC().Format(http.TimeFormat), left, reset, more, len(body), body)
 }
 
-// A wait for a window is never longer than MaxWait, even if Date changes during the wait.
-func TestNoWaitIsLongerThanItMayBe(t *testing.T) {
+// A wait for a window never exceeds MaxWait, even if Date changes during the wait.
+func TestNoWaitExceedsMaxWait(t *testing.T) {
 	const most = 5 * time.Second
 	for name, ahead := range map[string]func(nth int) int64{ // how far Reset is ahead of Date
 		"Date goes back ten years":      func(nth int) int64 { return map[bool]int64{false: 3, true: 300_000_000}[nth > 20] },
 		"Date goes back a little, ever": func(nth int) int64 { return 3 + int64(max(0, nth-100)) },
 		"Reset is at the end of time":   func(nth int) int64 { return map[bool]int64{false: 3, true: 1 << 52}[nth > 20] },
-		"Date stands still":             func(int) int64 { return 3 },
+		"Date is constant":              func(int) int64 { return 3 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -134,7 +136,7 @@ func TestNoWaitIsLongerThanItMayBe(t *testing.T) {
 					}
 				}
 				report := verified(t, o)
-				// One window, and one more where it is refused in the next.
+				// One window, and one more if it is refused in the next.
 				if took := time.Since(began); took > 2*most {
 					t.Errorf("it took %v:\n%s", took, table(report))
 				}
@@ -143,7 +145,7 @@ func TestNoWaitIsLongerThanItMayBe(t *testing.T) {
 	}
 }
 
-// hasty answers with Retry-After one second too short.
+// hasty answers with a Retry-After that is one second too short.
 type hasty struct{ http.ResponseWriter }
 
 func (h hasty) WriteHeader(status int) {
@@ -153,8 +155,8 @@ func (h hasty) WriteHeader(status int) {
 	h.ResponseWriter.WriteHeader(status)
 }
 
-// A Retry-After that is too short is found even in windows that are too short to measure the
-// deployment's clock.
+// A Retry-After that is too short is found even if the windows are too short to
+// measure the deployment's clock.
 func TestAHastyRetryAfterIsFoundInShortWindows(t *testing.T) {
 	for _, per := range []string{"2", "3", "5"} {
 		for after := time.Duration(0); after < time.Second; after += 170 * time.Millisecond {

@@ -44,7 +44,7 @@ func (l *timeline) experiment(ctx context.Context) error {
 		l.ending.watch,    // the end of the window
 		l.lookLater,       // what the end of the window left open
 		l.provoke,         // errors
-		l.drainAgain,      // the next budget is used up as well, if it is small
+		l.drainAgain,      // a small next budget is used up as well
 	} {
 		var far *farError
 		switch err := step(ctx); {
@@ -300,7 +300,7 @@ func (l *timeline) provoke(ctx context.Context) error {
 	return nil
 }
 
-// drainAgain uses the restored budget up, if it is small.
+// drainAgain uses up a small restored budget.
 func (l *timeline) drainAgain(ctx context.Context) error {
 	if l.part.again == 0 || l.spareUsed || l.run.options.Quick {
 		return nil

@@ -87,7 +87,7 @@ type Result struct {
 	Clause  string  `json:"clause"`  // an id of Clauses
 	Limiter string  `json:"limiter"` // "": no single limiter
 	Verdict Verdict `json:"verdict"`
-	Reason  Reason  `json:"reason,omitempty"` // if Untested: which of the four reasons
+	Reason  Reason  `json:"reason,omitempty"` // for Untested: which of the four reasons
 	// If Untested: it does not apply to this limiter, or needs a server error.
 	Inherent bool      `json:"inherent,omitempty"`
 	Detail   string    `json:"detail"`             // what was seen, or why it could not be tested

@@ -190,7 +190,7 @@ type lostError struct {
 func (e *lostError) Error() string { return e.err.Error() }
 func (e *lostError) Unwrap() error { return e.err }
 
-// connect opens the slot's connection if it is not usable.
+// connect opens the slot's connection, unless it is usable.
 func (w *wire) connect(ctx context.Context, s *slot, r request) error {
 	if s.conn != nil && (r.fresh || s.conn.Err() != nil || s.conn.Available() < 1 || time.Since(s.used) > keptIdleFor) {
 		s.drop()

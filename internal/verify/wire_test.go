@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Over TLS the verifier speaks HTTP/2, which has field names in lower case.
+// Over TLS the verifier speaks HTTP/2, which has lower-case field names.
 func TestOverTLSItSpeaksHTTP2(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
@@ -68,21 +68,21 @@ func TestAnExchangeShowsNoCredential(t *testing.T) {
 	}
 }
 
-// No report contains a credential or a part of one, even if the server repeats it in a field, a
-// body or an error.
+// No report contains a credential or a part of one, even if the server repeats it
+// in a field, a body or an error.
 func TestNoReportContainsACredential(t *testing.T) {
 	const token, basic, cookie = "opaque-secret-token-12345678", "dXNlcjpwYXNzd29yZDEyMw==", "kX81zz"
 	reset := strconv.FormatInt(time.Now().Unix()+30, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		said := r.Header.Get("Authorization")
-		w.Header().Set("Retry-After", said)
-		w.Header().Set("Content-Type", strings.TrimPrefix(said, "Bearer "))
+		authorization := r.Header.Get("Authorization")
+		w.Header().Set("Retry-After", authorization)
+		w.Header().Set("Content-Type", strings.TrimPrefix(authorization, "Bearer "))
 		w.Header().Set("X-You-Sent", basic+" "+cookie)
 		w.Header().Set("X-Fresh-Session", "a-fresh-one-of-yours")
 		w.Header().Set("X-RateLimit-Limit", "7")
 		w.Header().Set("X-RateLimit-Reset", reset)
 		w.WriteHeader(http.StatusTooManyRequests)
-		fmt.Fprintf(w, `{"data":{"token":"opaque-fresh-one-of-init"},"error":%q}`, said+" is not known, nor "+cookie)
+		fmt.Fprintf(w, `{"data":{"token":"opaque-fresh-one-of-init"},"error":%q}`, authorization+" is not known, nor "+cookie)
 	}))
 	defer server.Close()
 	u, err := url.Parse(server.URL)
@@ -101,7 +101,7 @@ func TestNoReportContainsACredential(t *testing.T) {
 	}
 }
 
-func TestALimiterBeyondTheBudgetIsSkippedAndTheRightBudgetIsNamed(t *testing.T) {
+func TestALimiterBeyondTheBudgetIsSkippedWithTheNeededBudget(t *testing.T) {
 	const policy = "limiters:\n  - {name: small, routes: [/small], windows: [10 per minute by ip]}\n  - {name: large, routes: [/large], windows: [30000 per hour by ip]}\n"
 	o := newNetwork().options(policyOf(t, policy))
 	o.Budget = 500
@@ -117,8 +117,8 @@ func TestALimiterBeyondTheBudgetIsSkippedAndTheRightBudgetIsNamed(t *testing.T) 
 	}
 }
 
-// The budget that a plan suggests for a limiter is enough.
-func TestTheNamedBudgetIsEnough(t *testing.T) {
+// The budget that a plan suggests for a limiter is sufficient.
+func TestTheSuggestedBudgetIsSufficient(t *testing.T) {
 	policy := "limiters:\n"
 	for i, limit := range []int{1000, 10, 6000, 300, 30, 120} {
 		policy += fmt.Sprintf("  - {name: l%d, routes: [/l%d], windows: [%d per minute by ip]}\n", i, i, limit)
@@ -130,7 +130,7 @@ func TestTheNamedBudgetIsEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	if last := plan.Lines[len(plan.Lines)-1]; strings.Contains(last, "0s") {
-		t.Errorf("nothing is waited for, and it says %q", last)
+		t.Errorf("there are no waits, and the plan has %q", last)
 	}
 	for _, skipped := range plan.Skipped {
 		if skipped.Clause != Clauses[0].ID {

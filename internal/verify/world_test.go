@@ -79,12 +79,12 @@ func (n *network) serving(handler http.Handler) (stop func()) {
 	}
 }
 
-// options returns options that reach the network.
+// options returns options for a server on the network.
 func (n *network) options(p weir.Policy) Options {
 	return Options{URL: &url.URL{Scheme: "http", Host: "api.example.com"}, Policy: p, Dial: n.dial}
 }
 
-// verified runs a verification, and checks that it keeps to its plan.
+// verified runs a verification, and checks that it follows its plan.
 func verified(t *testing.T, o Options) *Report {
 	t.Helper()
 	plan, err := NewPlan(o)
@@ -96,7 +96,7 @@ func verified(t *testing.T, o Options) *Report {
 		t.Fatal(err)
 	}
 	if report.Sent > plan.Requests || report.Planned != plan.Requests {
-		t.Errorf("%d requests were sent, %d were planned, the report says %d", report.Sent, plan.Requests, report.Planned)
+		t.Errorf("%d requests were sent, %d were planned, the report has %d", report.Sent, plan.Requests, report.Planned)
 	}
 	return report
 }
@@ -168,7 +168,7 @@ func resolver(t testing.TB, o identity.Options) *identity.Resolver {
 	return r
 }
 
-// policyOf reads a policy.
+// policyOf parses a policy.
 func policyOf(t testing.TB, source string) weir.Policy {
 	t.Helper()
 	f, err := policyfile.Parse("policy.yaml", []byte(source))

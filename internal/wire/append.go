@@ -22,9 +22,3 @@ func AppendStatus(dst []byte, status int, reason string) []byte {
 	dst = append(append(dst, ' '), reason...)
 	return append(dst, "\r\n"...)
 }
-
-// AppendChunk appends a chunk's size line; the bytes and "\r\n" have to follow. After size 0, the
-// last chunk, trailer lines and an empty line have to follow. The size must not be negative.
-func AppendChunk(dst []byte, size int) []byte {
-	return append(strconv.AppendUint(dst, uint64(size), 16), "\r\n"...)
-}

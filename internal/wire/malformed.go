@@ -68,4 +68,4 @@ var (
 var HeadTooLarge = &Refusal{431, "the request's header is larger than is allowed here"}
 
 // BadTarget refuses a request target that is not a URL.
-var BadTarget = &Refusal{400, "a request target that is not one"}
+var BadTarget = &Refusal{400, "an invalid request target"}

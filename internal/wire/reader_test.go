@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -210,7 +211,7 @@ func TestBodiesAreReadIntoTheCallersBytes(t *testing.T) {
 	if _, err := b.Read(p); err != nil || known.into[0] != &p[0] || known.n[0] != len(p) {
 		t.Errorf("a body of known length: %v, read with %d bytes", err, known.n)
 	}
-	chunks := &sizes{src: strings.NewReader(string(AppendChunk(nil, len(data))) + string(data) + "\r\n0\r\n\r\n")}
+	chunks := &sizes{src: strings.NewReader(fmt.Sprintf("%x\r\n", len(data)) + string(data) + "\r\n0\r\n\r\n")}
 	b.Reset(fed(chunks), Chunked)
 	if n, err := b.Read(p); err != nil || n < size0-10 || len(chunks.n) != 1 {
 		t.Errorf("the first read of a chunk: %d bytes, %v, after reads of %d", n, err, chunks.n)

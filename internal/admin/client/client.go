@@ -82,7 +82,7 @@ func (c Client) request(ctx context.Context, path string, change any) (*http.Req
 }
 
 // errHungUp is the error of a second connection: the proof was for the first one.
-var errHungUp = errors.New("it closed the connection after it had proved that it knows the token, and no other connection gets the token")
+var errHungUp = errors.New("it closed the connection after it proved that it knows the token, and the token is never sent over another connection")
 
 // oneConnection returns a client that makes one connection and follows no redirect. It uses no
 // proxy, which would see the token. hangUp closes the connection.
@@ -125,11 +125,11 @@ func exchange(client *http.Client, r *http.Request, base string) (*http.Response
 func unansweredHint(err error) string {
 	switch {
 	case errors.Is(err, errHungUp):
-		return "ask the server itself, or through a proxy that keeps connections"
+		return "connect to the server directly, or through a proxy that keeps connections open"
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return "the server speaks clear text: use --admin http://HOST:PORT"
+		return "the server does not use TLS: give --admin http://HOST:PORT"
 	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return "name the server as its certificate does; SSL_CERT_FILE=FILE trusts the certificates in FILE"
+		return "use the host name in the server's certificate; SSL_CERT_FILE=FILE trusts the certificates in FILE"
 	}
 	return adminHint
 }
@@ -159,12 +159,12 @@ func prove(ctx context.Context, client *http.Client, base, token string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, admin.ErrOtherHost):
-		return cli.Fail(fmt.Errorf("the server at %s passes requests on to the admin listener under another name, so no token was sent: %s", base, plaintext.Line(err.Error(), 500)),
-			"ask the server itself; a proxy before it must pass Host on as it came, with its port (nginx: proxy_set_header Host $http_host)")
+		return cli.Fail(fmt.Errorf("the server at %s forwards requests to the admin listener with another Host, so no token was sent: %s", base, plaintext.Line(err.Error(), 500)),
+			"connect to the server directly; a proxy must forward Host unchanged, with its port (nginx: proxy_set_header Host $http_host)")
 	}
 	hint := "--admin is the address in the line admin of the start-up of 'weir serve', by default 127.0.0.1:8081; the public listener has another port"
 	if answer.TLS == nil && answer.StatusCode == http.StatusBadRequest && bytes.Contains(b, []byte("HTTPS")) {
-		hint = "the server speaks TLS: use --admin https://HOST:PORT"
+		hint = "the server uses TLS: give --admin https://HOST:PORT"
 	}
 	return cli.Fail(fmt.Errorf("the server at %s is not the admin listener of a Weir server that knows this token, so no token was sent: it answers %d",
 		base, answer.StatusCode), hint)
@@ -177,19 +177,19 @@ func unproven(base string, answer *http.Response) error {
 	case http.StatusUnauthorized:
 		return cli.Fail(fmt.Errorf("the admin listener at %s does not know the token, so it was not sent", base), unknownToken)
 	case http.StatusMisdirectedRequest:
-		return cli.Fail(fmt.Errorf("the admin listener at %s does not answer to that name", base), unknownName)
+		return cli.Fail(fmt.Errorf("the admin listener at %s does not accept that host name", base), unknownName)
 	case http.StatusTooManyRequests:
 		hint := "wait a minute"
 		if seconds, err := strconv.ParseUint(answer.Header.Get(headers.RetryAfter), 10, 16); err == nil {
-			hint = fmt.Sprintf("wait %d seconds; a right token is answered at once", seconds)
+			hint = fmt.Sprintf("wait %d seconds; a valid token is accepted at once", seconds)
 		}
-		return cli.Fail(fmt.Errorf("the admin listener at %s does not know the token, and had too many wrong ones from this address", base), hint)
+		return cli.Fail(fmt.Errorf("the admin listener at %s does not know the token, and received too many wrong ones from this address", base), hint)
 	}
 	return cli.Fail(fmt.Errorf("the admin listener at %s answers %d, so no token was sent", base, answer.StatusCode), "the log of that server has the cause")
 }
 
 const (
-	unknownToken = "the token is that of another server, or was revoked; --data DIR has the operator's, 'weir admin create NAME' makes others"
+	unknownToken = "the token belongs to another server, or was revoked; --data DIR holds the operator's token, and 'weir admin create NAME' creates others"
 	unknownName  = "use the address that the server listens on, or start it with --admin-hosts and this name"
 )
 
@@ -200,7 +200,7 @@ func refused(base string, status int, body []byte) error {
 		Error struct{ Code, Message string }
 	}
 	if json.Unmarshal(body, &answer) != nil || answer.Error.Message == "" {
-		return cli.Fail(fmt.Errorf("the server at %s answers %d, and not as the admin listener of 'weir serve' does", base, status), adminHint)
+		return cli.Fail(fmt.Errorf("the server at %s answers %d, but not like the admin listener of 'weir serve'", base, status), adminHint)
 	}
 	hint := ""
 	switch {
@@ -224,7 +224,7 @@ func asError(message string) string {
 // Decode decodes an answer into v.
 func Decode(b []byte, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
-		return cli.Fail(fmt.Errorf("the server's answer cannot be read: %w", err), "are this program and the server of the same version?")
+		return cli.Fail(fmt.Errorf("the server's answer cannot be read: %w", err), "do this program and the server have the same version?")
 	}
 	return nil
 }

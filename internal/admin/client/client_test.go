@@ -12,8 +12,9 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 )
 
-// serve returns a Client of a server that proves that it knows the token, as the admin listener
-// does. answer answers everything but the challenge; challenge, if not nil, answers that too.
+// serve returns a Client of a server that proves that it knows the token, like the
+// admin listener. answer handles all other requests; challenge, if not nil, handles
+// challenges, too.
 func serve(t *testing.T, challenge, answer http.HandlerFunc) Client {
 	t.Helper()
 	tokens := admin.OpenTokens(t.TempDir(), admin.TokensOptions{})
@@ -47,7 +48,7 @@ func serve(t *testing.T, challenge, answer http.HandlerFunc) Client {
 	return Client{URL: s.URL, Token: token}
 }
 
-func TestAServerThatKnowsTheTokenIsAsked(t *testing.T) {
+func TestAServerThatKnowsTheTokenGetsRequests(t *testing.T) {
 	c := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		body := map[string]any{"method": r.Method, "type": r.Header.Get("Content-Type")}
 		_ = json.NewEncoder(w).Encode(body) // the client may be gone
@@ -68,7 +69,7 @@ func TestAServerThatKnowsTheTokenIsAsked(t *testing.T) {
 	}
 }
 
-func TestAServerThatProvesNothingIsNotAsked(t *testing.T) {
+func TestAServerWithoutAProofGetsNoRequests(t *testing.T) {
 	for name, row := range map[string]struct {
 		challenge http.HandlerFunc
 		want      string
@@ -78,8 +79,8 @@ func TestAServerThatProvesNothingIsNotAsked(t *testing.T) {
 			http.Redirect(w, r, "/challenge?again", http.StatusFound)
 		}, "it answers 302"},
 		"an unknown token": {challengeStatus(http.StatusUnauthorized, ""), "does not know the token, so it was not sent"},
-		"an unknown name":  {challengeStatus(http.StatusMisdirectedRequest, ""), "does not answer to that name"},
-		"too many":         {challengeStatus(http.StatusTooManyRequests, "9"), "had too many wrong ones"},
+		"an unknown name":  {challengeStatus(http.StatusMisdirectedRequest, ""), "does not accept that host name"},
+		"too many":         {challengeStatus(http.StatusTooManyRequests, "9"), "received too many wrong ones"},
 		"an error":         {challengeStatus(http.StatusInternalServerError, ""), "answers 500, so no token was sent"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,11 +105,11 @@ func challengeStatus(status int, retryAfter string) http.HandlerFunc {
 	}
 }
 
-func TestAnErrorOfTheServerIsPrintedAsOneOfTheProgram(t *testing.T) {
+func TestAServersErrorIsPrintedLikeTheProgramsOwn(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"error":{"code":"x","message":"No limiter is called \u001b[2Jz."}}`: `no limiter is called \x1b[2Jz`,
 		`{"error":{"code":"x","message":"IPv6 is meant."}}`:                   "IPv6 is meant",
-		`nonsense`: "answers 400, and not as the admin listener of 'weir serve' does",
+		`nonsense`: "answers 400, but not like the admin listener of 'weir serve'",
 	} {
 		c := serve(t, nil, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusBadRequest)

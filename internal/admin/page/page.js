@@ -174,10 +174,10 @@ const loop = {
     this.failures++;
     this.silent = this.silent || performance.now();
     document.body.dataset.state = "stale";
-    const known = seen ? [`What is below was so ${lasting((performance.now() - heard) / 1000)} ago. This page goes on by itself when there is an answer.`] : ["This page goes on by itself when there is an answer."];
+    const known = seen ? [`The data below is ${lasting((performance.now() - heard) / 1000)} old. This page continues when the server answers.`] : ["This page continues when the server answers."];
     if (e instanceof Refused) judge("bad", `The server answers ${e.status}`, [e.message, ...known]);
     else if (e instanceof Silent) judge("bad", "The server does not answer", known);
-    else judge("bad", "This page cannot show what the server answers", [String(e)]);
+    else judge("bad", "This page cannot show the server’s answer", [String(e)]);
   },
 };
 
@@ -247,7 +247,7 @@ function drawTop(s) {
   fact("fact-near", `${rate(near)} a second`, `${whole.format(nearAll)} with less than 20 % left`, near > 0 ? "low" : "");
   const p = s.policy, from = { contract: "the contract", file: p.path, stream: "standard input", posted: "posted" }[p.source] ?? p.source;
   fact("fact-policy", p.version, `${from}, since ${clock(p.since)}`, p.last.ok ? "" : "low");
-  fact("fact-store", s.store.up ? "answers" : "away", s.store.up ? s.store.kind.replace(/(, kept in |; ).*/s, "") : `counting here since ${clock(s.store.since)}`, s.store.up ? "" : "bad");
+  fact("fact-store", s.store.up ? "answers" : "no answer", s.store.up ? s.store.kind.replace(/(, kept in |; ).*/s, "") : `counting here since ${clock(s.store.since)}`, s.store.up ? "" : "bad");
   part("fact-store").title = s.store.kind;
   const t = s.table, full = t && t.capacity > 0 ? t.keys / t.capacity : 0;
   fact("fact-table", t ? `${tenth.format(100 * full)} % full` : "none", t ? `${whole.format(t.keys)} of ${whole.format(t.capacity)} windows` : "", full >= 0.8 ? "low" : "");
@@ -256,11 +256,11 @@ function drawTop(s) {
   let level = "good", text = "All is well";
   const trouble = (how, head, more) => { if (level === "good" || how === "bad" && level !== "bad") { level = how; text = head; } wrong.push(more); };
   if (!s.store.up) trouble("bad", "The store does not answer", `Since ${clock(s.store.since)} each limiter follows its on_store_failure: it counts here, admits uncounted, or refuses.${s.store.error ? " The store: " + s.store.error : ""}`);
-  if (!p.last.ok) trouble("low", "The last policy was refused", `${clock(p.last.at)}: ${many(p.last.problems?.length ?? 0, "problem")} in what was to replace the policy; ${p.version} is still in force. Its problems are below.`);
-  if (full >= 0.8) trouble(full >= 0.97 ? "bad" : "low", "The table is filling up", `Its ${whole.format(t.capacity)} windows are ${tenth.format(100 * full)} % used: when it is full, new callers share budgets. Give it more with --memory.`);
-  if (t?.shared > 0 && full >= 0.8) wrong.push(`${many(t.shared, "charge")} went to a budget that newcomers share.`);
-  if (s.candidate && !s.candidate.last.ok) trouble("low", "The candidate policy was refused", `${clock(s.candidate.last.at)}: see Trials.`);
-  if (s.watch.not_watched > 0) trouble("low", "Not all is shown", `${many(s.watch.not_watched, "request")} of limiters beyond the first 1000 are not watched.`);
+  if (!p.last.ok) trouble("low", "The new policy was rejected", `${clock(p.last.at)}: ${many(p.last.problems?.length ?? 0, "problem")} in the new policy; ${p.version} is still in force. Its problems are below.`);
+  if (full >= 0.8) trouble(full >= 0.97 ? "bad" : "low", "The table is filling up", `Its ${whole.format(t.capacity)} windows are ${tenth.format(100 * full)} % used: when it is full, new callers share budgets. Raise --memory.`);
+  if (t?.shared > 0 && full >= 0.8) wrong.push(`${many(t.shared, "charge")} went to a budget that new callers share.`);
+  if (s.candidate && !s.candidate.last.ok) trouble("low", "The candidate policy was rejected", `${clock(s.candidate.last.at)}: see Trials.`);
+  if (s.watch.not_watched > 0) trouble("low", "Some requests are not shown", `${many(s.watch.not_watched, "request")} of limiters beyond the first 1000 are not watched.`);
   judge(level, text, wrong);
   document.title = level === "good" ? (refused > 0 ? `${rate(refused)} refused/s · Weir` : "Weir") : `⚠ ${text} · Weir`;
 }
@@ -523,7 +523,7 @@ class Row {
     this.refused.classList.toggle("some", c.refused >= 1);
     this.buttons.forEach((button) => {
       button.disabled = !c.actionable;
-      button.title = c.actionable ? "" : "nothing was kept of this caller that it could be found by";
+      button.title = c.actionable ? "" : "the keys of this caller were not saved";
       button.setAttribute("aria-label", `${button.textContent} ${nameOf(c)} at ${c.limiter}`);
     });
   }
@@ -539,11 +539,11 @@ const act = {
     say(part("act-title"), what === "reset" ? "Reset a budget" : "Grant other limits");
     const last = caller.last;
     say(part("act-of"), `${kindOf(caller)} ${nameOf(caller)} at ${caller.limiter}${last ? `: ${last.window}` : ""}. ` +
-      (what === "reset" ? "All its windows begin anew with its next request." : "They hold on every node that shares the store, and end by themselves."));
+      (what === "reset" ? "Its next request starts new windows." : "They apply on every node that shares the store, until they end."));
     show(part("act-grant"), what === "grant");
     part("act-grant").disabled = what !== "grant";
     say(part("act-do"), what === "reset" ? "Reset" : "Grant");
-    say(part("act-why-hint"), "is kept in the audit log");
+    say(part("act-why-hint"), "is recorded in the audit log");
     say(part("act-wrong"), "");
     part("act-why").value = "";
     this.until();
@@ -574,7 +574,7 @@ const act = {
       if (from.isConnected) from.focus();
       loop.now();
     } catch (e) {
-      say(part("act-wrong"), e instanceof Refused ? e.message : "The server does not answer: it may or may not have done this.");
+      say(part("act-wrong"), e instanceof Refused ? e.message : "The server does not answer. The change may or may not have been made.");
     }
     button.disabled = false;
   },
@@ -626,7 +626,7 @@ const refusals = {
     button.type = "button";
     button.setAttribute("aria-expanded", "false");
     button.setAttribute("aria-label", `Explain the refusal of ${nameOf(r)} at ${clock(r.at)}`);
-    if (!r.denial) { button.disabled = true; button.title = "this refusal was given no id"; }
+    if (!r.denial) { button.disabled = true; button.title = "this refusal has no id"; }
     const item = make("li", "", "", make("div", "refusal", "", time, what, button));
     item.dataset.number = r.number;
     button.addEventListener("click", () => this.explain(r, item, button));
@@ -661,7 +661,7 @@ function explained(x) {
   add("window", x.window);
   add("spent", `${whole.format(x.count)} of ${whole.format(x.limit)} units`);
   add("counted by", kindOf({ kind: x.kinds }) + (x.token ? " " + x.token : ""));
-  add("whole again", `${clock(x.reset)}, ${x.reset > present() ? "in " + lasting(x.reset - present()) : "by now"}`);
+  add("restored", `${clock(x.reset)}, ${x.reset > present() ? "in " + lasting(x.reset - present()) : "by now"}`);
   add("limiter", `${x.limiter}${x.line ? ", " + x.line : ""}`);
   add("policy", `${x.policy}, ${x.policy_in_force ? "still in force" : x.changed ?? "no longer in force"}`);
   add("reads now", x.reads);
@@ -703,7 +703,7 @@ function drawTrials(s) {
   show(part("candidate"), Boolean(c));
   show(part("no-trials"), !c && shadows.length === 0);
   if (!c) return;
-  say(part("candidate-said"), (c.version ? `${c.version} from ${c.path}, compared since ${clock(difference.since)}.` : `${c.path} has never been valid.`) + (c.last.ok ? "" : ` The last attempt, ${clock(c.last.at)}, was refused:`));
+  say(part("candidate-said"), (c.version ? `${c.version} from ${c.path}, compared since ${clock(difference.since)}.` : `${c.path} has never been valid.`) + (c.last.ok ? "" : ` The last attempt, ${clock(c.last.at)}, was rejected:`));
   problems(part("candidate-problems"), c.last);
   show(part("candidate-table"), difference.limiters.length > 0);
   renew(part("candidate-rows"), difference.limiters, (d) => {
@@ -729,7 +729,7 @@ function drawPolicy(s) {
   const p = s.policy;
   say(part("policy-said"), `${p.version}, since ${clock(p.since)}${p.by ? ", by " + p.by : ""}`);
   show(part("policy-refused"), !p.last.ok);
-  if (!p.last.ok) say(part("policy-refused-said"), `What was to replace it at ${clock(p.last.at)} was refused:`);
+  if (!p.last.ok) say(part("policy-refused-said"), `A new policy was rejected at ${clock(p.last.at)}:`);
   problems(part("policy-problems"), p.last);
   const key = p.version + " " + p.since;
   if (policyShown === key) return;

@@ -23,8 +23,8 @@ func get(t *testing.T, method string, header http.Header) *httptest.ResponseReco
 	return w
 }
 
-// The page is small, since an operator may have a slow connection.
-func TestThePageIsSmallAndWhole(t *testing.T) {
+// The page is small, because an operator may have a slow connection.
+func TestThePageIsSmallAndComplete(t *testing.T) {
 	w := get(t, http.MethodGet, nil)
 	if n := w.Body.Len(); w.Code != http.StatusOK || n < 50_000 || n > 200_000 {
 		t.Errorf("GET answers %d with %d bytes, want 200 with at most 200,000", w.Code, n)
@@ -50,7 +50,7 @@ func TestThePageIsSmallAndWhole(t *testing.T) {
 	}
 }
 
-func TestNothingRunsButWhatThePolicyNames(t *testing.T) {
+func TestOnlyScriptsInTheContentPolicyRun(t *testing.T) {
 	w := get(t, http.MethodGet, nil)
 	policy, body := w.Header().Get("Content-Security-Policy"), w.Body.String()
 	for _, want := range []string{"default-src 'none'", "connect-src 'self'", "img-src data:", "base-uri 'none'", "form-action 'none'",
@@ -60,7 +60,7 @@ func TestNothingRunsButWhatThePolicyNames(t *testing.T) {
 		}
 	}
 	if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") {
-		t.Errorf("the content policy %q lets more in than the page's own", policy)
+		t.Errorf("the content policy %q allows more than the page's own content", policy)
 	}
 	blocks := regexp.MustCompile(`(?s)<(script|style)>(.*?)</(?:script|style)>`).FindAllStringSubmatch(body, -1)
 	if len(blocks) != 4 {
@@ -72,7 +72,7 @@ func TestNothingRunsButWhatThePolicyNames(t *testing.T) {
 		}
 	}
 	if strings.Count(body, "<script") != 2 || strings.Count(body, "<style") != 2 {
-		t.Error("there is a script or a style beside those four")
+		t.Error("there are more than four scripts and styles")
 	}
 	if found := regexp.MustCompile(`(?i)\s(on[a-z]+|style)\s*=`).FindString(document); found != "" {
 		t.Errorf("page.html has an attribute %q, which its policy forbids", found)
@@ -82,8 +82,8 @@ func TestNothingRunsButWhatThePolicyNames(t *testing.T) {
 	}
 }
 
-// With Trusted Types the browser refuses these too, but only when it runs them.
-func TestThePageMakesNoMarkupOfText(t *testing.T) {
+// With Trusted Types the browser rejects these, too, but only at run time.
+func TestThePageNeverParsesTextAsMarkup(t *testing.T) {
 	for name, script := range map[string]string{"page.js": pageScript, "uPlot": uplot.Script} {
 		for _, way := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "setHTML", "DOMParser", "createContextualFragment"} {
 			if strings.Contains(script, way) {
@@ -93,37 +93,38 @@ func TestThePageMakesNoMarkupOfText(t *testing.T) {
 	}
 }
 
-func TestABrowserAsksForThePageOnlyOnce(t *testing.T) {
+func TestThePageIsCachedByItsETag(t *testing.T) {
 	first := get(t, http.MethodGet, nil)
 	tag := first.Header().Get("ETag")
 	if again := get(t, http.MethodGet, http.Header{"If-None-Match": {tag}}); again.Code != http.StatusNotModified || again.Body.Len() != 0 {
-		t.Errorf("asked again with its ETag it answers %d with %d bytes, want 304 and none", again.Code, again.Body.Len())
+		t.Errorf("with its ETag it answers %d with %d bytes, want 304 and none", again.Code, again.Body.Len())
 	}
 	if head := get(t, http.MethodHead, nil); head.Body.Len() != 0 || head.Header().Get("Content-Length") != strconv.Itoa(first.Body.Len()) {
-		t.Errorf("HEAD answers %d bytes and says %s", head.Body.Len(), head.Header().Get("Content-Length"))
+		t.Errorf("HEAD answers %d bytes with length %s", head.Body.Len(), head.Header().Get("Content-Length"))
 	}
 	if post := get(t, http.MethodPost, nil); post.Code != http.StatusMethodNotAllowed || post.Header().Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST answers %d, Allow %q", post.Code, post.Header().Get("Allow"))
 	}
 }
 
-// WCAG 2.2, 1.4.3 (text 4.5) and 1.4.11 (what charts and borders are made of 3).
-func TestContrastsSufficeByDayAndByNight(t *testing.T) {
+// WCAG 2.2, 1.4.3 (4.5 for text) and 1.4.11 (3 for the parts of charts, and
+// borders).
+func TestColoursHaveContrastInBothSchemes(t *testing.T) {
 	schemes := strings.SplitN(pageStyle, "@media (prefers-color-scheme: dark)", 2)
 	for i, scheme := range schemes {
 		colours := make(map[string]float64)
 		for _, m := range regexp.MustCompile(`--([a-z-]+): (#[0-9a-f]{6});`).FindAllStringSubmatch(scheme, -1) {
 			colours[m[1]] = luminance(t, m[2])
 		}
-		check := func(front, ground string, want float64) {
-			a, b := colours[front]+0.05, colours[ground]+0.05
+		check := func(front, background string, want float64) {
+			a, b := colours[front]+0.05, colours[background]+0.05
 			if got := max(a, b) / min(a, b); got < want || len(colours) < 15 {
-				t.Errorf("scheme %d: %s on %s has a contrast of %.2f, want %.1f", i, front, ground, got, want)
+				t.Errorf("scheme %d: %s on %s has a contrast of %.2f, want %.1f", i, front, background, got, want)
 			}
 		}
-		for _, ground := range []string{"card", "ground"} {
+		for _, background := range []string{"card", "ground"} {
 			for _, front := range []string{"text", "muted", "accent", "good", "low", "bad"} {
-				check(front, ground, 4.5)
+				check(front, background, 4.5)
 			}
 		}
 		check("on-accent", "accent", 4.5)

@@ -163,7 +163,7 @@ func (r *Run) connect(client *http.Client) (closeView func(), err error) {
 		// It holds what is left of the budget since the last run.
 		view, err := pacer.OpenFile(cmp.Or(r.o.Share, r.o.State+".budget"))
 		if err != nil {
-			return nil, failure(err, "name with --share a file of your own, the same for all who use the token")
+			return nil, failure(err, "give your own file with --share, the same for all syncs with the token")
 		}
 		closeView = func() { _ = view.Close() } // it was read or written, or it did not matter
 		o.Shared = view

@@ -19,7 +19,7 @@ import (
 
 const (
 	stateHint  = "give the path of the state with --state FILE"
-	folderHint = "name a folder that is there, and that you may read"
+	folderHint = "name a folder that exists and that you may read"
 )
 
 // StateFile returns the default file that records what of a folder a server has acknowledged. The

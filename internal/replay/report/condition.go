@@ -232,7 +232,7 @@ func (c *Condition) Judge(r *replay.Report) Verdict {
 	}
 	if Crowded(r) {
 		v.Holds = true
-		v.Measured += ", but there was too little memory for exact figures, so that it may be otherwise"
+		v.Measured += ", but there was too little memory for exact figures, so the result may differ"
 	}
 	if c.isUnknown(r) {
 		v.Holds = true
@@ -298,7 +298,7 @@ func (c *Condition) holds(m measured) (bool, string) {
 	value, hundred := m.n, big.NewRat(100, 1)
 	if c.percent {
 		if m.of.low.Sign() == 0 {
-			return true, words + ": of nothing there is no share, so it cannot be judged"
+			return true, words + ": there is no share of zero, so it cannot be judged"
 		}
 		value.low = new(big.Rat).Quo(new(big.Rat).Mul(m.n.low, hundred), m.of.high)
 		value.high = new(big.Rat).Quo(new(big.Rat).Mul(m.n.high, hundred), m.of.low)

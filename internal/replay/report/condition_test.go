@@ -125,8 +125,8 @@ func TestNoConditionPassesWhereFiguresSayNothing(t *testing.T) {
 				r.Against.Limiters[i].Requests = 0
 			}
 		},
-		"there was too little memory for exact figures, so that it may be otherwise":     func(r *replay.Report) { r.Against.Shared = 1 },
-		"but there was too little memory for exact figures, so that it may be otherwise": func(r *replay.Report) { r.Policy.Delay = &replay.Delay{NoRoom: 1} },
+		"there was too little memory for exact figures, so the result may differ":     func(r *replay.Report) { r.Against.Shared = 1 },
+		"but there was too little memory for exact figures, so the result may differ": func(r *replay.Report) { r.Policy.Delay = &replay.Delay{NoRoom: 1} },
 	} {
 		for _, text := range []string{"refused > 99%", "widget-leads.refused > 99%", "newly-touched > 99%", "malformed > 99%", "unlimited > 99%"} {
 			r := made()

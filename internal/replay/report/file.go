@@ -32,13 +32,13 @@ func CreatePage(path string) (*PageFile, error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	} else if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return nil, cli.Fail(fmt.Errorf("%s is a link to nothing that is there: it would be replaced", path), hint)
+		return nil, cli.Fail(fmt.Errorf("%s is a dangling link: it would be replaced", path), hint)
 	}
 	mode := fs.FileMode(0)
 	if info, err := os.Stat(path); err == nil {
 		mode = info.Mode().Perm()
 		if !info.Mode().IsRegular() || info.Size() > 0 && !beginsAsPage(path) {
-			return nil, cli.Fail(fmt.Errorf("%s is there, and no page: it would be replaced", path), hint)
+			return nil, cli.Fail(fmt.Errorf("%s exists and is not a page: it would be replaced", path), hint)
 		}
 	}
 	// The umask decides who can read the file. os.CreateTemp would make it readable for its owner

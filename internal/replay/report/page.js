@@ -1,5 +1,5 @@
 "use strict";
-// Draws the charts. The rest of the page needs no script. Only numbers are drawn: no text of the log passes through here.
+// Draws the charts. The rest of the page needs no script. Only numbers are drawn, so no text of the log is handled here.
 
 const charts = JSON.parse(document.getElementById("charts").textContent);
 const root = document.documentElement;
@@ -132,7 +132,7 @@ for (const place of document.querySelectorAll(".chart")) draw(place);
 addEventListener("resize", () => { for (const chart of drawn) chart.fit(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 
-// Print in light colours, narrow, with everything unfolded.
+// Print in light colours, narrow, and with all details open.
 const paper = 640;
 addEventListener("beforeprint", () => {
   root.dataset.print = "on";

@@ -96,7 +96,7 @@ func TestNothingOnThePageRunsButItsOwn(t *testing.T) {
 }
 
 // The browser would block these too (Trusted Types), but only when it meets them.
-func TestThePageMakesNoMarkupOfText(t *testing.T) {
+func TestThePageNeverParsesTextAsMarkup(t *testing.T) {
 	for _, way := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "setHTML", "DOMParser", "createContextualFragment", "fetch(", "XMLHttp", "import("} {
 		if strings.Contains(pageScript, way) {
 			t.Errorf("page.js uses %s", way)
@@ -163,7 +163,7 @@ func TestThePageIsBoundedWhateverTheLog(t *testing.T) {
 }
 
 func TestAnEmptyReportIsAPageToo(t *testing.T) {
-	if text := document(t, &replay.Report{}); !strings.Contains(text, "What a log says of a policy") {
+	if text := document(t, &replay.Report{}); !strings.Contains(text, "Replay of a log under a policy") {
 		t.Error("an empty report makes no page")
 	}
 	var b strings.Builder
@@ -173,7 +173,7 @@ func TestAnEmptyReportIsAPageToo(t *testing.T) {
 }
 
 // WCAG 2.2, 1.4.3 (text 4.5) and 1.4.11 (parts of charts and borders 3).
-func TestContrastsSufficeByDayAndByNight(t *testing.T) {
+func TestColoursHaveContrastInBothSchemes(t *testing.T) {
 	schemes := strings.SplitN(pageStyle, "@media (prefers-color-scheme: dark)", 2)
 	for i, scheme := range schemes {
 		colours := make(map[string]float64)

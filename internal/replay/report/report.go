@@ -53,7 +53,7 @@ func (t *table) legend() {
 		t.line("", "MOST: units that one caller asked for in one window.")
 	}
 	if t.lowest {
-		t.line("", "LOWEST: the lowest limit that touches no larger share of the window's callers than --touch, had the limiter no other window; STILL: the callers that it touches.")
+		t.line("", "LOWEST: the lowest limit that touches no larger share of the window's callers than --touch, if the limiter had no other window; STILL: the callers that it touches.")
 	}
 	if t.unknown {
 		t.line("", "UNKNOWN: the window counts by agent, and the log lacks the agent of so many requests. It has refused none of these here, and other windows may have counted too many.")
@@ -403,7 +403,7 @@ func doubts(d replay.Doubt) string {
 	case d.Requests:
 		return "at least: the memory was full, and callers were forgotten between their requests"
 	case d.Unknown:
-		return "by the windows that are known: another one is not"
+		return "by the known windows only: another window is unknown"
 	}
 	return ""
 }

@@ -133,7 +133,7 @@ func unsure(r *replay.Report, refused, unknown int64) string {
 		text += fmt.Sprintf("; %s missing in the log", are(r.Log.Dropped, "request"))
 	}
 	if Disordered(r) {
-		text += fmt.Sprintf("; %s came out of order, so this is not to be relied on", many(r.Log.OutOfOrder, "request"))
+		text += fmt.Sprintf("; %s came out of order, so this is not reliable", many(r.Log.OutOfOrder, "request"))
 	}
 	return text
 }

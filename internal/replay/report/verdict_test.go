@@ -42,7 +42,7 @@ func TestOneSentenceSummarizesTheResult(t *testing.T) {
 		{"waiting", func(r *replay.Report) { r.Policy.Delay = &replay.Delay{Delayed: 40, GaveUp: 2, Max: 24} },
 			under + " at first, all by widget-leads; 40 served after 24 s at most, 2 gave up."},
 		{"out of order", func(r *replay.Report) { r.Log.OutOfOrder = 5000 },
-			under + ", all by widget-leads; 5,000 requests came out of order, so this is not to be relied on."},
+			under + ", all by widget-leads; 5,000 requests came out of order, so this is not reliable."},
 		{"requests missing", func(r *replay.Report) { r.Log.Dropped = 1 }, under + ", all by widget-leads; 1 request is missing in the log."},
 		{"hostile", func(r *replay.Report) { r.Policy.Name = "a\x1b[2Jb" }, strings.Replace(under, "policy.yaml", `a\x1b[2Jb`, 1) + ", all by widget-leads."},
 	} {
@@ -101,7 +101,7 @@ func TestAnUnknownWindowIsShownInTableAndPage(t *testing.T) {
 		"LIMITER REQUESTS REFUSED SHARE UNKNOWN",
 		"widget-leads 9,000 42 0.47 % 500",
 		"30 per minute by session or ip unknown 1000 per day by ip",
-		"~ by the windows that are known: another one is not",
+		"~ by the known windows only: another window is unknown",
 		"UNKNOWN: the window counts by agent",
 		"10 newly admitted (0.10 %), 500 more unknown;",
 	} {

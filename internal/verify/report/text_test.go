@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimit/weir/internal/verify/report"
 )
 
-// found is a report with everything in it.
+// found is a report with entries of each kind.
 func found() *verify.Report {
 	begun := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)
 	return &verify.Report{
@@ -82,8 +82,8 @@ separate                  –
 	}
 }
 
-// What is the same for several limiters is said once.
-func TestAReportSaysNothingTwice(t *testing.T) {
+// A text that applies to several limiters is printed once.
+func TestAReportPrintsNothingTwice(t *testing.T) {
 	r := &verify.Report{}
 	for _, c := range verify.Clauses {
 		for _, limiter := range []string{"leads", "typing", "init"} {

@@ -1,0 +1,62 @@
+package admin_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/admin"
+	"github.com/weirlimit/weir/internal/denial"
+	"github.com/weirlimit/weir/internal/live"
+)
+
+func TestARefusalIsExplained(t *testing.T) {
+	var sealer *denial.Sealer
+	f := newFixture(t, func(o *admin.Options) {
+		var err error
+		if sealer, err = denial.New(func() []byte { return []byte(strings.Repeat("k", 32)) }, func() string { return live.Version(o.Decider.Policy()) }, strings.NewReader(strings.Repeat("salt", 100))); err != nil {
+			t.Fatal(err)
+		}
+		o.Denials = sealer.Open
+	})
+	f.spend(5, "/leads", "192.0.2.7:1")
+	caller := address{netip.MustParseAddr("192.0.2.7")}
+	d, err := f.decider.Decide(t.Context(), weir.Request{Method: "POST", Path: "/leads", Keys: caller})
+	if err != nil || d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	id := sealer.ID(&d, caller, nil)
+	var x struct {
+		Limiter, Window, Kinds, Line, Reads, Changed string
+		Limit, Count, At, Reset                      int64
+		Same                                         bool `json:"policy_in_force"`
+	}
+	f.answered(call{method: "GET", path: "/denials/" + id}, &x)
+	if x.Limiter != "leads" || x.Window != "5 per minute by session or ip" || x.Kinds != "ip" || x.Limit != 5 || x.Count != 5 || x.At != start || x.Reset != start+60 || !x.Same || x.Line != "stream:3" {
+		t.Errorf("%+v", x)
+	}
+	var got inspection
+	f.answered(f.post("/keys/reset", `{"denial":"`+id+`","why":"x"}`), &got)
+	if got.String() != "leads 0/5, leads 0/20" {
+		t.Errorf("%v", got)
+	}
+	f.refused(f.post("/keys/reset", `{"denial":"`+id+`","limiter":"sync","why":"x"}`), 422, "other_limiter")
+	f.refused(call{method: "GET", path: "/denials/" + id[:len(id)-2]}, 422, "invalid_denial")
+	f.refused(call{method: "GET", path: "/denials/%1b%5b31m%00"}, 422, "invalid_denial")
+	next := strings.ReplaceAll(policyText, "5 per minute", "6 per minute")
+	f.answered(call{method: "POST", path: "/policy", body: next, header: map[string]string{"Content-Type": "application/yaml"}}, nil)
+	f.answered(call{method: "GET", path: "/denials/" + id}, &x)
+	if x.Same || !strings.HasPrefix(x.Reads, "6 per minute by session or ip") || x.Changed == "" {
+		t.Errorf("%+v", x)
+	}
+}
+
+type address struct{ netip.Addr }
+
+func (a address) AppendKey(dst []byte, source string) ([]byte, bool) {
+	if source != "ip" {
+		return dst, false
+	}
+	return append(dst, a.AsSlice()...), true
+}
