@@ -40,7 +40,7 @@ func serverTime(ctx context.Context, client rueidis.Client) (int64, error) {
 	return seconds*1e6 + micros, err
 }
 
-func TestTheServerLivesByTheClock(t *testing.T) {
+func TestTheServerUsesTheClock(t *testing.T) {
 	s, clock := redistest.StartWithClock(t)
 	client := connect(t, s)
 	for _, step := range []time.Duration{
@@ -55,7 +55,7 @@ func TestTheServerLivesByTheClock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := clock.Now().UnixMicro(); got != want {
-			t.Errorf("after a step of %v the server says %d, the clock %d", step, got, want)
+			t.Errorf("after a step of %v the server's time is %d, the clock's %d", step, got, want)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func TestTheServersHousekeepingGoesOnWhileTheClockIsStopped(t *testing.T) {
 	clock.Advance(time.Second)
 	for start := time.Now(); s.Info(t, "stats")["expired_keys"] != "100"; { // no command reads them
 		if time.Since(start) > 10*time.Second {
-			t.Fatal("the keys do not go")
+			t.Fatal("the keys do not expire")
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestNoCommandSeesTheClockRunBack(t *testing.T) {
 				before := clock.Now().UnixMicro()
 				got, err := serverTime(t.Context(), client)
 				if after := clock.Now().UnixMicro(); err != nil || got < before || got > after {
-					t.Errorf("the server says %d between %d and %d (%v)", got, before, after, err)
+					t.Errorf("the server's time is %d, between %d and %d (%v)", got, before, after, err)
 					return
 				}
 			}
@@ -108,6 +108,6 @@ func TestNoCommandSeesTheClockRunBack(t *testing.T) {
 	}
 	all.Wait()
 	if want := time.Unix(1_800_000_000, 123_456_789).Add(callers * asks * 700); !clock.Now().Equal(want) {
-		t.Errorf("after all steps the clock says %v, want %v", clock.Now(), want)
+		t.Errorf("after all steps the clock is at %v, want %v", clock.Now(), want)
 	}
 }

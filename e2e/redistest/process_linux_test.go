@@ -34,12 +34,12 @@ func TestAPausedServerAnswersWhenItIsResumed(t *testing.T) {
 	}
 }
 
-func TestWhatWasStartedEnds(t *testing.T) {
+func TestStartedProcessesEnd(t *testing.T) {
 	var pid int
 	t.Run("a test", func(t *testing.T) {
 		s := redistest.Start(t)
 		pid = s.Pid()
-		s.Pause(t) // also then
+		s.Pause(t) // even if it is paused
 	})
 	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
 		t.Errorf("process %d is still there: %v", pid, err)
@@ -64,7 +64,7 @@ func TestAServerDiesWithTheTestBinary(t *testing.T) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "at ")
 	if !ok || err != nil {
-		t.Errorf("it says %q: %v", line, err)
+		t.Errorf("it prints %q: %v", line, err)
 	}
 	if err := binary.Process.Kill(); err != nil {
 		t.Error(err)
@@ -79,7 +79,7 @@ func TestAServerDiesWithTheTestBinary(t *testing.T) {
 			c.Close()
 		}
 		if time.Since(start) > 10*time.Second {
-			t.Fatalf("the server at %s lives on: %v", addr, err)
+			t.Fatalf("the server at %s still runs: %v", addr, err)
 		}
 	}
 }

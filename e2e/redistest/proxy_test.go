@@ -72,7 +72,7 @@ func TestAProxyHoldsAnswersBack(t *testing.T) {
 	}
 }
 
-func TestABlackHoleSwallows(t *testing.T) {
+func TestABlackHoleDropsEverything(t *testing.T) {
 	p := redistest.NewProxy(t, redistest.Start(t).Addr())
 	old := opened(t, p.Addr())
 	p.BlackHole()
@@ -89,7 +89,7 @@ func TestABlackHoleSwallows(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ping(old); err == nil {
-		t.Error("a connection that lost bytes lives on")
+		t.Error("a connection that lost bytes is still open")
 	}
 	opened(t, p.Addr())
 }
@@ -99,7 +99,7 @@ func TestAProxyRefuses(t *testing.T) {
 	old := opened(t, p.Addr())
 	p.Refuse()
 	if _, err := ping(old); err == nil {
-		t.Error("an open connection lives on")
+		t.Error("an open connection is still open")
 	}
 	if _, err := net.Dial("tcp", p.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a new connection: %v", err)

@@ -17,7 +17,8 @@ type Sentinel struct {
 }
 
 // StartSentinel returns when the Sentinels know each other and the replicas are in sync. A master
-// that does not answer for half a second counts as failed. The Sentinels poll more often than
+// that does not answer for three seconds counts as failed: on a busy machine one that is healthy
+// may not answer for half a second, and would be replaced too. The Sentinels poll more often than
 // usual, so that tests are fast. A node that is restarted has its initial role until the Sentinels
 // change it.
 func StartSentinel(t testing.TB) *Sentinel {
@@ -30,7 +31,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 	for range 3 {
 		watch := newServer(t, nil)
 		watch.sentinel = fmt.Sprintf(`sentinel monitor %[1]s 127.0.0.1 %[2]d 2
-sentinel down-after-milliseconds %[1]s 500
+sentinel down-after-milliseconds %[1]s 3000
 sentinel failover-timeout %[1]s 3000
 `, MasterName, master.port)
 		watch.start(t)

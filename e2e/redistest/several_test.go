@@ -51,7 +51,7 @@ func TestAClusterMovesSlots(t *testing.T) {
 	from.Do(t, "SET", "a", "1")
 	finish := c.BeginMove(t, c.Slot(t, "a"), to)
 	if err := from.Try("GET", "a").Error(); err == nil || !strings.HasPrefix(err.Error(), "ASK ") {
-		t.Errorf("while the slot is under way: %v", err)
+		t.Errorf("while the slot moves: %v", err)
 	}
 	finish()
 	if err := from.Try("GET", "a").Error(); err == nil || !strings.HasPrefix(err.Error(), "MOVED ") {
@@ -72,7 +72,7 @@ func TestAClusterMovesSlots(t *testing.T) {
 	}
 }
 
-func TestSentinelsPutAnotherMasterInPlace(t *testing.T) {
+func TestSentinelsReplaceTheMaster(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
 	first := s.Master(t)
