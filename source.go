@@ -3,7 +3,6 @@ package weir
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 )
 
 // A SourceKind is how far the value of a key source can be trusted, which decides what a count by
@@ -41,9 +40,11 @@ func (k SourceKind) String() string {
 type Source struct {
 	// Name is how a policy spells it: lower-case letters, digits and dashes, a letter first.
 	Name string
-	// Field, if set, means that the name is followed by a colon and the name of an HTTP field, as
-	// in header:X-Api-Key; it is the placeholder for that name in documentation.
+	// Field, if set, means that the name is followed by a colon and the name of what is read, as in
+	// header:X-Api-Key; it is the placeholder for that name in documentation. For a source of an
+	// embedding service's own it is the name of an HTTP field.
 	Field string
+	names nameForm // the spelling of the name after the colon
 	Kind  SourceKind
 	// Optional means that a request may have no value of it. Then the next alternative of the Part
 	// is counted, in the end the address.
@@ -119,9 +120,8 @@ func SourceOf(name string) Source {
 	return s
 }
 
-// SplitSource splits a name in a Part into the source and the HTTP field that it reads, in
-// canonical form: "header:X-Api-Key" into "header" and "X-Api-Key". field is empty for a name
-// without one.
+// SplitSource splits a name in a Part into the source and the name of what it reads, in canonical
+// form: "header:X-Api-Key" into "header" and "X-Api-Key". field is empty for a name without one.
 func SplitSource(name string) (source, field string) {
 	source, field, _ = strings.Cut(name, ":")
 	return source, field
@@ -142,72 +142,4 @@ func SourceNames(all []Source) string {
 		names[i] = s.String()
 	}
 	return strings.Join(names, ", ")
-}
-
-// maxField is the longest name of an HTTP field in a key.
-const maxField = 64
-
-// connectionFields are fields that are about the connection or the message, that a server reads
-// itself, or that a gateway drops. To count by one would count every caller by its address.
-var connectionFields = map[string]bool{
-	"Connection": true, "Content-Length": true, "Expect": true, "Host": true, "Keep-Alive": true,
-	"Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
-}
-
-// canonicalSource returns a source as a Part holds it, with the name of its HTTP field in canonical
-// form, so that one field has one budget however a policy spells it. It returns an error for a name
-// that cannot be a key source.
-func canonicalSource(name string) (string, error) {
-	base, field, ok := strings.Cut(name, ":")
-	if !isName(base) {
-		return "", fmt.Errorf("%q is not a valid name of a key source (lower-case letters, digits, dashes)", name)
-	}
-	if !ok {
-		return name, nil
-	}
-	field, err := canonicalField(field)
-	if err != nil {
-		return "", fmt.Errorf("%q: %w", name, err)
-	}
-	return base + ":" + field, nil
-}
-
-// canonicalField returns the canonical form of a field's name: a capital first and after each dash.
-func canonicalField(s string) (string, error) {
-	if s == "" || len(s) > maxField {
-		return "", fmt.Errorf("a field's name has 1 to %d characters, as in header:X-Api-Key", maxField)
-	}
-	out := []byte(s)
-	start := true
-	for i, c := range out {
-		switch {
-		case 'a' <= c && c <= 'z' && start:
-			out[i] = c - 'a' + 'A'
-		case 'A' <= c && c <= 'Z' && !start:
-			out[i] = c - 'A' + 'a'
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-':
-		default:
-			r, _ := utf8.DecodeRuneInString(s[i:])
-			return "", fmt.Errorf("a field's name has letters, digits and dashes, as in header:X-Api-Key, and not %q", r)
-		}
-		start = c == '-'
-	}
-	if connectionFields[string(out)] {
-		return "", fmt.Errorf("the field %s is about the connection and names no caller", out)
-	}
-	return string(out), nil
-}
-
-// isName reports whether s can name a key source, or a limiter.
-func isName(s string) bool {
-	if s == "" || len(s) > 64 || s == "or" {
-		return false
-	}
-	for i, c := range []byte(s) {
-		lower := 'a' <= c && c <= 'z'
-		if !lower && (i == 0 || !('0' <= c && c <= '9' || c == '-')) {
-			return false
-		}
-	}
-	return true
 }

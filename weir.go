@@ -23,6 +23,7 @@
 //
 //	policy.go     the policy as a document
 //	source.go     the table of key sources
+//	sourcename.go    the spelling of what a source reads, as in header:X-Api-Key
 //	parse.go      its spelling
 //	compile.go    what New makes of it
 //	problems.go   what can be wrong with it

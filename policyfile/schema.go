@@ -74,7 +74,7 @@ func sourcePattern(all []weir.Source) string {
 	patterns := make([]string, len(all))
 	for i, s := range all {
 		if patterns[i] = regexp.QuoteMeta(s.Name); s.Field != "" {
-			patterns[i] += `:[A-Za-z0-9-]{1,64}`
+			patterns[i] += ":" + s.NamePattern()
 		}
 	}
 	return "(" + strings.Join(patterns, "|") + ")"
