@@ -19,6 +19,7 @@ type limiter struct {
 	cost    int64
 	scopes  [][]byte // for each window, the first bytes of its keys
 	special *special // nil if the limiter treats all callers alike
+	words   *Words   // of the policy
 }
 
 // compile returns the policy ready to serve, and its problems. If it has any, the first result must
@@ -47,7 +48,7 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 		check.limiter = i
 		check.checkLimiter(l, names)
 		names[l.Name] = i
-		ready := &limiter{Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l)}
+		ready := &limiter{Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l), words: &c.policy.Words}
 		for _, w := range l.Windows {
 			ready.scopes = append(ready.scopes, appendScope(nil, l.Name, int64(w.Per/time.Second), w.Key))
 		}
@@ -56,6 +57,7 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 			check.addRoute(c, ready, &l.Routes[j], j)
 		}
 	}
+	check.checkWords(&p)
 	check.checkShadows(c)
 	return c, check.problems
 }
@@ -89,7 +91,7 @@ func (c *checker) addRoute(to *compiled, l *limiter, r *Route, index int) {
 
 // clone returns a deep copy, so that changes of p have no effect on it.
 func (p Policy) clone() Policy {
-	out := Policy{Limiters: append([]Limiter(nil), p.Limiters...)}
+	out := Policy{Limiters: append([]Limiter(nil), p.Limiters...), Words: p.Words.clone()}
 	for i := range out.Limiters {
 		l := &out.Limiters[i]
 		l.Routes = append([]Route(nil), l.Routes...)

@@ -11,7 +11,13 @@ type Decision struct {
 	few  [2]Standing // most limiters have one or two windows, which need no allocation
 	many []Standing  // all standings, if there are more than fit into few
 	n    int
+
+	words *Words
 }
+
+// Words returns what the policy that decided says to callers. It is read only. It is nil for a
+// request that no limiter covers. The same policy in force always returns the same pointer.
+func (d *Decision) Words() *Words { return d.words }
 
 // A Standing is the state of one window after a Decision.
 type Standing struct {
@@ -70,7 +76,7 @@ func (s *Scratch) decide(d *Decision) {
 		}
 	}
 	d.Allowed, d.Outcome, d.Now, d.Cost, d.n = s.receipt.Allowed, outcome, s.receipt.Now, s.cost, s.n
-	d.many = nil
+	d.many, d.words = nil, s.limiters[0].words
 	if s.n > len(d.few) {
 		d.many = make([]Standing, s.n)
 	}

@@ -9,6 +9,7 @@ import (
 // A Policy declares all limiters. Their order has no effect on decisions.
 type Policy struct {
 	Limiters []Limiter
+	Words    // what is said to callers whose requests end at a limiter
 }
 
 // A Limiter is one named row of a Policy. Each request that its routes cover is charged to all of
@@ -33,8 +34,8 @@ type Limiter struct {
 	// empty, no request is answered 401, also if windows count by a credential (D27).
 	Requires string
 
-	// Message names the text of the 429 in the front door's catalogue. If empty, it is the text of
-	// the widget surface.
+	// Message names the text of the 429: one of Policy.Messages, or of the front door's catalogue.
+	// If empty, it is that of Policy.Answers.Refused.
 	Message string
 
 	// OnStoreFailure is what happens while the store does not answer. The zero value counts in this
@@ -125,7 +126,8 @@ func (m FailureMode) String() string {
 type Problem struct {
 	Limiter int // index into Policy.Limiters; -1 for the whole policy
 	// Field is "name", "routes", "windows", "cost", "requires", "message", "on_store_failure",
-	// "mode", "exempt" or "overrides"; empty for the limiter itself.
+	// "mode", "exempt" or "overrides"; empty for the limiter itself. Of the whole policy it is
+	// "limiters", or the path of a value of its words, such as "messages.sync.de".
 	Field   string
 	Index   int    // index into Routes, Windows, Exempt or Overrides; -1 for the whole field
 	Value   string // the offending value as the policy spells it; may be empty

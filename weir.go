@@ -22,11 +22,12 @@
 // The rest prepares a policy or serves operators:
 //
 //	policy.go     the policy as a document
+//	words.go      what it says to callers
 //	source.go     the table of key sources
 //	sourcename.go    the spelling of what a source reads, as in header:X-Api-Key
 //	parse.go      its spelling
 //	compile.go    what New makes of it
-//	problems.go   what can be wrong with it
+//	problems.go   what can be wrong with it, and wordproblems.go with its words
 //	keeper.go     Inspect, Reset and Grant change one caller's windows
 //	saved.go      a caller to be asked about later
 //	routes.go     step 1 alone, for callers that pace themselves
@@ -116,6 +117,10 @@ func (d *Decider) Swap(p Policy) error {
 func (d *Decider) Policy() Policy {
 	return d.compiled.Load().policy.clone()
 }
+
+// Words returns what the policy in force says to callers. It is read only, and the same pointer
+// until the next Swap.
+func (d *Decider) Words() *Words { return &d.compiled.Load().policy.Words }
 
 // Close ends the trials of limiters in Shadow mode: no more begin, and Close waits for those under
 // way until ctx ends. Decide still works. Close does not close the store.
