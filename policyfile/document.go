@@ -20,7 +20,9 @@ import (
 // example.
 
 type document struct {
-	Limiters []limiter `json:"limiters" like:"[{name: api, routes: [/*], windows: [60 per minute by ip]}]" jsonschema:"Every limiter of the policy. Their order has no effect."`
+	Limiters []limiter        `json:"limiters" like:"[{name: api, routes: [/*], windows: [60 per minute by ip]}]" jsonschema:"Every limiter of the policy. Their order has no effect."`
+	Messages map[string]texts `json:"messages,omitempty" like:"{slow-down: {en: Please slow down.}}" jsonschema:"Texts of your own for the answers below, by name and by language (BCP 47). English is required. Placeholders: {limiter}, {limit}, {retry_after}, {reset}, {reason}."`
+	Answers  answers          `json:"answers,omitempty" like:"{refused: {message: slow-down}}" jsonschema:"How requests are answered that end at a limiter."`
 }
 
 type limiter struct {
@@ -29,7 +31,7 @@ type limiter struct {
 	Windows        []window    `json:"windows" like:"[60 per minute by ip]" jsonschema:"The windows that each request is charged to: all of them, or none if one is full."`
 	Cost           units       `json:"cost,omitempty" like:"1" jsonschema:"Units that one request spends. The default is 1."`
 	Requires       requires    `json:"requires,omitempty" like:"session" jsonschema:"The credential that a caller must have: session or token. A request without a verified one is counted by IP address and answered 401. By default every caller is let in."`
-	Message        message     `json:"message,omitempty" like:"bulk-sync" jsonschema:"The name of the catalogue's text in a 429 response. The default is the text of the widget surface."`
+	Message        message     `json:"message,omitempty" like:"bulk-sync" jsonschema:"The name of the text in a 429 response: one of messages, or of the catalogue (widget, bulk-sync, general)."`
 	Mode           mode        `json:"mode,omitempty" like:"shadow" jsonschema:"enforce (the default) or shadow. In shadow mode the limiter counts and reports what it would have refused, has no effect that a caller can see, and the next limiter that matches decides."`
 	Exempt         []who       `json:"exempt,omitempty" like:"[10.0.0.0/8, token 3fk2mq7a4c]" jsonschema:"Callers that are counted but never refused: networks, addresses, or the public ids of API tokens."`
 	Overrides      []override  `json:"overrides,omitempty" like:"[600 per minute for token 3fk2mq7a4c]" jsonschema:"Other limits for some callers. Each replaces the limits of the windows that have the same length."`
@@ -109,6 +111,8 @@ func (d *reading) value(n ast.Node, v reflect.Value, path string) {
 		d.fields(n, v, path)
 	case reflect.Slice:
 		d.items(n, v, path)
+	case reflect.Map:
+		d.entries(n, v, path)
 	case reflect.Int64:
 		d.number(n, v, path)
 	default:
@@ -136,8 +140,30 @@ func (d *reading) fields(n ast.Node, v reflect.Value, path string) {
 		d.wrongType(n, path, "a mapping", "fields are written \""+fieldOf(v.Type(), 0).name+": …\"")
 		return
 	}
-	lines := make(map[string]int)
 	meant := make(map[string]bool) // fields that an unknown one is probably a misspelling of
+	lines := d.pairs(values, path, func(key *token.Token, n ast.Node) {
+		if f, ok := fieldNamed(v.Type(), key.Value); ok {
+			d.value(n, v.Field(f.index), within(path, f.name))
+			return
+		}
+		meant[d.unknownField(placeOf(key), within(path, key.Value), key.Value, v.Type())] = true
+	})
+	for i := range v.NumField() {
+		f := fieldOf(v.Type(), i)
+		if inner := within(path, f.name); f.required && lines[f.name] == 0 {
+			if d.failed[inner] = true; meant[f.name] {
+				continue
+			}
+			d.at[inner] = d.at[path]
+			d.fail(inner, "", fmt.Sprintf("add it, such as: %s: %s", f.name, f.like), "%q is missing: it is required", f.name)
+		}
+	}
+}
+
+// pairs calls each for every pair of a mapping, without those whose key occurred before, which it
+// reports. It returns the line of each key.
+func (d *reading) pairs(values []*ast.MappingValueNode, path string, each func(*token.Token, ast.Node)) map[string]int {
+	lines := make(map[string]int)
 	for _, pair := range values {
 		key := pair.Key.GetToken()
 		if pair.Key.IsMergeKey() || pair.Key.Type() == ast.AliasType {
@@ -149,22 +175,25 @@ func (d *reading) fields(n ast.Node, v reflect.Value, path string) {
 			continue
 		}
 		lines[key.Value] = at.line
-		if f, ok := fieldNamed(v.Type(), key.Value); ok {
-			d.value(pair.Value, v.Field(f.index), within(path, f.name))
-			continue
-		}
-		meant[d.unknownField(at, within(path, key.Value), key.Value, v.Type())] = true
+		each(key, pair.Value)
 	}
-	for i := range v.NumField() {
-		f := fieldOf(v.Type(), i)
-		if inner := within(path, f.name); f.required && lines[f.name] == 0 {
-			if d.failed[inner] = true; meant[f.name] {
-				continue
-			}
-			d.at[inner] = d.at[path]
-			d.fail(inner, "", fmt.Sprintf("add it, such as: %s: %s", f.name, f.like), "%q is missing: it is required", f.name)
-		}
+	return lines
+}
+
+// entries reads a mapping whose keys are names that the file chooses. checkTokens bounds their
+// number.
+func (d *reading) entries(n ast.Node, v reflect.Value, path string) {
+	values, ok := mappingOf(n)
+	if !ok {
+		d.wrongType(n, path, "a mapping", "each entry is written \"name: …\""+exampleOf(path))
+		return
 	}
+	v.Set(reflect.MakeMapWithSize(v.Type(), len(values)))
+	d.pairs(values, path, func(key *token.Token, n ast.Node) {
+		entry := reflect.New(v.Type().Elem()).Elem()
+		d.value(n, entry, within(path, key.Value))
+		v.SetMapIndex(reflect.ValueOf(key.Value), entry)
+	})
 }
 
 // unknownField reports an unknown field and returns the field that was probably meant, or "" if

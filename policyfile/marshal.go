@@ -3,9 +3,11 @@ package policyfile
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/weirlimit/weir"
 )
@@ -40,7 +42,60 @@ func Marshal(p weir.Policy) []byte {
 			fmt.Fprintf(&b, "    on_store_failure: %s\n", scalar(l.OnStoreFailure.String()))
 		}
 	}
+	writeMessages(&b, p.Messages)
+	writeAnswers(&b, &p.Answers)
 	return b.Bytes()
+}
+
+func writeMessages(b *bytes.Buffer, messages map[string]weir.Texts) {
+	if len(messages) == 0 {
+		return
+	}
+	b.WriteString("messages:\n")
+	for _, name := range slices.Sorted(maps.Keys(messages)) {
+		writeMap(b, "  ", name, messages[name])
+	}
+}
+
+func writeAnswers(b *bytes.Buffer, a *weir.Answers) {
+	var inner bytes.Buffer
+	if a.Format != weir.FormatError {
+		fmt.Fprintf(&inner, "  format: %s\n", scalar(a.Format.String()))
+	}
+	writeAnswer(&inner, "refused", &a.Refused)
+	writeAnswer(&inner, "unauthenticated", &a.Unauthenticated)
+	writeAnswer(&inner, "unavailable", &a.Unavailable)
+	if inner.Len() > 0 {
+		b.WriteString("answers:\n")
+		b.Write(inner.Bytes())
+	}
+}
+
+func writeAnswer(b *bytes.Buffer, name string, a *weir.Answer) {
+	var inner bytes.Buffer
+	if a.Status != 0 {
+		fmt.Fprintf(&inner, "    status: %d\n", a.Status)
+	}
+	if a.Message != "" {
+		fmt.Fprintf(&inner, "    message: %s\n", scalar(a.Message))
+	}
+	writeMap(&inner, "    ", "credentials", a.Credentials)
+	writeMap(&inner, "    ", "fields", a.Fields)
+	if inner.Len() > 0 {
+		fmt.Fprintf(b, "  %s:\n", name)
+		b.Write(inner.Bytes())
+	}
+}
+
+// writeMap writes a mapping of texts, sorted by its keys.
+func writeMap(b *bytes.Buffer, indent, name string, m map[string]string) {
+	if len(m) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "%s%s:\n", indent, scalar(name))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		fmt.Fprintf(b, "%s  %s: %s\n", indent, scalar(key), scalar(m[key]))
+	}
 }
 
 // writeList writes a list of one item in brackets, and a longer list with one item a line.
@@ -68,5 +123,9 @@ func scalar(s string) string {
 	if plain.MatchString(s) && !slices.Contains(keywords, s) && s[len(s)-1] != ' ' {
 		return s
 	}
-	return strconv.QuoteToGraphic(s)
+	quoted := strconv.QuoteToGraphic(s)
+	if blockText(quoted) >= 0 { // the reader would take its end for the beginning of a text of several lines
+		quoted = strings.NewReplacer("|", `\x7c`, ">", `\x3e`).Replace(quoted)
+	}
+	return quoted
 }

@@ -54,7 +54,42 @@ func anyPolicy(t *rapid.T) weir.Policy {
 		l.Message = rapid.SampledFrom([]string{"", "widget", "bulk-sync", "null"}).Draw(t, "message")
 		p.Limiters = append(p.Limiters, l)
 	}
+	p.Words = anyWords(t)
 	return p
+}
+
+// anyWords draws texts and answers that package weir allows.
+func anyWords(t *rapid.T) (w weir.Words) {
+	words := rapid.OneOf(
+		rapid.StringMatching(`[ -z|~]{0,20}[!-z][ -z|~]{0,20}`),
+		rapid.StringMatching(`[\p{L}\p{M}\p{Cf}\p{So}]{1,12}`),
+		rapid.SampledFrom([]string{"null", "no", "1", "a: b", "# a", "- a", "{limiter} {limit}", "'", "\"", "\\", "*", "&a", "a #b", "!", "%", "@"}),
+	)
+	names := rapid.SampledFrom([]string{"slow-down", "general", "null", "on", "y", "e5"})
+	tags := rapid.SampledFrom([]string{"de", "no", "pt-BR", "zh-Hant", "fr"})
+	for _, name := range rapid.SliceOfNDistinct(names, 0, 3, rapid.ID[string]).Draw(t, "messages") {
+		if w.Messages == nil {
+			w.Messages = map[string]weir.Texts{}
+		}
+		texts := weir.Texts{"en": words.Draw(t, "text")}
+		for _, tag := range rapid.SliceOfNDistinct(tags, 0, 3, rapid.ID[string]).Draw(t, "tags") {
+			texts[tag] = words.Draw(t, "text")
+		}
+		w.Messages[name] = texts
+	}
+	w.Answers.Format = weir.Format(rapid.IntRange(0, 1).Draw(t, "format"))
+	w.Answers.Refused.Status = rapid.SampledFrom([]int{0, 403, 429, 503}).Draw(t, "status")
+	w.Answers.Unauthenticated.Message = rapid.SampledFrom([]string{"", "null", "slow-down"}).Draw(t, "unauthenticated")
+	if rapid.Bool().Draw(t, "has credentials") {
+		w.Answers.Unauthenticated.Credentials = map[string]string{"token": "slow-down"}
+	}
+	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"X-A", "no", "N", "1"}), 0, 3, strings.ToLower).Draw(t, "fields") {
+		if w.Answers.Unavailable.Fields == nil {
+			w.Answers.Unavailable.Fields = map[string]string{}
+		}
+		w.Answers.Unavailable.Fields[name] = rapid.StringMatching(`[!-~]([ -~]{0,12}[!-~])?`).Draw(t, "value")
+	}
+	return w
 }
 
 func anyWho() *rapid.Generator[weir.Who] {

@@ -29,7 +29,8 @@ func (x *indexes) of(limiter int, field string, item int) int { return x.lists[f
 
 // policy converts doc to a policy and reports what breaks the rules of package weir.
 func (d *reading) policy(doc *document) weir.Policy {
-	var p weir.Policy
+	d.messages = d.knownMessages(doc)
+	p := weir.Policy{Words: d.words(doc)}
 	for i := range doc.Limiters {
 		path := fmt.Sprintf("limiters[%d]", i)
 		if d.failed[path] {
@@ -93,14 +94,7 @@ func (d *reading) options(l *limiter, out *weir.Limiter, path string) {
 		d.fail(at, "0", "leave it out if a request costs 1; to leave requests uncounted, remove the routes that match them",
 			"cost 0 is out of range: 1 to %d is allowed", weir.MaxLimit)
 	}
-	known := d.reader.Messages
-	switch at, m := path+".message", string(l.Message); {
-	case !d.written(at):
-	case known != nil && !slices.Contains(known, m):
-		d.fail(at, m, didYouMean(m, known), "message %q is unknown: %s are allowed", excerpt(m), strings.Join(known, ", "))
-	case !wellFormed.MatchString(m):
-		d.fail(at, m, "give the name of a text in the catalogue, not the text itself", "message %q: lower-case letters, digits and dashes are allowed, a letter first, at most 64 characters", excerpt(m))
-	}
+	d.messageName(path+".message", string(l.Message))
 	if at := path + ".requires"; d.written(at) {
 		if requires := string(l.Requires); slices.Contains(weir.Credentials(), requires) {
 			out.Requires = requires
@@ -137,6 +131,10 @@ func (d *reading) policyProblem(p weir.Policy, doc *document, x weir.Problem) {
 		d.more++
 		return
 	}
+	if x.Limiter < 0 && x.Field != "limiters" {
+		d.wordProblem(x)
+		return
+	}
 	if x.Limiter < 0 {
 		if len(doc.Limiters) == 0 && !d.failed["limiters"] {
 			d.report(d.at["limiters"], "limiters", x.Value, "'weir policy show' prints a policy to start from", "%s", x.Message)
@@ -162,6 +160,27 @@ func (d *reading) policyProblem(p weir.Policy, doc *document, x weir.Problem) {
 		at = inner.of(x.Value)
 	}
 	d.report(at, path, x.Value, d.hint(p, x), "%s", x.Message)
+}
+
+// wordProblem reports a problem of what the policy says, at the innermost value of its path that the
+// file has.
+func (d *reading) wordProblem(x weir.Problem) {
+	path := x.Field
+	for {
+		if d.failed[path] {
+			return
+		}
+		if at, ok := d.at[path]; ok {
+			d.report(at.of(x.Value), path, x.Value, "", "%s", x.Message)
+			return
+		}
+		cut := strings.LastIndexByte(path, '.')
+		if cut < 0 {
+			d.report(place{}, path, x.Value, "", "%s", x.Message)
+			return
+		}
+		path = path[:cut]
+	}
 }
 
 // hint returns advice on a problem of package weir, or "".

@@ -24,8 +24,8 @@ import (
 const (
 	MaxSize     = 1 << 20 // bytes
 	MaxLimiters = 1000
-	MaxRoutes   = 10_000 // in all limiters together
-	MaxText     = 1024   // bytes in one text
+	MaxRoutes   = 10_000       // in all limiters together
+	MaxText     = weir.MaxText // bytes in one text
 
 	MaxExceptions = 10_000 // exempt callers and overrides, in all limiters together
 )

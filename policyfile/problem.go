@@ -73,6 +73,7 @@ type reading struct {
 	routes     int              // number of routes read so far
 	exceptions int              // number of exempt callers and overrides read so far
 	policyAt   indexes
+	messages   []string // the names that a message may have; nil: any
 }
 
 func newReading(r Reader, name string) *reading {

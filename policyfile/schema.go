@@ -34,6 +34,7 @@ func (r Reader) Schema() []byte {
 	bound(limiters.Items.Properties["windows"], 1, weir.MaxWindows)
 	bound(limiters.Items.Properties["exempt"], 0, MaxExceptions)
 	bound(limiters.Items.Properties["overrides"], 0, MaxExceptions)
+	describeWords(s)
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		panic(err) // as above
@@ -48,25 +49,52 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	const callers = ` *([0-9A-Fa-f:.]+(/[0-9]{1,3})?|token +[A-Za-z0-9._-]{1,256}) *`
 	source := sourcePattern(r.sources())
 	part := source + `( +or +` + source + `)*`
-	text := func(pattern string) *jsonschema.Schema {
+	matching := func(pattern string) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "string", Pattern: "^" + pattern + "$", MaxLength: jsonschema.Ptr(MaxText)}
 	}
 	schemas := map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[name]():        text(`[a-z][a-z0-9-]{0,63}`),
-		reflect.TypeFor[route]():       text(` *([A-Z]+ +)?/[^?#%\\;* ]*\*? *`),
-		reflect.TypeFor[window]():      text(rate + ` +by +` + part + `( *\+ *` + part + `)* *`),
-		reflect.TypeFor[message]():     text(`[a-z][a-z0-9-]{0,63}`),
+		reflect.TypeFor[name]():        matching(`[a-z][a-z0-9-]{0,63}`),
+		reflect.TypeFor[route]():       matching(` *([A-Z]+ +)?/[^?#%\\;* ]*\*? *`),
+		reflect.TypeFor[window]():      matching(rate + ` +by +` + part + `( *\+ *` + part + `)* *`),
+		reflect.TypeFor[message]():     matching(`[a-z][a-z0-9-]{0,63}`),
 		reflect.TypeFor[units]():       {Type: "integer", Minimum: &minUnits, Maximum: &maxUnits},
-		reflect.TypeFor[who]():         text(callers),
-		reflect.TypeFor[override]():    text(rate + ` +for` + callers),
+		reflect.TypeFor[who]():         matching(callers),
+		reflect.TypeFor[override]():    matching(rate + ` +for` + callers),
 		reflect.TypeFor[requires]():    {Type: "string", Enum: enum(weir.Credentials()...)},
 		reflect.TypeFor[mode]():        {Type: "string", Enum: enum("enforce", "shadow")},
 		reflect.TypeFor[failureMode](): {Type: "string", Enum: enum("local", "allow", "deny")},
-	}
-	if r.Messages != nil {
-		schemas[reflect.TypeFor[message]()] = &jsonschema.Schema{Type: "string", Enum: enum(r.Messages...)}
+		reflect.TypeFor[format]():      {Type: "string", Enum: enum("error", "problem")},
+		reflect.TypeFor[status]():      {Type: "integer"},
+		reflect.TypeFor[text]():        matching(`[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*`),
+		reflect.TypeFor[value]():       matching(`[!-~]([ -~]*[!-~])?`),
 	}
 	return schemas
+}
+
+// describeWords completes the schema of what a policy says to callers.
+func describeWords(s *jsonschema.Schema) {
+	messages, all := s.Properties["messages"], s.Properties["answers"]
+	named(messages, `[a-z][a-z0-9-]{0,63}`, weir.MaxMessages)
+	named(messages.AdditionalProperties, `[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*`, weir.MaxLanguages)
+	messages.AdditionalProperties.Required = []string{weir.English}
+	describe(all, reflect.TypeFor[answers]())
+	for field, statuses := range map[string][]any{"refused": {403, 429, 503}, "unauthenticated": {401, 403, 404}, "unavailable": {500, 502, 503, 504}} {
+		one, kind := all.Properties[field], reflect.TypeFor[answer]()
+		if field == "unauthenticated" {
+			kind = reflect.TypeFor[unauthenticated]()
+			named(one.Properties["credentials"], "("+strings.Join(weir.Credentials(), "|")+")", len(weir.Credentials()))
+		}
+		describe(one, kind)
+		one.Properties["status"].Enum = statuses
+		named(one.Properties["fields"], `[A-Za-z0-9-]{1,64}`, weir.MaxFields)
+	}
+}
+
+// named makes s a mapping that is not null, of at most maxEntries names that match a pattern.
+func named(s *jsonschema.Schema, pattern string, maxEntries int) {
+	s.Types, s.Type = nil, "object"
+	s.PropertyNames = &jsonschema.Schema{Pattern: "^" + pattern + "$"}
+	s.MaxProperties = &maxEntries
 }
 
 // sourcePattern matches each of the key sources.

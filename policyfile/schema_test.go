@@ -119,8 +119,11 @@ func TestTheSchemaHelpsAnEditor(t *testing.T) {
 	if got := limiter.Properties["on_store_failure"].Enum; !slices.Equal(got, []any{"local", "allow", "deny"}) {
 		t.Errorf("on_store_failure: %v", got)
 	}
-	if got := resolved(t, reader.Schema()).Schema().Properties["limiters"].Items.Properties["message"].Enum; !slices.Equal(got, []any{"bulk-sync", "widget"}) {
-		t.Errorf("message: %v", got)
+	if got := schema.Properties["messages"].AdditionalProperties.Required; !slices.Equal(got, []string{"en"}) {
+		t.Errorf("required languages: %v", got)
+	}
+	if got := schema.Properties["answers"].Properties["refused"].Properties["status"].Enum; !slices.Equal(got, []any{403.0, 429.0, 503.0}) {
+		t.Errorf("statuses of a refusal: %v", got)
 	}
 }
 

@@ -2,6 +2,7 @@ package policyfile
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -17,8 +18,26 @@ func (d *reading) warnings(p weir.Policy) []Problem {
 		w.limiter(i)
 	}
 	w.holes()
+	w.unused()
 	sortProblems(w.found)
 	return w.found
+}
+
+// unused warns of messages that no answer says. One with the name of a built-in message replaces
+// that, which limiters use without naming it.
+func (w *warner) unused() {
+	used := slices.Clone(w.reader.Messages)
+	a := &w.policy.Answers
+	used = append(used, a.Refused.Message, a.Unauthenticated.Message, a.Unavailable.Message)
+	used = slices.AppendSeq(used, maps.Values(a.Unauthenticated.Credentials))
+	for _, l := range w.policy.Limiters {
+		used = append(used, l.Message)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.policy.Messages)) {
+		if !slices.Contains(used, name) {
+			w.warn("messages."+name, "", "name it in a limiter's message or under answers, or remove it", "message %q is used by no limiter and no answer", name)
+		}
+	}
 }
 
 type warner struct {
