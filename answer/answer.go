@@ -8,7 +8,9 @@
 //	judge.go        Question, Answer, and the steps from one to the other
 //	credentials.go  which callers need a credential (401)
 //	fields.go       the header fields of an Answer
-//	refusal.go      the bodies of 401, 429 and 503
+//	refusal.go      what is said to requests that end here, and its fields
+//	wording.go      what a policy says, prepared
+//	problem.go      problem documents, and the form of other errors
 //	messages.go     the texts of the 429, in 13 languages
 //	language.go     Accept-Language
 //	observe.go      Outcome, and the Observation of each request
@@ -17,8 +19,13 @@ package answer
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/text/language"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/headers"
@@ -39,8 +46,8 @@ type Options struct {
 	IETF bool
 
 	// Credentials are the last sentences of a 401's message, by key source. They explain how to get
-	// such a credential. A source that is missing here gets the text for the contract's sessions
-	// and tokens.
+	// such a credential. A source that is missing here gets the contract's text on the contract's
+	// routes, and elsewhere how to send it. A policy's own messages replace the whole text.
 	Credentials map[string]string
 
 	// Denial, if set, returns an id for a refusal, which the 429 carries as X-Weir-Denial. An empty
@@ -59,13 +66,12 @@ type Options struct {
 
 // A Judge answers questions. It is safe for concurrent use.
 type Judge struct {
-	decider   *weir.Decider
-	options   Options
-	refusals  map[string]*refusals
-	languages Negotiator
-	dates     headers.DateCache
-	limits    numberTexts
-	resets    numberTexts
+	decider *weir.Decider
+	options Options
+	wording atomic.Pointer[wording] // of the policy that was last needed
+	dates   headers.DateCache
+	limits  numberTexts
+	resets  numberTexts
 }
 
 // New returns a Judge that decides with d. It returns an error if the policy of d names a message
@@ -85,23 +91,53 @@ func New(d *weir.Decider, o Options) (*Judge, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Judge{decider: d, options: o, refusals: newRefusals(), languages: NewNegotiator()}, nil
+	j := &Judge{decider: d, options: o}
+	j.wordingOf(d.Words())
+	return j, nil
 }
 
 // check returns every problem that p has here. sources are the key sources of callers; nil allows
 // any.
 func check(p weir.Policy, sources []weir.Source) error {
 	var errs []error
+	errs = append(errs, checkWords(&p.Words)...)
 	for i := range p.Limiters {
 		l := &p.Limiters[i]
-		if _, ok := catalogue[l.Message]; !ok && l.Message != "" {
-			errs = append(errs, fmt.Errorf("limiter %q has the message %q: %s are allowed", l.Name, l.Message, strings.Join(Messages(), ", ")))
-		}
+		errs = append(errs, checkMessage(&p.Words, fmt.Sprintf("limiter %q has", l.Name), l.Message)...)
 		if sources != nil {
 			errs = append(errs, checkSources(l, sources)...)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkWords returns the messages that answers name and that do not exist, and the languages that
+// are not registered.
+func checkWords(w *weir.Words) (errs []error) {
+	a := &w.Answers
+	for _, name := range []string{a.Refused.Message, a.Unauthenticated.Message, a.Unavailable.Message} {
+		errs = append(errs, checkMessage(w, "an answer has", name)...)
+	}
+	for _, source := range slices.Sorted(maps.Keys(a.Unauthenticated.Credentials)) {
+		errs = append(errs, checkMessage(w, "the answer for the lack of a "+source+" has", a.Unauthenticated.Credentials[source])...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Messages)) {
+		for _, tag := range slices.Sorted(maps.Keys(w.Messages[name])) {
+			if _, err := language.Parse(tag); err != nil {
+				errs = append(errs, fmt.Errorf("message %q has the language %q: %w", name, tag, err))
+			}
+		}
+	}
+	return errs
+}
+
+func checkMessage(w *weir.Words, who, name string) []error {
+	if _, ok := Text(w, name); ok || name == "" {
+		return nil
+	}
+	allowed := slices.AppendSeq(Messages(), maps.Keys(w.Messages))
+	slices.Sort(allowed)
+	return []error{fmt.Errorf("%s the message %q: %s are allowed", who, name, strings.Join(slices.Compact(allowed), ", "))}
 }
 
 func checkSources(l *weir.Limiter, sources []weir.Source) (errs []error) {

@@ -57,13 +57,24 @@ func hasSharedWindow(l *weir.Limiter) bool {
 
 // requireCredential answers 401 if the caller of an admitted request lacks the credential that the
 // limiter requires, and 503 if its validity cannot be determined now.
-func (j *Judge) requireCredential(l *weir.Limiter, c *identity.Caller, a *Answer) {
-	source, err := j.unverified(l, c)
-	switch {
-	case errors.Is(err, identity.ErrUnreadable):
-		a.refuse(Unavailable, statusServiceUnavailable, &unreadable)
-	case source != "":
-		a.refuse(Unauthenticated, statusUnauthorized, j.unauthenticated(source, err))
+func (j *Judge) requireCredential(l *weir.Limiter, q *Question, a *Answer) {
+	source, err := j.unverified(l, q.Caller)
+	if source == "" {
+		return
+	}
+	w := j.wordingOf(a.Decision.Words())
+	if errors.Is(err, identity.ErrUnreadable) {
+		v := &w.unreadable
+		if w.notAvailable != nil {
+			v = w.notAvailable.in(languagesOf(q))
+		}
+		a.refuse(Unavailable, w, &w.unavailable, v)
+		return
+	}
+	a.refuse(Unauthenticated, w, &w.unauthenticated, j.unauthenticated(w, l, source, err, q))
+	a.reason = err.Error()
+	if a.Status == statusUnauthorized {
+		a.challenge = challenge(source, err)
 	}
 }
 

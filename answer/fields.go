@@ -155,6 +155,9 @@ func (a *Answer) AppendOthers(dst []Field) []Field {
 	if a.refusal != nil {
 		dst = append(dst, a.refusal.fields...)
 	}
+	if a.challenge != "" {
+		dst = append(dst, Field{"WWW-Authenticate", a.challenge})
+	}
 	return dst
 }
 

@@ -34,6 +34,8 @@ type Question struct {
 
 	// Languages are the lines of an Accept-Language field; used if Caller is nil.
 	Languages []string
+	// Accept are the lines of an Accept field, likewise. They choose the form of an error.
+	Accept []string
 
 	// Arrival is when the request arrived, for Observation.Latency; zero means now.
 	Arrival time.Time
@@ -54,7 +56,9 @@ type Question struct {
 type Answer struct {
 	Decision weir.Decision
 	Outcome  Outcome
-	Status   int // 401, 429 or 503; 0: the request goes on to its handler
+	// Status is 401, 429 or 503, or what the policy declares instead (weir.Answers); 0: the request
+	// goes on to its handler.
+	Status int
 
 	values     [fieldCount]string // of Names; empty: no limiter covers the request
 	retryAfter string             // empty: not sent
@@ -63,7 +67,14 @@ type Answer struct {
 	soon       bool               // a 429 to a credential that will be verified in a second
 	ietf       [2]string          // RateLimit and RateLimit-Policy; empty: Options.IETF is not set
 	refusal    *refusal           // nil: the request goes on to its handler
-	scratch    weir.Scratch
+	challenge  string             // WWW-Authenticate of a 401; empty: not sent
+
+	// what is said, until refusal has it
+	wording *wording
+	form    *form
+	variant *variant
+	reason  string // of weir.PlaceReason
+	scratch weir.Scratch
 }
 
 // Body returns the body of an answer whose Status is not 0, as JSON. It is shared between answers
@@ -78,7 +89,7 @@ func (a *Answer) Body() []byte {
 func (a *Answer) reset() {
 	a.Outcome, a.Status = Unlimited, 0
 	a.values[fieldLimit], a.soon = "", false
-	a.retryAfter, a.denial, a.ietf[0], a.refusal = "", "", "", nil
+	a.retryAfter, a.denial, a.ietf[0], a.refusal, a.challenge = "", "", "", nil, ""
 }
 
 // The statuses of answers, as net/http names them.
@@ -123,6 +134,9 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 		a.denial = j.options.Denial(&a.Decision, r.Keys, &a.scratch)
 	}
 	j.setFields(a)
+	if a.Status != 0 {
+		j.say(q, a)
+	}
 	j.observe(ctx, a, start, r.Keys)
 	return nil
 }
@@ -169,9 +183,11 @@ func (j *Judge) conclude(q *Question, access access, a *Answer) {
 	l := d.Standings()[0].Limiter
 	switch {
 	case d.Outcome == weir.StoreUnavailable:
-		a.refuse(Unavailable, statusServiceUnavailable, &unavailable)
+		w := j.wordingOf(d.Words())
+		a.refuse(Unavailable, w, &w.unavailable, w.notCounted(q))
 	case !d.Allowed:
-		a.refuse(Refused, statusTooManyRequests, j.refusal(MessageOf(l), q))
+		w := j.wordingOf(d.Words())
+		a.refuse(Refused, w, &w.refused, w.refusal(l, q))
 		if q.Caller != nil {
 			j.recordSpent(l, access, q.Caller, d)
 			a.soon = q.Caller.Unchecked() && dependsOnCredential(d, access)
@@ -179,11 +195,11 @@ func (j *Judge) conclude(q *Question, access access, a *Answer) {
 	default:
 		a.Outcome = Admitted
 		if access != public {
-			j.requireCredential(l, q.Caller, a)
+			j.requireCredential(l, q, a)
 		}
 	}
 }
 
-func (a *Answer) refuse(o Outcome, status int, r *refusal) {
-	a.Outcome, a.Status, a.refusal = o, status, r
+func (a *Answer) refuse(o Outcome, w *wording, f *form, v *variant) {
+	a.Outcome, a.Status, a.wording, a.form, a.variant = o, f.status, w, f, v
 }

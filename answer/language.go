@@ -21,6 +21,7 @@ const (
 // constants above bound the work for one value, so a hostile client can use up neither memory nor
 // CPU time. Copies share the cache. A Negotiator is safe for concurrent use.
 type Negotiator struct {
+	tags    []language.Tag // the first is the default
 	matcher language.Matcher
 	seed    maphash.Seed
 	cache   *[256]atomic.Pointer[negotiated]
@@ -33,15 +34,18 @@ type negotiated struct {
 }
 
 // NewNegotiator returns a Negotiator for the languages of the 429.
-func NewNegotiator() Negotiator {
-	return Negotiator{language.NewMatcher(languages[:]), maphash.MakeSeed(), new([256]atomic.Pointer[negotiated])}
+func NewNegotiator() Negotiator { return newNegotiator(languages[:]) }
+
+// newNegotiator returns a Negotiator for tags, of which the first is the default.
+func newNegotiator(tags []language.Tag) Negotiator {
+	return Negotiator{tags, language.NewMatcher(tags), maphash.MakeSeed(), new([256]atomic.Pointer[negotiated])}
 }
 
 // Language returns the language that the lines of an Accept-Language field ask for, as a tag such
 // as "de". It returns "en" if they ask for no language of the 429.
-func (n *Negotiator) Language(lines []string) string { return languages[n.index(lines)].String() }
+func (n *Negotiator) Language(lines []string) string { return n.tags[n.index(lines)].String() }
 
-// index returns the index of Language's result in languages.
+// index returns the index of Language's result in n.tags.
 func (n *Negotiator) index(lines []string) int {
 	if len(lines) == 0 {
 		return 0

@@ -25,27 +25,38 @@ const (
 	widgetMessage  = "widget"
 	generalMessage = "general"
 	widgetSurface  = "/api/v1/widget"
+	syncSurface    = "/v1/wp/"
 )
 
-// MessageOf returns the name of the message in l's 429: the one that l declares, or the default for
-// the surface that its routes are on.
-func MessageOf(l *weir.Limiter) string {
-	if l.Message != "" {
-		return l.Message
+// MessageOf returns the name of the message in l's 429 under a policy that says w: the one that the
+// policy declares, or the default for the surface that l's routes are on.
+func MessageOf(w *weir.Words, l *weir.Limiter) string {
+	if name := w.MessageOf(l); name != "" {
+		return name
 	}
-	for _, r := range l.Routes {
-		if strings.HasPrefix(r.Path, widgetSurface) {
-			return widgetMessage
-		}
+	if isOn(l, widgetSurface) {
+		return widgetMessage
 	}
 	return generalMessage
 }
 
-// Messages returns the names that a limiter's Message can have, sorted.
+// isOfContract reports whether l has a route of the contract's two surfaces.
+func isOfContract(l *weir.Limiter) bool { return isOn(l, widgetSurface) || isOn(l, syncSurface) }
+
+func isOn(l *weir.Limiter, surface string) bool {
+	return slices.ContainsFunc(l.Routes, func(r weir.Route) bool { return strings.HasPrefix(r.Path, surface) })
+}
+
+// Messages returns the names of the built-in messages, sorted. A policy may have more, and may
+// replace these.
 func Messages() []string { return slices.Sorted(maps.Keys(catalogue)) }
 
-// Text returns the English text of a message; ok is false if no message has that name.
-func Text(message string) (text string, ok bool) {
+// Text returns the English text of a message under a policy that says w; ok is false if no message
+// has that name.
+func Text(w *weir.Words, message string) (text string, ok bool) {
+	if own, ok := w.Messages[message]; ok {
+		return own[weir.English], true
+	}
 	texts, ok := catalogue[message]
 	return texts[0], ok
 }

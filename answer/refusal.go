@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 )
 
@@ -17,13 +20,13 @@ type refusal struct {
 	fields []Field
 }
 
-func newRefusal(code, message string, more ...Field) refusal {
-	body := ErrorBody(code, message)
-	return refusal{body, append([]Field{
-		{"Content-Type", "application/json"},
+func newRefusal(contentType string, body []byte, more ...[]Field) refusal {
+	fields := []Field{
+		{"Content-Type", contentType},
 		{"Cache-Control", "no-store"},
 		{"Content-Length", strconv.Itoa(len(body))},
-	}, more...)}
+	}
+	return refusal{body, append(fields, slices.Concat(more...)...)}
 }
 
 // ErrorBody returns the body that every error has: {"error":{"code":…,"message":…}} (D21). Invalid
@@ -37,72 +40,129 @@ func ErrorBody(code, message string) []byte {
 		} `json:"error"`
 	}
 	body.Error.Code, body.Error.Message = code, message
+	return encode(body)
+}
+
+// encode returns v, which has only texts and numbers, as JSON.
+func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(body) // encoding two strings cannot fail
+	_ = e.Encode(v) // encoding texts and numbers cannot fail
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// refusals are the 429s of one message (D20), in the order of languages.
-type refusals [languageCount]refusal
+// The texts of the 503s. They have no Retry-After, because the end of the outage is unknown.
+const (
+	// of FailDeny (D25)
+	uncountedText = "Requests cannot be counted at the moment, so this one was not served. Please try again soon."
+	// for a credential whose validity cannot be determined now
+	unreadableText = "Credentials cannot be checked at the moment, so this request was not served. Please try again soon."
+)
 
-func newRefusals() map[string]*refusals {
-	all := make(map[string]*refusals, len(catalogue))
-	for name, texts := range catalogue {
-		r := new(refusals)
-		for i, text := range texts {
-			r[i] = newRefusal("rate_limited", text, Field{"Content-Language", languages[i].String()}, Field{"Vary", "Accept-Language"})
-		}
-		all[name] = r
-	}
-	return all
-}
-
-// refusal returns the 429 of a message in the language that the request asks for.
-func (j *Judge) refusal(message string, q *Question) *refusal {
-	texts := j.refusals[message]
-	if texts == nil {
-		texts = j.refusals[generalMessage]
-	}
-	lines := q.Languages
+// say sets the body of an answer that ends the request. The fields of a must be set.
+func (j *Judge) say(q *Question, a *Answer) {
+	accepts := q.Accept
 	if q.Caller != nil {
-		lines = q.Caller.Request().Header("Accept-Language")
+		accepts = q.Caller.Request().Header("Accept")
 	}
-	return &texts[j.languages.index(lines)]
+	accepted := a.wording.accept(accepts)
+	if v := a.variant; !accepted.problem && v.ready.body != nil {
+		a.refusal = &v.ready
+		return
+	}
+	text := a.variant.expand(a)
+	var r refusal
+	if accepted.problem {
+		r = a.form.problem(a.variant, text, violated(a), accepted)
+	} else {
+		r = a.form.errorObject(a.variant, text)
+	}
+	a.refusal = &r
 }
 
-// unavailable is the 503 of FailDeny (D25). It has no Retry-After, because the end of the outage is
-// unknown.
-var unavailable = newRefusal("store_unavailable", "Requests cannot be counted at the moment, so this one was not served. Please try again soon.")
-
-// unreadable is the 503 for a credential whose validity cannot be determined now.
-var unreadable = newRefusal("store_unavailable", "Credentials cannot be checked at the moment, so this request was not served. Please try again soon.")
-
-// obtain are the sentences on how to get a credential, for sources that Options.Credentials lacks.
-var obtain = map[string]string{
-	identity.Session: `POST /api/v1/widget/init returns one as "token"; send it as Authorization: Bearer <token>.`,
-	identity.Token:   "The operator of this service creates one (weir token create --workspace NAME); send it as Authorization: Bearer <token>.",
+// violated returns the names of the windows that refused, as RateLimit-Policy has them.
+func violated(a *Answer) []string {
+	if a.Outcome != Refused {
+		return nil
+	}
+	var names []string
+	standings := a.Decision.Standings()
+	for i := range standings {
+		if s := &standings[i]; s.Refused {
+			names = append(names, memberName(standings, s))
+		}
+	}
+	return names
 }
 
-var credentialNames = map[string]string{
-	identity.Session: "visitor session",
-	identity.Token:   "workspace API token",
+// languagesOf returns the lines of the request's Accept-Language field.
+func languagesOf(q *Question) []string {
+	if q.Caller != nil {
+		return q.Caller.Request().Header("Accept-Language")
+	}
+	return q.Languages
 }
 
-// unauthenticated returns the 401 for a credential that is missing or invalid (D16), with the
-// challenge of RFC 6750.
-func (j *Judge) unauthenticated(source string, why error) *refusal {
+// refusal returns the text of the 429 of a limiter in the language that the request asks for.
+func (w *wording) refusal(l *weir.Limiter, q *Question) *variant {
+	m := w.messages[MessageOf(w.of, l)]
+	if m == nil {
+		m = w.messages[generalMessage]
+	}
+	return m.in(languagesOf(q))
+}
+
+// A credentialWords is what a 401 calls a credential, and how to get one.
+type credentialWords struct{ name, obtain string }
+
+// contractWords are for limiters of the contract's routes, and neutralWords for all others.
+var (
+	contractWords = map[string]credentialWords{
+		identity.Session: {"visitor session", `POST /api/v1/widget/init returns one as "token"; send it as Authorization: Bearer <token>.`},
+		identity.Token:   {"workspace API token", "The operator of this service creates one (weir token create --workspace NAME); send it as Authorization: Bearer <token>."},
+	}
+	neutralWords = map[string]credentialWords{
+		identity.Session: {"session token", "Send it as Authorization: Bearer <token>."},
+		identity.Token:   {"API key", "Send it as Authorization: Bearer <key>."},
+	}
+)
+
+// unauthenticated returns the text of the 401 for a credential that is missing or invalid (D16).
+func (j *Judge) unauthenticated(w *wording, l *weir.Limiter, source string, why error, q *Question) *variant {
+	m := w.credentials[source]
+	if m == nil {
+		m = w.noCredential
+	}
+	if m != nil {
+		return m.in(languagesOf(q))
+	}
+	words := neutralWords[source]
+	if isOfContract(l) {
+		words = contractWords[source]
+	}
+	if words.name == "" {
+		words.name = "credential"
+	}
 	how, ok := j.options.Credentials[source]
 	if !ok {
-		how = obtain[source]
+		how = words.obtain
 	}
-	message := fmt.Sprintf("The %s was not accepted: %v. %s", credentialNames[source], why, how)
-	challenge := `Bearer realm="` + source + `", error="invalid_token"`
+	text := fmt.Sprintf("The %s was not accepted: %v. %s", words.name, why, how)
 	if errors.Is(why, identity.ErrNone) {
-		message = fmt.Sprintf("This request needs a %s. %s", credentialNames[source], how)
-		challenge = `Bearer realm="` + source + `"`
+		article := "a"
+		if strings.ContainsRune("AEIO", rune(words.name[0])) {
+			article = "an"
+		}
+		text = fmt.Sprintf("This request needs %s %s. %s", article, words.name, how)
 	}
-	r := newRefusal("unauthenticated", message, Field{"WWW-Authenticate", challenge})
-	return &r
+	return &variant{text: text}
+}
+
+// challenge returns the WWW-Authenticate of a 401 (RFC 6750).
+func challenge(source string, why error) string {
+	if errors.Is(why, identity.ErrNone) {
+		return `Bearer realm="` + source + `"`
+	}
+	return `Bearer realm="` + source + `", error="invalid_token"`
 }

@@ -83,7 +83,7 @@ func limitersJSON(p weir.Policy) []limiterJSON {
 	all := make([]limiterJSON, len(p.Limiters))
 	for i, l := range p.Limiters {
 		all[i] = limiterJSON{
-			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Requires: l.Requires, Message: answer.MessageOf(&l), OnStoreFailure: l.OnStoreFailure.String(),
+			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Requires: l.Requires, Message: answer.MessageOf(&p.Words, &l), OnStoreFailure: l.OnStoreFailure.String(),
 			Mode: l.Mode.String(), Exempt: texts(l.Exempt), Overrides: texts(l.Overrides),
 		}
 		for _, w := range l.Windows {

@@ -81,7 +81,7 @@ func Request(p weir.Policy, method, sent string, who Caller) (*Explanation, erro
 		e.because("%v: backends differ in how they read that, so it is answered 400 invalid_request, and charged to the surface's fallback", err)
 		var unreadable target.Choice
 		target.Choose(d, &target.Request{Method: method, Raw: escaped}, &unreadable)
-		e.fill(unreadable.Match, who)
+		e.fill(&p, unreadable.Match, who)
 		return e, nil
 	}
 	e.Canonical = path
@@ -100,13 +100,13 @@ func Request(p weir.Policy, method, sent string, who Caller) (*Explanation, erro
 		return e, nil
 	case target.AmbiguousAgent:
 		e.because("servers read the agent in the query differently: without X-Agent-Id it is answered 400 invalid_request, and charged to the surface's fallback")
-		e.fill(choice.Match, who)
+		e.fill(&p, choice.Match, who)
 		return e, nil
 	}
 	if hasQuery {
 		e.because("the query does not affect the choice")
 	}
-	e.fill(choice.Match, who)
+	e.fill(&p, choice.Match, who)
 	return e, e.explainRoutes(p, decoded, choice.Match, d.CatchAll(decoded))
 }
 
@@ -122,13 +122,13 @@ func (e *Explanation) because(format string, args ...any) {
 }
 
 // fill adds what the limiter of a match does, if there is one.
-func (e *Explanation) fill(m weir.Match, who Caller) {
+func (e *Explanation) fill(p *weir.Policy, m weir.Match, who Caller) {
 	l := m.Limiter()
 	if l == nil {
 		return
 	}
-	name := answer.MessageOf(l)
-	text, _ := answer.Text(name)
+	name := answer.MessageOf(&p.Words, l)
+	text, _ := answer.Text(&p.Words, name)
 	e.Limiter, e.Route, e.Cost = l.Name, m.Route().String(), max(l.Cost, 1)
 	e.Message = &Message{name, text}
 	for _, w := range l.Windows {
