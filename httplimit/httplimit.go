@@ -48,7 +48,7 @@ type Options struct {
 	// Judged, if set, is called after the decision on a request that Wrap, Serve or Charge limits,
 	// and before anything is written. w is the ResponseWriter that they were given. Judged must not
 	// block, and must not keep c.
-	Judged func(w http.ResponseWriter, c *identity.Caller)
+	Judged func(w http.ResponseWriter, c *identity.Caller, o answer.Outcome)
 
 	// Now is the clock for Observation.Latency; nil means time.Now. Windows are counted by the
 	// store's clock.
@@ -63,7 +63,7 @@ type Middleware struct {
 	judge     *answer.Judge
 	decider   *weir.Decider
 	identity  *identity.Resolver
-	judged    func(http.ResponseWriter, *identity.Caller)
+	judged    func(http.ResponseWriter, *identity.Caller, answer.Outcome)
 	exchanges sync.Pool
 	writers   seenWriter
 }
@@ -99,7 +99,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 		match := m.decider.Match(r.Method, r.URL.Path)
 		if hasDots(r.URL.Path) {
 			if covered := m.coverOfDots(r.URL.Path, match); covered.Limiter() != nil {
-				m.Charge(w, r, covered, http.HandlerFunc(refuseDots))
+				m.Charge(w, r, covered, http.HandlerFunc(m.refuseDots))
 				return
 			}
 		}
@@ -132,8 +132,8 @@ func (m *Middleware) coverOfDots(path string, resolved weir.Match) weir.Match {
 	return m.decider.CatchAll(before)
 }
 
-func refuseDots(w http.ResponseWriter, _ *http.Request) {
-	WriteError(w, http.StatusBadRequest, "invalid_request",
+func (m *Middleware) refuseDots(w http.ResponseWriter, r *http.Request) {
+	m.writeError(w, r, http.StatusBadRequest, "invalid_request",
 		"The request's path has dot segments, which can be read in more than one way. Send it without them.")
 }
 

@@ -69,12 +69,12 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	x := &response{ResponseWriter: w, exchange: e}
 	defer x.finish(m)
 	if err := m.judge.Answer(r.Context(), &e.question, &e.answer); err != nil {
-		x.wrote = true // WriteError writes to w
-		WriteError(w, http.StatusInternalServerError, "internal", "The limits of this request could not be checked.")
+		x.wrote = true // writeError writes to w
+		m.writeError(w, r, http.StatusInternalServerError, "internal", "The limits of this request could not be checked.")
 		return
 	}
 	if m.judged != nil {
-		m.judged(w, &e.caller)
+		m.judged(w, &e.caller, e.answer.Outcome)
 	}
 	if e.answer.Status != 0 {
 		x.refuse(r.Method)
@@ -90,7 +90,7 @@ func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, e *exchange) {
 	// the question has the limiters' own cost, so there is no error
 	_ = m.judge.Answer(r.Context(), &e.question, &e.answer)
 	if m.judged != nil && e.question.Match.HasTrials() {
-		m.judged(w, &e.caller)
+		m.judged(w, &e.caller, e.answer.Outcome)
 	}
 	m.release(e)
 }

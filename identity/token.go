@@ -54,10 +54,10 @@ func tokenSum(body string) string {
 // compare the hash with a stored one.
 func ParseToken(token string) (id string, hash TokenHash, err error) {
 	if !strings.HasPrefix(token, tokenPrefix) {
-		return "", TokenHash{}, errors.New("the token is not a workspace API token, which begins with wpt_")
+		return "", TokenHash{}, errors.New("the token does not begin with wpt_")
 	}
 	if len(token) != tokenLen || token[len(tokenPrefix)+tokenIDLen] != '_' {
-		return "", TokenHash{}, fmt.Errorf("the token is incomplete: it has %d characters, a workspace API token %d", len(token), tokenLen)
+		return "", TokenHash{}, fmt.Errorf("the token is incomplete: it has %d characters, a whole one %d", len(token), tokenLen)
 	}
 	id = token[len(tokenPrefix) : len(tokenPrefix)+tokenIDLen]
 	body := token[:len(token)-tokenChecksum]
@@ -105,7 +105,7 @@ type TokenClaims struct {
 // Options.Tokens reports the cause; the client does not see it.
 var ErrUnreadable = errors.New("the credential could not be looked up")
 
-var errTokenRefused = errors.New("the token is unknown or was revoked: create another with: weir token create")
+var errTokenRefused = errors.New("the token is unknown or was revoked")
 
 // A checkedToken is a token that verified, with the time of its last look-up.
 type checkedToken struct {

@@ -12,8 +12,8 @@ import (
 
 // reply answers with one of the gateway's own answers.
 func (x *exchange) reply(a *rules.Answer) {
-	body := a.Body()
-	x.fields = a.AppendFields(x.fields[:0], body)
+	var body []byte
+	x.fields, body = x.c.engine.Append(x.fields[:0], a, x.Header("Accept"))
 	x.closes = x.closes || a.Closes
 	x.complete(a.Status)
 	x.send(a.Status, body)

@@ -225,6 +225,7 @@ func (x *exchange) judge(public bool) (admitted bool) {
 		x.Gone = x.c.isGone()
 		return !x.Gone
 	}
+	x.NoteOutcome(x.answer.Outcome)
 	x.complete(x.answer.Status)
 	x.send(x.answer.Status, x.answer.Body())
 	return false

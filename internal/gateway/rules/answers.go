@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/internal/gateway/pace"
@@ -24,25 +23,15 @@ type Answer struct {
 	Closes bool
 }
 
-// Body returns the body.
-func (a *Answer) Body() []byte {
-	if a.Code == "" {
-		return []byte(a.Text)
-	}
-	return answer.ErrorBody(a.Code, a.Message)
-}
-
-// AppendFields appends the fields of the answer, whose body is given.
-func (a *Answer) AppendFields(dst []answer.Field, body []byte) []answer.Field {
+// Append appends the fields of an answer to dst, and returns its body. accept are the lines of the
+// request's Accept field, which may choose the form of an error.
+func (r *Rules) Append(dst []answer.Field, a *Answer, accept []string) ([]answer.Field, []byte) {
 	dst = append(dst, a.Fields...)
 	if a.Code == "" {
-		return dst
+		return dst, []byte(a.Text)
 	}
-	return append(dst,
-		answer.Field{Name: "Content-Type", Value: "application/json"},
-		answer.Field{Name: "Cache-Control", Value: "no-store"},
-		answer.Field{Name: "Content-Length", Value: strconv.Itoa(len(body))},
-	)
+	fields, body := r.Limit.Judge().Error(accept, a.Status, a.Code, a.Message)
+	return append(dst, fields...), body
 }
 
 // AllMethods are the methods that are known here, as Allow has them.

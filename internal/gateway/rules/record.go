@@ -24,6 +24,8 @@ type Record struct {
 	Limiter string // empty: none
 	Agent   AgentHash
 	Reached bool // the limiter let the request through to the backend
+	// of a request that the limiter has ended; else Unlimited
+	Ended   answer.Outcome
 	Aborted bool // the answer ends early, and the connection with it
 	Gone    bool // the client went away before there was an answer
 }
@@ -62,16 +64,18 @@ func (r *Record) outcome() answer.Outcome {
 	switch {
 	case r.Limiter == "":
 		return answer.Unlimited
-	case r.Reached:
-		return answer.Admitted
-	case r.Status == http.StatusUnauthorized:
-		return answer.Unauthenticated
-	case r.Status == http.StatusServiceUnavailable:
-		return answer.Unavailable
-	case r.Status == http.StatusTooManyRequests:
-		return answer.Refused
+	case r.Ended != answer.Unlimited:
+		return r.Ended
 	}
-	return answer.Admitted // to an answer of the gateway's own
+	return answer.Admitted // to the backend, or to an answer of the gateway's own
+}
+
+// NoteOutcome keeps the outcome of a request that the limiter has ended. The status does not show
+// it, because a policy chooses that.
+func (r *Record) NoteOutcome(o answer.Outcome) {
+	if o != answer.Admitted {
+		r.Ended = o
+	}
 }
 
 // AddTo writes the line of a request whose answer was complete at over.

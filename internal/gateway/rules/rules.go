@@ -58,7 +58,7 @@ type Options struct {
 
 	// Judged, if set, is called by net/http's engine for each request whose caller the limiter has
 	// judged (httplimit.Options.Judged).
-	Judged func(http.ResponseWriter, *identity.Caller)
+	Judged func(http.ResponseWriter, *identity.Caller, answer.Outcome)
 }
 
 // Rules are the rules of one gateway, and what its engines count together. Make them with New. They

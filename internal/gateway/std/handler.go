@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/gateway/rules"
@@ -101,10 +102,11 @@ func (e *Engine) route(x *exchange, r *http.Request) {
 	e.Limit.Serve(x, r, x.Choice.Match, e.backend)
 }
 
-// Judged notes the agent that a request was counted by, for the access log. It is the rules'
-// Options.Judged; w is the exchange that the limiter was given.
-func Judged(w http.ResponseWriter, c *identity.Caller) {
+// Judged notes the agent that a request was counted by, and its outcome, for the access log. It is
+// the rules' Options.Judged; w is the exchange that the limiter was given.
+func Judged(w http.ResponseWriter, c *identity.Caller, o answer.Outcome) {
 	if x, ok := w.(*exchange); ok {
+		x.NoteOutcome(o)
 		x.NoteAgent(&x.engine.Options, c)
 	}
 }
@@ -119,7 +121,9 @@ func write(w http.ResponseWriter, a *rules.Answer) {
 		h.Set("Connection", "close")
 	}
 	if a.Code != "" {
-		httplimit.WriteError(w, a.Status, a.Code, a.Message)
+		x := exchangeOf(w)
+		fields, body := x.engine.Append(nil, &rules.Answer{Status: a.Status, Code: a.Code, Message: a.Message}, x.request.Header["Accept"])
+		httplimit.WriteAnswer(w, a.Status, fields, body)
 		return
 	}
 	w.WriteHeader(a.Status)
