@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/headers"
 )
 
@@ -16,7 +17,7 @@ func checkLanguage(c *check) hooks {
 		needsRefusals: true,
 		spent: func(ctx context.Context, t *tally) error {
 			base := t.firstRefused
-			if wrong := wrongRefusal(base); wrong != "" {
+			if wrong := wrongRefusal(c.seen.words, base); wrong != "" {
 				c.untested(Unobservable.because("the plain 429 does not have the shape: %s", wrong))
 				return nil
 			}
@@ -45,7 +46,7 @@ func checkLanguage(c *check) hooks {
 // judgeLanguage judges one refusal, and returns the language that it names.
 func judgeLanguage(c *check, a, base *answer, asked string) string {
 	named := a.header.Get("Content-Language")
-	if wrong := wrongRefusal(a); wrong != "" {
+	if wrong := wrongRefusal(c.seen.words, a); wrong != "" {
 		c.broken(a, "asked for in %s: %s", asked, wrong)
 	} else if named == "" && !sameError(a.body, base.body) {
 		c.broken(a, "asked for in %s, the message differs, and Content-Language does not name its language", asked)
@@ -57,14 +58,14 @@ func judgeLanguage(c *check, a, base *answer, asked string) string {
 }
 
 // wrongRefusal returns what is wrong with a 429's shape; "" means nothing.
-func wrongRefusal(a *answer) string {
+func wrongRefusal(w *weir.Words, a *answer) string {
 	if wrong := problem(a.header, append(standing(), headers.RetryAfter)...); wrong != "" {
 		return wrong
 	}
-	if wrong := wrongType(a); wrong != "" {
+	if wrong := wrongType(w, a); wrong != "" {
 		return wrong
 	}
-	return wrongBody(a.body)
+	return wrongBody(w, a.body)
 }
 
 // sameError reports whether two bodies are equal, or are the same error object.

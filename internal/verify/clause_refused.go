@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"mime"
-	"net/http"
 	"time"
+
+	"github.com/weirlimit/weir"
 )
 
 // Clauses about a single 429, whichever limiter refused.
@@ -18,8 +19,8 @@ func checkRefusedStatus(c *check) hooks {
 		answered: func(a *answer) {
 			switch {
 			case a.admitted():
-			case a.status == http.StatusTooManyRequests:
-				c.kept("429 on every refusal")
+			case a.status == refusedStatus(c.seen.words):
+				c.kept("%d on every refusal", a.status)
 			default:
 				c.broken(a, "a request over the limit is refused with %d", a.status)
 			}
@@ -34,7 +35,7 @@ func checkRefusedType(c *check) hooks {
 			if a.admitted() {
 				return
 			}
-			if wrong := wrongType(a); wrong != "" {
+			if wrong := wrongType(c.seen.words, a); wrong != "" {
 				c.broken(a, "%s", wrong)
 				return
 			}
@@ -50,11 +51,15 @@ func checkRefusedBody(c *check) hooks {
 			if a.admitted() {
 				return
 			}
-			if wrong := wrongBody(a.body); wrong != "" {
+			if wrong := wrongBody(c.seen.words, a.body); wrong != "" {
 				c.broken(a, "%s", wrong)
 				return
 			}
-			c.kept("code rate_limited and a message")
+			what := "code rate_limited and a message"
+			if c.seen.words.Answers.Format == weir.FormatProblem {
+				what = "a problem document"
+			}
+			c.kept("%s", what)
 		},
 	}
 }
@@ -97,16 +102,22 @@ func judgeAfterZero(c *check, t *tally, zero *answer) {
 }
 
 // wrongType returns what is wrong with a 429's type; "" means nothing.
-func wrongType(a *answer) string {
-	kind := a.header.Get("Content-Type")
-	if media, _, err := mime.ParseMediaType(kind); err != nil || media != "application/json" {
+func wrongType(w *weir.Words, a *answer) string {
+	kind, want := a.header.Get("Content-Type"), "application/json"
+	if w.Answers.Format == weir.FormatProblem {
+		want = "application/problem+json"
+	}
+	if media, _, err := mime.ParseMediaType(kind); err != nil || media != want {
 		return fmt.Sprintf("Content-Type is %.60q", kind)
 	}
 	return ""
 }
 
 // wrongBody returns what is wrong with a 429's body; "" means nothing.
-func wrongBody(body []byte) string {
+func wrongBody(w *weir.Words, body []byte) string {
+	if w.Answers.Format == weir.FormatProblem {
+		return wrongProblem(w, body)
+	}
 	var shape struct {
 		Error *struct {
 			Code    *string `json:"code"`
@@ -122,6 +133,25 @@ func wrongBody(body []byte) string {
 		return "error.code is not rate_limited"
 	case shape.Error.Message == nil || *shape.Error.Message == "":
 		return "error.message is missing or empty"
+	}
+	return ""
+}
+
+// wrongProblem returns what is wrong with the problem document of a refusal; "" means nothing.
+func wrongProblem(w *weir.Words, body []byte) string {
+	var shape struct {
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Detail string `json:"detail"`
+		Status *int   `json:"status"`
+	}
+	switch err := json.Unmarshal(body, &shape); {
+	case err != nil:
+		return "the body is not a problem document in JSON: " + err.Error()
+	case shape.Type == "" || shape.Title == "" && shape.Detail == "":
+		return "the problem document has no type, or neither title nor detail"
+	case shape.Status != nil && *shape.Status != refusedStatus(w):
+		return fmt.Sprintf("the problem document has the status %d", *shape.Status)
 	}
 	return ""
 }

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"context"
-	"net/http"
 )
 
 // checkSeparate sends requests of another caller: between two of main's, and while main is refused.
@@ -29,7 +28,7 @@ func (c *separateCheck) between(ctx context.Context) error {
 	switch a, err := c.askOther(ctx); {
 	case err != nil:
 		return err
-	case a.status == http.StatusUnauthorized && before.status != http.StatusUnauthorized:
+	case a.status == unauthenticatedStatus(c.seen.words) && before.status != a.status:
 		c.who.noOther = NeedsInput.because("the second caller is answered 401, so it is counted by its address")
 		c.untested(c.who.noOther)
 		return nil

@@ -2,7 +2,7 @@ package verify
 
 import (
 	"context"
-	"net/http"
+	"strconv"
 )
 
 // checkUnverified sends altered credentials, and none, between two of main's requests, and an
@@ -49,7 +49,7 @@ func (c *unverifiedCheck) between(ctx context.Context) error {
 	case spent == 0:
 		how := "let in"
 		if c.part.limiter.Requires != "" {
-			how = "401"
+			how = strconv.Itoa(unauthenticatedStatus(c.seen.words))
 		}
 		c.kept(how+", each counted by the address; meanwhile the valid one's Remaining went from %d to %d", before.remaining, after.remaining)
 		return nil
@@ -88,7 +88,7 @@ func (c *unverifiedCheck) sendAll(ctx context.Context) error {
 }
 
 func (c *unverifiedCheck) wantRejected(a *answer, what string) {
-	if c.part.limiter.Requires != "" && a.admitted() && a.status != http.StatusUnauthorized && a.status < 500 {
+	if c.part.limiter.Requires != "" && a.admitted() && a.status != unauthenticatedStatus(c.seen.words) && a.status < 500 {
 		c.broken(a, "%s was answered %d", what, a.status)
 	}
 }

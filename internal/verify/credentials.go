@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 )
 
 // A CredentialError reports that a given credential does not verify. Nothing was judged.
@@ -72,10 +71,10 @@ func (r *runner) checkCredentials(ctx context.Context) error {
 			if i == 0 && a != nil {
 				r.tried[w] = a
 			}
-			if a != nil && a.status == http.StatusUnauthorized {
+			if a != nil && a.status == unauthenticatedStatus(&r.options.Policy.Words) {
 				return &CredentialError{Kind: kindInWords[kind], Number: i + 1, Of: len(all), Request: w.endpoints[0].String()}
 			}
-			if a != nil && a.status == http.StatusTooManyRequests {
+			if a != nil && a.status == refusedStatus(&r.options.Policy.Words) {
 				r.remark("%s %d of %d could not be tried: %s is refused, since its budget or the address's is spent. "+
 					"Run it again after X-RateLimit-Reset", kindInWords[kind], i+1, len(all), w.endpoints[0])
 			}

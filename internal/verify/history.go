@@ -2,16 +2,18 @@ package verify
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/weirlimit/weir"
 )
 
 // A history is what main's requests were answered. Its methods are safe for concurrent use. Its
 // fields may be read without the lock while no flood is running.
 type history struct {
-	part *part
+	part  *part
+	words *weir.Words // what the policy says to callers
 
 	mu       sync.Mutex
 	last     *answer     // the last of main's
@@ -28,8 +30,8 @@ type history struct {
 	strange map[int]int // how many answers may have refused with such a status
 }
 
-func (h *history) init(w *part) {
-	h.part = w
+func (h *history) init(w *part, words *weir.Words) {
+	h.part, h.words = w, words
 	h.statuses, h.strange = make(map[int]int), make(map[int]int)
 	h.resets = make(map[int64]map[int64]*answer)
 }
@@ -262,7 +264,7 @@ func (h *history) isLikeServed(a *answer) bool {
 	if a.status < 300 {
 		return h.served == nil || h.served.status < 300 || a.status == h.served.status
 	}
-	if a.status == http.StatusUnauthorized {
+	if a.status == unauthenticatedStatus(h.words) {
 		return false // the credential is checked first, so a 401 need not be the endpoint's
 	}
 	return h.served != nil && a.status == h.served.status && sameError(a.body, h.served.body)

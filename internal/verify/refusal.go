@@ -1,13 +1,33 @@
 package verify
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
+
+	"github.com/weirlimit/weir"
 )
 
 // A server may refuse with another status than 429. Such a status is recognized by three answers
 // that came when the budget should be spent, to the very request that was answered otherwise while
 // there was budget.
+
+// refusedStatus returns the status of refusals that the policy declares.
+func refusedStatus(w *weir.Words) int {
+	return cmp.Or(w.Answers.Refused.Status, http.StatusTooManyRequests)
+}
+
+// unauthenticatedStatus returns the status for a credential that is missing or invalid that the
+// policy declares.
+func unauthenticatedStatus(w *weir.Words) int {
+	return cmp.Or(w.Answers.Unauthenticated.Status, http.StatusUnauthorized)
+}
+
+// isDeclaredRefusal reports whether an answer refuses with the status that the policy declares. A
+// backend or a proxy may answer with that status too, but not with all fields of a refusal.
+func isDeclaredRefusal(w *weir.Words, a *answer) bool {
+	return a.status == refusedStatus(w) && a.complete() && a.remaining == 0 && a.retryAfter != absent
+}
 
 // certainAfter is how many answers with a status show that it refuses.
 const certainAfter = 3
@@ -65,7 +85,7 @@ func (h *history) isHeld(a *answer) bool {
 func (h *history) mark(a *answer) *answer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	a.refused = h.refusal != 0 && a.status == h.refusal
+	a.refused = h.refusal != 0 && a.status == h.refusal || isDeclaredRefusal(h.words, a)
 	return a
 }
 

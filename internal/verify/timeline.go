@@ -108,7 +108,7 @@ func (l *timeline) look(ctx context.Context) error {
 		}
 	}
 	l.first = first
-	if first.status == http.StatusUnauthorized && l.who.credential != "" {
+	if first.status == unauthenticatedStatus(l.seen.words) && l.who.credential != "" {
 		l.who.reject()
 	}
 	if err := l.findStep(ctx); err != nil {
