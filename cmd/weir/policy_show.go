@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -54,7 +55,7 @@ With FILE it prints what Weir reads there, in a uniform spelling. --json also pr
 			case bool(exposed):
 				return printExposure(cmd.OutOrStdout(), file.Policy)
 			case bool(machine):
-				return cli.WriteJSON(cmd.OutOrStdout(), map[string]any{"limiters": limitersJSON(file.Policy)})
+				return cli.WriteJSON(cmd.OutOrStdout(), policyJSON{limitersJSON(file.Policy), messagesJSON(file.Policy), answersJSON(file.Policy)})
 			}
 			_, err = cmd.OutOrStdout().Write(policyfile.Marshal(file.Policy))
 			return err
@@ -63,6 +64,47 @@ With FILE it prints what Weir reads there, in a uniform spelling. --json also pr
 	cli.SwitchFlag(cmd, &exposed, "exposure", "print how many requests can pass")
 	cli.JSONFlag(cmd, &machine)
 	return cmd
+}
+
+// A policyJSON is a policy with every default filled in.
+type policyJSON struct {
+	Limiters []limiterJSON         `json:"limiters"`
+	Messages map[string]weir.Texts `json:"messages"` // the policy's own
+	Answers  answersDocument       `json:"answers"`
+}
+
+type answersDocument struct {
+	Format          string         `json:"format"`
+	Refused         answerDocument `json:"refused"`
+	Unauthenticated answerDocument `json:"unauthenticated"`
+	Unavailable     answerDocument `json:"unavailable"`
+}
+
+type answerDocument struct {
+	Status      int               `json:"status"`
+	Message     string            `json:"message"` // empty: the built-in text
+	Credentials map[string]string `json:"credentials,omitempty"`
+	Fields      map[string]string `json:"fields"`
+}
+
+// messagesJSON returns the messages of a policy, never nil.
+func messagesJSON(p weir.Policy) map[string]weir.Texts {
+	if p.Messages == nil {
+		return map[string]weir.Texts{}
+	}
+	return p.Messages
+}
+
+func answersJSON(p weir.Policy) answersDocument {
+	document := func(a weir.Answer, status int) answerDocument {
+		fields := a.Fields
+		if fields == nil {
+			fields = map[string]string{}
+		}
+		return answerDocument{cmp.Or(a.Status, status), a.Message, a.Credentials, fields}
+	}
+	a := &p.Answers
+	return answersDocument{a.Format.String(), document(a.Refused, 429), document(a.Unauthenticated, 401), document(a.Unavailable, 503)}
 }
 
 // A limiterJSON is a limiter with every default filled in.

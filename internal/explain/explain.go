@@ -31,7 +31,7 @@ type Explanation struct {
 	Why       []string        `json:"why"` // the rules that led there, a sentence each
 }
 
-// A Message is a text of the 429.
+// A Message is the English text of a refusal, with its placeholders.
 type Message struct {
 	Name string `json:"name"`
 	Text string `json:"text"` // in English
@@ -131,6 +131,9 @@ func (e *Explanation) fill(p *weir.Policy, m weir.Match, who Caller) {
 	text, _ := answer.Text(&p.Words, name)
 	e.Limiter, e.Route, e.Cost = l.Name, m.Route().String(), max(l.Cost, 1)
 	e.Message = &Message{name, text}
+	if status := p.Answers.Refused.Status; status != 0 {
+		e.because("the policy answers a refusal with %d", status)
+	}
 	for _, w := range l.Windows {
 		counted := CountedWindow{SpelledWindow: SpellOut(w)}
 		for _, part := range w.Key {

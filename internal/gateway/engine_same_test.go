@@ -76,6 +76,10 @@ func TestBothEnginesGiveTheSameAnswersAndLogs(t *testing.T) {
 	for _, language := range []string{"de", "fr-CH, en;q=0.5", "xx", "es;q=0.1, it", "en;q=0"} {
 		requests = append(requests, []string{"GET /v1/wp/again", "X-Forwarded-For: 203.0.113.9", "Accept-Language: " + language}, []string{"HEAD /v1/wp/again", "X-Forwarded-For: 203.0.113.9"})
 	}
+	// problem documents, of refusals and of the gateway's own errors
+	for _, line := range []string{"GET /v1/wp/again", "HEAD /v1/wp/again", "GET /v1/wp/%2f", "BREW /v1/wp/x", "GET /v1/wp/nonsense", "POST /api/v1/widget/leads"} {
+		requests = append(requests, []string{line, "X-Forwarded-For: 203.0.113.9", "Accept: application/problem+json", "Accept-Language: de", "Origin: https://shop.test", "Content-Length: 0"})
+	}
 	for range 12 {
 		requests = append(requests, []string{"GET /api/v1/widget/again", "X-Forwarded-For: 203.0.113.10", "Origin: https://shop.test"})
 	}
