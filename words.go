@@ -27,9 +27,14 @@ type Answers struct {
 	// Format is the form of every error that the front door sends.
 	Format Format
 
-	Refused         Answer // over the limit: 403, 429 or 503; the default is 429
-	Unauthenticated Answer // lacks the credential that is required: 401, 403 or 404; the default is 401
-	Unavailable     Answer // cannot be counted (FailDeny): 500, 502, 503 or 504; the default is 503
+	// Refused is for requests over the limit. The status is 403, 429 or 503, by default 429.
+	Refused Answer
+	// Unauthenticated is for requests that lack the credential which their limiter requires. The
+	// status is 401, 403 or 404, by default 401.
+	Unauthenticated Answer
+	// Unavailable is for requests that cannot be counted (FailDeny). The status is 500, 502, 503 or
+	// 504, by default 503.
+	Unavailable Answer
 }
 
 // An Answer is how requests of one outcome are answered. The zero value is the default.

@@ -78,18 +78,13 @@ func mediaWeight(parameters string) int {
 	return 1000
 }
 
-// statusTexts are the titles of problems that their status describes, as net/http has them.
-var statusTexts = map[int]string{
-	400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 408: "Request Timeout",
-	413: "Request Entity Too Large", 414: "Request URI Too Long", 417: "Expectation Failed", 421: "Misdirected Request", 429: "Too Many Requests",
-	431: "Request Header Fields Too Large", 500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
-	504: "Gateway Timeout", 505: "HTTP Version Not Supported",
-}
+// statusTexts are the titles of problems that their status describes, as HTTP has them.
+var statusTexts = map[int]string{401: "Unauthorized", 403: "Forbidden", 404: "Not Found"}
 
 // Error returns the fields and the body of an error that is not the limiter's, in the form that the
-// policy in force declares, or that the lines of the request's Accept field ask for. code and text
-// are those of the contract's error object (D21).
-func (j *Judge) Error(accept []string, status int, code, text string) ([]Field, []byte) {
+// policy in force declares, or that the lines of the request's Accept field ask for. phrase is
+// HTTP's for the status. code and text are those of the contract's error object (D21).
+func (j *Judge) Error(accept []string, status int, phrase, code, text string) ([]Field, []byte) {
 	form := j.wordingOf(j.decider.Words()).accept(accept)
 	var r refusal
 	if form.problem {
@@ -97,7 +92,7 @@ func (j *Judge) Error(accept []string, status int, code, text string) ([]Field, 
 		if form.vary != "" {
 			more = []Field{{"Vary", form.vary}}
 		}
-		r = newRefusal(problemType, problemBody(aboutBlank, statusTexts[status], status, code, text, nil), more)
+		r = newRefusal(problemType, problemBody(aboutBlank, phrase, status, code, text, nil), more)
 	} else {
 		r = newRefusal("application/json", ErrorBody(code, text))
 	}

@@ -241,7 +241,7 @@ func TestAPolicyCanDeclareProblems(t *testing.T) {
 			t.Errorf("Accept %q: %s with %q", accept, a.Body(), fields)
 		}
 	}
-	fields, body := d.judge.Error(nil, 404, "not_found", "There is nothing here.")
+	fields, body := d.judge.Error(nil, 404, "Not Found", "not_found", "There is nothing here.")
 	if want := `{"type":"about:blank","title":"Not Found","status":404,"detail":"There is nothing here.","code":"not_found"}`; string(body) != want || fields[0].Value != "application/problem+json" {
 		t.Errorf("another error is %s with %q", body, fields)
 	}

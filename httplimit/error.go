@@ -43,6 +43,6 @@ func WriteAnswer(w http.ResponseWriter, status int, fields []answer.Field, body 
 
 // writeError answers in the form that the policy declares, or that the request asks for.
 func (m *Middleware) writeError(w http.ResponseWriter, r *http.Request, status int, code, message string) {
-	fields, body := m.judge.Error(r.Header["Accept"], status, code, message)
+	fields, body := m.judge.Error(r.Header["Accept"], status, http.StatusText(status), code, message)
 	WriteAnswer(w, status, fields, body)
 }

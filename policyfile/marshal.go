@@ -124,7 +124,8 @@ func scalar(s string) string {
 		return s
 	}
 	quoted := strconv.QuoteToGraphic(s)
-	if blockText(quoted) >= 0 { // the reader would take its end for the beginning of a text of several lines
+	if blockText(quoted) >= 0 {
+		// the reader would take its end for the beginning of a text of several lines
 		quoted = strings.NewReplacer("|", `\x7c`, ">", `\x3e`).Replace(quoted)
 	}
 	return quoted

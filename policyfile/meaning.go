@@ -162,8 +162,8 @@ func (d *reading) policyProblem(p weir.Policy, doc *document, x weir.Problem) {
 	d.report(at, path, x.Value, d.hint(p, x), "%s", x.Message)
 }
 
-// wordProblem reports a problem of what the policy says, at the innermost value of its path that the
-// file has.
+// wordProblem reports a problem of what the policy says, at the innermost value of its path that
+// the file has.
 func (d *reading) wordProblem(x weir.Problem) {
 	path := x.Field
 	for {

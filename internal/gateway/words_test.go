@@ -9,7 +9,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// Every error that a caller gets has the form that the policy declares, on both engines: the limiter's and the gateway's own. Its fields and its status are the policy's.
+// Every error that a caller gets has the form that the policy declares, on both engines: the
+// limiter's and the gateway's own. Its fields and its status are the policy's.
 func TestEveryErrorHasTheFormOfThePolicy(t *testing.T) {
 	for _, engine := range []Engine{EngineAuto, EngineStd} {
 		e := open(t, nil, func(o *Options) {
@@ -62,7 +63,8 @@ func TestEveryErrorHasTheFormOfThePolicy(t *testing.T) {
 			if err := json.Unmarshal([]byte(body), &p); err != nil || p.Code != test.code || p.Status != test.status || p.Detail == "" {
 				t.Errorf("%v: %s is answered %s, %v", engine, test.line, body, err)
 			}
-			if refused := p.Code == "rate_limited"; refused != (len(p.Violated) == 1) || refused != (res.Header.Get("X-Support") != "") || refused && !strings.HasPrefix(p.Detail, "Wait for ") {
+			refused, says := p.Code == "rate_limited", strings.HasPrefix(p.Detail, "Wait for ")
+			if refused != (len(p.Violated) == 1) || refused != (res.Header.Get("X-Support") != "") || refused != says {
 				t.Errorf("%v: %s is answered %s with %q", engine, test.line, body, res.Header)
 			}
 		}

@@ -30,7 +30,7 @@ func (r *Rules) Append(dst []answer.Field, a *Answer, accept []string) ([]answer
 	if a.Code == "" {
 		return dst, []byte(a.Text)
 	}
-	fields, body := r.Limit.Judge().Error(accept, a.Status, a.Code, a.Message)
+	fields, body := r.Limit.Judge().Error(accept, a.Status, http.StatusText(a.Status), a.Code, a.Message)
 	return append(dst, fields...), body
 }
 
