@@ -22,6 +22,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -66,12 +67,13 @@ type Options struct {
 
 // A Judge answers questions. It is safe for concurrent use.
 type Judge struct {
-	decider *weir.Decider
-	options Options
-	wording atomic.Pointer[wording] // of the policy that was last needed
-	dates   headers.DateCache
-	limits  numberTexts
-	resets  numberTexts
+	decider   *weir.Decider
+	options   Options
+	wording   atomic.Pointer[wording] // of the policy that was last needed
+	preparing sync.Mutex              // held while wording is replaced
+	dates     headers.DateCache
+	limits    numberTexts
+	resets    numberTexts
 }
 
 // New returns a Judge that decides with d. It returns an error if the policy of d names a message
