@@ -174,6 +174,11 @@ func looksLike(name, framing string, dash int) bool {
 // allocates if there is one.
 func (r *Request) Values(name string) []string { return valuesOf(r.Fields, name) }
 
+// AppendValues appends the values of a field to dst.
+func (r *Request) AppendValues(dst []string, name string) []string {
+	return appendValues(dst, r.Fields, name)
+}
+
 // Names reports whether the Connection fields name a field, in any case. It belongs to this hop
 // alone then (RFC 9110, section 7.6.1). "close" and "keep-alive" are not names of fields.
 func (r *Request) Names(field string) bool { return r.framing.names(field) }

@@ -197,11 +197,14 @@ func badByte(s string, i int, otherwise *Refusal) *Refusal {
 }
 
 func valuesOf(fields []Field, name string) []string {
-	var values []string
+	return appendValues(nil, fields, name)
+}
+
+func appendValues(dst []string, fields []Field, name string) []string {
 	for i := range fields {
 		if EqualFold(fields[i].Name, name) {
-			values = append(values, fields[i].Value)
+			dst = append(dst, fields[i].Value)
 		}
 	}
-	return values
+	return dst
 }

@@ -27,6 +27,7 @@ type exchange struct {
 	onward string // the target that the upstream is asked for
 
 	caller  identity.Caller
+	accept  []string // the last result of Header("Accept")
 	answer  answer.Answer
 	limited bool // the answer carries the fields of a limiter
 
@@ -126,6 +127,7 @@ func (x *exchange) release() {
 	x.c, x.over, x.query, x.onward, x.caller = nil, time.Time{}, "", "", identity.Caller{}
 	x.limited, x.closes = false, false
 	clear(x.fields[:cap(x.fields)])
+	clear(x.accept[:cap(x.accept)])
 	x.fields, x.out = x.fields[:0], x.out[:0]
 	if cap(x.out) > maxKept {
 		x.out = nil
@@ -235,10 +237,15 @@ func (x *exchange) judge(public bool) (admitted bool) {
 func (x *exchange) Peer() string { return x.c.peer }
 
 // Header implements identity.Request. The backend does not get a field that Connection names, so it
-// names no caller either (compare std's stripNominated).
+// names no caller either (compare std's stripNominated). Every refusal asks for Accept, so its
+// values are in memory that is used again.
 func (x *exchange) Header(name string) []string {
 	if x.head.Names(name) && !rules.IsWithheld(name) {
 		return nil
+	}
+	if name == "Accept" {
+		x.accept = x.head.AppendValues(x.accept[:0], name)
+		return x.accept
 	}
 	return x.head.Values(name)
 }
