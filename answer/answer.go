@@ -9,6 +9,7 @@
 //	credentials.go  which callers need a credential (401)
 //	fields.go       the header fields of an Answer
 //	refusal.go      the bodies of 401, 429 and 503
+//	usage.go        the answer of a limiter that answers usage
 //	messages.go     the texts of the 429, in 13 languages
 //	language.go     Accept-Language
 //	observe.go      Outcome, and the Observation of each request

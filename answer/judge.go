@@ -54,7 +54,7 @@ type Question struct {
 type Answer struct {
 	Decision weir.Decision
 	Outcome  Outcome
-	Status   int // 401, 429 or 503; 0: the request goes on to its handler
+	Status   int // 401, 429, 503, or 200 and 405 of a limiter that answers usage; 0: the request goes on
 
 	values     [fieldCount]string // of Names; empty: no limiter covers the request
 	retryAfter string             // empty: not sent
@@ -83,7 +83,9 @@ func (a *Answer) reset() {
 
 // The statuses of answers, as net/http names them.
 const (
+	statusOK                 = 200
 	statusUnauthorized       = 401
+	statusMethodNotAllowed   = 405
 	statusTooManyRequests    = 429
 	statusServiceUnavailable = 503
 )
@@ -119,6 +121,9 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 		return nil
 	}
 	j.conclude(q, access, a)
+	if a.Outcome == Admitted && a.Decision.Standings()[0].Limiter.Answers == weir.AnswerUsage && q.Caller != nil && !q.Public {
+		j.answerUsage(ctx, q, a)
+	}
 	if a.denies && a.Outcome == Refused {
 		a.denial = j.options.Denial(&a.Decision, r.Keys, &a.scratch)
 	}
