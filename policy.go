@@ -37,8 +37,8 @@ type Limiter struct {
 	// the widget surface.
 	Message string
 
-	// Answers is what answers the requests that the limiter admits. The zero value is what is behind
-	// the limiter. A limiter in Shadow mode answers nothing, so it must have the zero value.
+	// Answers is what answers the requests that the limiter admits. The zero value is the handler
+	// behind the limiter. A limiter in Shadow mode answers nothing, so it must have the zero value.
 	Answers Answerer
 
 	// Notify holds percentages of the limit of a window, 1 to 100, in rising order, at most
@@ -137,8 +137,9 @@ type Problem struct {
 	Limiter int // index into Policy.Limiters; -1 for the whole policy
 	// Field is "name", "routes", "windows", "cost", "requires", "message", "on_store_failure",
 	// "mode", "exempt", "overrides", "answers" or "notify"; empty for the limiter itself.
-	Field   string
-	Index   int    // index into Routes, Windows, Exempt, Overrides or Notify; -1 for the whole field
+	Field string
+	// Index is the index into Routes, Windows, Exempt, Overrides or Notify; -1 for the whole field.
+	Index   int
 	Value   string // the offending value as the policy spells it; may be empty
 	Message string // what is wrong, what is allowed, what to do
 }

@@ -11,8 +11,8 @@ type Answerer uint8
 const (
 	// AnswerBackend: what is behind the limiter answers.
 	AnswerBackend Answerer = iota
-	// AnswerUsage: the front door answers with the state of the caller's windows (Decider.Usage). The
-	// request does not reach what is behind the limiter.
+	// AnswerUsage: the front door answers with the state of the caller's windows (Decider.Usage).
+	// The request does not reach what is behind the limiter.
 	AnswerUsage
 )
 
@@ -47,15 +47,16 @@ type Usage struct {
 
 // A WindowUsage is the state of one window for a caller.
 type WindowUsage struct {
-	// Standing is as a decision reports it. Only Limiter, Window and Limit are set if Missing is not
-	// empty or Unknown is true.
+	// Standing is as a decision reports it. If Unknown is true or Missing is not empty, only
+	// Limiter, Window and Limit are set.
 	Standing
 	Now      int64 // Unix seconds by the clock that counts
 	Exempt   bool  // the caller is never refused
 	Everyone bool  // the window counts all callers together
 	Local    bool  // the store did not answer, and Count is that of this process
 	Unknown  bool  // the store did not answer, and nothing was counted in its place
-	// CountedBy are the key sources that count the caller, one for each part of the key.
+	// CountedBy are the key sources that count the caller, one for each part of the key; nil if
+	// Missing is not empty.
 	CountedBy []string
 	// Missing is the key source that the caller chooses and has not named, such as "agent". Then
 	// the count of its other requests is unknown. It is empty if the caller has all that the key
@@ -63,13 +64,12 @@ type WindowUsage struct {
 	Missing string
 }
 
-// Usage reports the windows of the limiters in force for a caller, and spends nothing. It leaves out
-// limiters in Shadow mode, and those that visible rejects; if visible is nil, it leaves out no others.
+// Usage reports the windows of the limiters in force for a caller, and spends nothing. It leaves
+// out limiters in Shadow mode, and those for which visible returns false; visible may be nil.
 //
-// Usage makes one take of cost 0 for each limiter, one after the other. It begins none after ctx has
-// ended. The store's failures are those of a decision: a window has the count of this process, or
-// it is Unknown. Limit is never that of another caller, and Count is never another caller's, unless
-// Everyone is true.
+// Usage makes one take of cost 0 for each limiter, one after the other. It begins none after ctx
+// has ended. If the store fails, a window has the count of this process, or it is Unknown. Count is
+// never another caller's, unless Everyone is true.
 func (d *Decider) Usage(ctx context.Context, caller Keys, visible func(*Limiter) bool) Usage {
 	var u Usage
 	s := d.scratches.Get().(*Scratch)
@@ -123,11 +123,13 @@ func countedBy(k Key, caller Keys) (sources []string, missing string) {
 	for _, part := range k {
 		source, _ := CountedBy(buffer[:0], part, caller)
 		sources = append(sources, source)
-		if missing == "" && !part.has(source) {
-			missing = part.firstChosen()
+		if !part.has(source) {
+			if missing = part.firstChosen(); missing != "" {
+				return nil, missing
+			}
 		}
 	}
-	return sources, missing
+	return sources, ""
 }
 
 func (p Part) has(source string) bool {

@@ -18,7 +18,7 @@ func show(u weir.Usage) (lines []string) {
 		case w.Unknown:
 			line = fmt.Sprintf("%s %s: unknown of %d", w.Limiter.Name, w.Window, w.Limit)
 		case w.Missing != "":
-			line = fmt.Sprintf("%s %s: no %s", w.Limiter.Name, w.Window, w.Missing)
+			line = fmt.Sprintf("%s %s: no %s %v", w.Limiter.Name, w.Window, w.Missing, w.CountedBy)
 		case w.Exempt:
 			line += ", exempt"
 		case w.Everyone:
@@ -53,7 +53,7 @@ func TestUsageShowsTheCallersWindowsAndSpendsNothing(t *testing.T) {
 		"cheap 10 per minute by token or ip: 0 of 50, 50 left, 60 s by [token]",
 		"vip 2 per minute by ip: 2 of 2, 2 left, 60 s by [ip], exempt",
 		"all 7 per minute by everyone: 3 of 7, 4 left, 60 s by [everyone], everyone",
-		"keyed 4 per minute by ip+header:X-Api-Key: no header:X-Api-Key",
+		"keyed 4 per minute by ip+header:X-Api-Key: no header:X-Api-Key []",
 	}
 	for range 3 { // it is the same each time, since nothing is spent
 		if got := show(b.d.Usage(t.Context(), me, nil)); !slices.Equal(got, want) {

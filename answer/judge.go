@@ -54,7 +54,9 @@ type Question struct {
 type Answer struct {
 	Decision weir.Decision
 	Outcome  Outcome
-	Status   int // 401, 429, 503, or 200 and 405 of a limiter that answers usage; 0: the request goes on
+	// Status is 401, 429 or 503, or 200 or 405 of a limiter that answers usage. 0: the request goes
+	// on to its handler.
+	Status int
 
 	values     [fieldCount]string // of Names; empty: no limiter covers the request
 	retryAfter string             // empty: not sent

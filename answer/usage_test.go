@@ -95,7 +95,8 @@ func TestUsageOfASilentStoreHasNoCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Limiters[0].Exempt = []weir.Who{{Network: netip.MustParsePrefix("192.0.2.0/24")}} // admitted without a count
+	// the caller is admitted without a count
+	p.Limiters[0].Exempt = []weir.Who{{Network: netip.MustParsePrefix("192.0.2.0/24")}}
 	decider, err := weir.New(p, brokenStore{}, weir.Options{})
 	if err != nil {
 		t.Fatal(err)

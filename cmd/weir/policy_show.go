@@ -77,7 +77,7 @@ type limiterJSON struct {
 	Mode           string                  `json:"mode"`
 	Exempt         []string                `json:"exempt"`
 	Overrides      []string                `json:"overrides"`
-	Answers        string                  `json:"answers"` // "usage", or empty: what is behind the limiter
+	Answers        string                  `json:"answers"` // empty: the backend
 	Notify         []int64                 `json:"notify"`
 }
 

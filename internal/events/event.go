@@ -67,8 +67,8 @@ func (s *Sender) event(c weir.Crossed) Event {
 	}}
 	e.Data.Caller = describe(w.Window, c.Keys)
 	e.Data.Caller.Hash = hex.EncodeToString(keyed(key, "caller", c.Who)[:8])
-	// Reset is that of the window, so that each window reports its percentages anew. Limit is a part
-	// because a caller whose limit was raised reaches another count.
+	// Reset makes each window report its percentages anew. Limit is a part because a caller whose
+	// limit was raised reaches another count.
 	about := binary.BigEndian.AppendUint64(nil, uint64(w.Reset))
 	about = binary.BigEndian.AppendUint64(about, uint64(c.Percent))
 	about = binary.BigEndian.AppendUint64(about, uint64(w.Limit))

@@ -40,8 +40,8 @@ type Options struct {
 	URL    *url.URL
 	Secret string
 
-	// Key returns the key of the hashes of callers and of the ids of events, at least 16 bytes; fewer
-	// while it is not known. With the same key, processes give one event the same id.
+	// Key returns the key of the hashes of callers and of the ids of events, at least 16 bytes. It
+	// returns fewer while it is not known. With the same key, processes give one event the same id.
 	Key func() []byte
 
 	Log *slog.Logger
