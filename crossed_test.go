@@ -100,6 +100,17 @@ func TestALimiterInShadowModeReportsWithAMark(t *testing.T) {
 	n.want(t, "l 100%: 1 of 1, shadow")
 }
 
+// A candidate policy has no effect, so it reports nothing.
+func TestACandidateReportsNothing(t *testing.T) {
+	b, n := newNoted(t, policyOf(limiter("l", "9 per minute by ip")))
+	p := policyOf(notifying("l", []int64{100}, "1 per minute by ip"))
+	if err := b.d.SetCandidate(&p, newStore(t, b.clock)); err != nil {
+		t.Fatal(err)
+	}
+	b.ask("l", 0, ip)
+	n.want(t)
+}
+
 // However many requests run at once, one of them reaches a percentage.
 func TestConcurrentRequestsReportAPercentageOnce(t *testing.T) {
 	b, n := newNoted(t, policyOf(notifying("l", []int64{75, 100}, "1000 per minute by ip")))

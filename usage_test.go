@@ -19,6 +19,8 @@ func show(u weir.Usage) (lines []string) {
 			line = fmt.Sprintf("%s %s: unknown of %d", w.Limiter.Name, w.Window, w.Limit)
 		case w.Missing != "":
 			line = fmt.Sprintf("%s %s: no %s %v", w.Limiter.Name, w.Window, w.Missing, w.CountedBy)
+		case w.Local:
+			line += ", local"
 		case w.Exempt:
 			line += ", exempt"
 		case w.Everyone:
@@ -117,5 +119,38 @@ func TestUsageOfASilentStoreIsUnknown(t *testing.T) {
 	}
 	if got := show(d.Usage(t.Context(), ip, nil)); !slices.Equal(got, []string{"l 3 per minute by ip: unknown of 3"}) {
 		t.Errorf("got %q", got)
+	}
+}
+
+// local is a store around a store, and counts in this process as in an outage.
+type local struct {
+	weir.Store
+	outcome weir.Outcome
+}
+
+func (l *local) Unwrap() weir.Store { return l.Store }
+
+func (l *local) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
+	err := l.Store.Take(ctx, charges, r)
+	r.Outcome = l.outcome
+	return err
+}
+
+// In an outage, a count of this process is marked as one.
+func TestUsageMarksLocalCounts(t *testing.T) {
+	p := policyOf(limiter("l", "3 per minute by ip"))
+	for outcome, want := range map[weir.Outcome]string{
+		weir.Counted:          "l 3 per minute by ip: 0 of 3, 3 left, 60 s by [ip]",
+		weir.CountedLocally:   "l 3 per minute by ip: 0 of 3, 3 left, 60 s by [ip], local",
+		weir.AllowedUncounted: "l 3 per minute by ip: 0 of 3, 3 left, 60 s by [ip], local",
+		weir.StoreUnavailable: "l 3 per minute by ip: unknown of 3",
+	} {
+		d, err := weir.New(p, &local{newBench(t, p).store(t), outcome}, weir.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := show(d.Usage(t.Context(), ip, nil)); !slices.Equal(got, []string{want}) {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

@@ -60,7 +60,7 @@ type Sender struct {
 	spare   []byte   // the key while Options.Key has none
 
 	queue  chan Event
-	outbox chan Event
+	outbox chan Event // nil: there is no URL
 	seen   seen
 	totals totals
 
@@ -76,7 +76,7 @@ type Sender struct {
 func New(o Options) (*Sender, error) {
 	s := &Sender{
 		options: o, spare: make([]byte, minKey), closing: make(chan struct{}),
-		queue: make(chan Event, maxQueued), outbox: make(chan Event, maxOutbox),
+		queue: make(chan Event, maxQueued),
 	}
 	if _, err := io.ReadFull(o.Random, s.spare); err != nil {
 		return nil, fmt.Errorf("new sender of events: read %d random bytes: %w", len(s.spare), err)
@@ -86,6 +86,7 @@ func New(o Options) (*Sender, error) {
 		if s.hook, err = newWebhook(o); err != nil {
 			return nil, fmt.Errorf("new sender of events: %w", err)
 		}
+		s.outbox = make(chan Event, maxOutbox)
 	}
 	s.flush, s.cancel = context.WithCancel(context.Background())
 	s.running.Go(s.logAll)
@@ -145,7 +146,9 @@ func (s *Sender) logAll() {
 				case e := <-s.queue:
 					s.pass(e, &bound)
 				default:
-					close(s.outbox) // nothing else writes to it
+					if s.outbox != nil {
+						close(s.outbox) // nothing else writes to it
+					}
 					return
 				}
 			}
