@@ -23,6 +23,7 @@ type Scratch struct {
 	keys        []byte          // starts in room; longer ones are allocated
 	room        [192]byte       // enough for the keys of nearly every request
 	costTooHigh bool            // a cost may be above its limit
+	notifies    bool            // a limiter has percentages to report
 
 	trials *trials // what the request is tried out under; nil: nothing
 
@@ -72,7 +73,7 @@ func (s *Scratch) reset() {
 	if s.keys == nil {
 		s.keys = s.room[:0]
 	}
-	s.n, s.cost, s.exempt, s.costTooHigh, s.trials, s.keys = 0, 0, 0, false, nil, s.keys[:0]
+	s.n, s.cost, s.exempt, s.costTooHigh, s.notifies, s.trials, s.keys = 0, 0, 0, false, false, nil, s.keys[:0]
 	s.receipt.Outcome = Counted
 }
 
@@ -143,6 +144,7 @@ func (s *Scratch) add(l *limiter, r *Request) error {
 		s.n++
 	}
 	s.cost = max(s.cost, cost)
+	s.notifies = s.notifies || len(l.Notify) > 0
 	return nil
 }
 

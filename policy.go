@@ -38,6 +38,15 @@ type Limiter struct {
 	// If empty, it is that of Policy.Answers.Refused.
 	Message string
 
+	// Answers is what answers the requests that the limiter admits. The zero value is the handler
+	// behind the limiter. A limiter in Shadow mode answers nothing, so it must have the zero value.
+	Answers Answerer
+
+	// Notify holds percentages of the limit of a window, 1 to 100, in rising order, at most
+	// MaxNotify. A request that brings a window's count to one of them is reported
+	// (Options.OnCrossed). If empty, none is.
+	Notify []int64
+
 	// OnStoreFailure is what happens while the store does not answer. The zero value counts in this
 	// process.
 	OnStoreFailure FailureMode
@@ -89,6 +98,8 @@ const (
 	// MaxLimit is the max limit of a window and the max cost: 31 bits, so that every store can
 	// count it.
 	MaxLimit = 1<<31 - 1
+	// MaxNotify is the max number of percentages in Limiter.Notify.
+	MaxNotify = 8
 	// MaxPer is the max length of a window.
 	MaxPer = 31 * 24 * time.Hour
 	// MaxWindows is the max number of windows of one limiter.
@@ -126,10 +137,11 @@ func (m FailureMode) String() string {
 type Problem struct {
 	Limiter int // index into Policy.Limiters; -1 for the whole policy
 	// Field is "name", "routes", "windows", "cost", "requires", "message", "on_store_failure",
-	// "mode", "exempt" or "overrides"; empty for the limiter itself. Of the whole policy it is
-	// "limiters", or the path of a value of its words, such as "messages.sync.de".
-	Field   string
-	Index   int    // index into Routes, Windows, Exempt or Overrides; -1 for the whole field
+	// "mode", "exempt", "overrides", "answers" or "notify"; empty for the limiter itself. Of the
+	// whole policy it is "limiters", or the path of a value of its words, such as "messages.sync.de".
+	Field string
+	// Index is the index into Routes, Windows, Exempt, Overrides or Notify; -1 for the whole field.
+	Index   int
 	Value   string // the offending value as the policy spells it; may be empty
 	Message string // what is wrong, what is allowed, what to do
 }

@@ -82,6 +82,9 @@ func (d *Decider) concludeShadow(ctx context.Context, l *limiter, s *Scratch) {
 	defer d.scratches.Put(s)
 	d.take(ctx, s)
 	s.decide(&s.trial)
+	if s.notifies {
+		d.reportCrossed(s, &s.trial, nil)
+	}
 	d.reportShadow(Shadowed{Limiter: &l.Limiter, Decision: &s.trial})
 }
 

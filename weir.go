@@ -30,6 +30,8 @@
 //	problems.go   what can be wrong with it, and wordproblems.go with its words
 //	keeper.go     Inspect, Reset and Grant change one caller's windows
 //	saved.go      a caller to be asked about later
+//	usage.go      the state of a caller's windows, for the caller
+//	crossed.go    requests that bring a count to a percentage of its limit
 //	routes.go     step 1 alone, for callers that pace themselves
 //
 // A store that can fail belongs in a failover.Store (package failover).
@@ -69,6 +71,11 @@ type Options struct {
 	// not block, and must not keep its argument. It is called before Decide returns; if the store
 	// is not in this process, it may be called at any later time.
 	OnShadow func(Shadowed)
+
+	// OnCrossed is optional. It is called for each window whose count a request brings to a
+	// percentage of Limiter.Notify. It must not block, and must not keep its argument. It is called
+	// when OnShadow is for a limiter in Shadow mode, and before Decide returns for any other.
+	OnCrossed func(Crossed)
 
 	// OnCandidate is optional. It is called with each decision and the candidate policy's decision
 	// on the same request (see SetCandidate). It is called before Decide returns, must not block,
@@ -206,6 +213,9 @@ func (d *Decider) DecideInto(ctx context.Context, r *Request, out *Decision) err
 	} else {
 		d.take(ctx, s)
 		s.decide(out)
+		if s.notifies {
+			d.reportCrossed(s, out, r.Keys)
+		}
 	}
 	if s.trials != nil && r.Cost != Peek {
 		d.try(ctx, s, r, out)

@@ -11,6 +11,7 @@
 //	refusal.go      what is said to requests that end here, and its fields
 //	wording.go      what a policy says, prepared
 //	problem.go      problem documents, and the form of other errors
+//	usage.go        the answer of a limiter that answers usage
 //	messages.go     the texts of the 429, in 13 languages
 //	language.go     Accept-Language
 //	observe.go      Outcome, and the Observation of each request

@@ -56,8 +56,8 @@ type Question struct {
 type Answer struct {
 	Decision weir.Decision
 	Outcome  Outcome
-	// Status is 401, 429 or 503, or what the policy declares instead (weir.Answers); 0: the request
-	// goes on to its handler.
+	// Status is 401, 429 or 503, or what the policy declares instead (weir.Answers), or 200 or 405 of
+	// a limiter that answers usage. 0: the request goes on to its handler.
 	Status int
 
 	values     [fieldCount]string // of Names; empty: no limiter covers the request
@@ -94,7 +94,9 @@ func (a *Answer) reset() {
 
 // The statuses of answers, as net/http names them.
 const (
+	statusOK                 = 200
 	statusUnauthorized       = 401
+	statusMethodNotAllowed   = 405
 	statusTooManyRequests    = 429
 	statusServiceUnavailable = 503
 )
@@ -130,6 +132,9 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 		return nil
 	}
 	j.conclude(q, access, a)
+	if a.Outcome == Admitted && a.Decision.Standings()[0].Limiter.Answers == weir.AnswerUsage && q.Caller != nil && !q.Public {
+		j.answerUsage(ctx, q, a)
+	}
 	if a.denies && a.Outcome == Refused {
 		a.denial = j.options.Denial(&a.Decision, r.Keys, &a.scratch)
 	}

@@ -60,13 +60,17 @@ const (
 	unreadableText = "Credentials cannot be checked at the moment, so this request was not served. Please try again soon."
 )
 
+// accept returns the lines of the request's Accept field.
+func (q *Question) accept() []string {
+	if q.Caller != nil {
+		return q.Caller.Request().Header("Accept")
+	}
+	return q.Accept
+}
+
 // say sets the body of an answer that ends the request. The fields of a must be set.
 func (j *Judge) say(q *Question, a *Answer) {
-	accepts := q.Accept
-	if q.Caller != nil {
-		accepts = q.Caller.Request().Header("Accept")
-	}
-	accepted := a.wording.accept(accepts)
+	accepted := a.wording.accept(q.accept())
 	if v := a.variant; !accepted.problem && v.ready.body != nil {
 		a.refusal = &v.ready
 		return

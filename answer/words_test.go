@@ -32,7 +32,7 @@ func own(t testing.TB) weir.Policy {
 	return p
 }
 
-func get(path string) answer.Question { return answer.Question{Method: "GET", Path: path} }
+func ask(path string) answer.Question { return answer.Question{Method: "GET", Path: path} }
 
 // with returns a request with several fields.
 func with(fields map[string]string) *request {
@@ -46,14 +46,14 @@ func with(fields map[string]string) *request {
 // Status, text, language and fields of a refusal are the policy's.
 func TestARefusalSaysWhatThePolicyDeclares(t *testing.T) {
 	d := open(t, own(t), answer.Options{})
-	d.ask(fromHome, get("/v1/items"))
+	d.ask(fromHome, ask("/v1/items"))
 	for accept, want := range map[string][2]string{
 		"":             {"en", "Too many requests for api (1). Try again in 60 s, at 2027-01-15T08:01:00Z."},
 		"de-CH, fr":    {"de", "Zu viele Anfragen."},
 		"pt":           {"pt-BR", "Muitas solicitações."},
 		"ja, uk;q=0.5": {"en", "Too many requests for api (1). Try again in 60 s, at 2027-01-15T08:01:00Z."},
 	} {
-		a, fields := d.ask(from("192.0.2.7", "Accept-Language", accept), get("/v1/items"))
+		a, fields := d.ask(from("192.0.2.7", "Accept-Language", accept), ask("/v1/items"))
 		if a.Status != 503 || a.Outcome != answer.Refused || string(a.Body()) != rateLimited(want[1]) {
 			t.Errorf("%q is answered %d %s", accept, a.Status, a.Body())
 		}
@@ -85,13 +85,13 @@ func TestDefaultTextsOfAnotherAPIAreNeutral(t *testing.T) {
 		"/v1/keys": "This request needs an API key. Send it as Authorization: Bearer <key>.",
 		"/v1/home": "This request needs a session token. Send it as Authorization: Bearer <token>.",
 	} {
-		a, fields := d.ask(fromHome, get(path))
+		a, fields := d.ask(fromHome, ask(path))
 		if a.Status != 401 || message(t, a) != want || fields["WWW-Authenticate"] == "" {
 			t.Errorf("%s without a credential is answered %d %s, %q", path, a.Status, a.Body(), fields)
 		}
 		unknown := "Bearer wpt_aaaaaaaaaa_b"
 		for _, credential := range []string{unknown, "Bearer x", "Basic eA==", "Bearer " + strings.Repeat("x", 9000), d.token()[:40]} {
-			a, _ := d.ask(from("192.0.2.9", "Authorization", credential), get(path))
+			a, _ := d.ask(from("192.0.2.9", "Authorization", credential), ask(path))
 			lower := strings.ToLower(string(a.Body()))
 			for _, word := range []string{"widget", "workspace", "conversation", "weir", "visitor"} {
 				if a.Status != 401 || strings.Contains(lower, word) {
@@ -116,15 +116,15 @@ func message(t *testing.T, a *answer.Answer) string {
 // A 401 and a 503 are the policy's too; a status other than 401 has no challenge.
 func TestOtherAnswersSayWhatThePolicyDeclares(t *testing.T) {
 	d := open(t, own(t), answer.Options{})
-	a, fields := d.ask(fromHome, get("/v1/keys"))
+	a, fields := d.ask(fromHome, ask("/v1/keys"))
 	if a.Status != 403 || a.Outcome != answer.Unauthenticated || message(t, a) != "Get a key at example.com: no credential." || fields["WWW-Authenticate"] != "" {
 		t.Errorf("without a key the answer is %d %s, %q", a.Status, a.Body(), fields)
 	}
-	a, fields = d.ask(with(map[string]string{"Accept-Language": "de", "Authorization": "Bearer x"}), get("/v1/keys"))
+	a, fields = d.ask(with(map[string]string{"Accept-Language": "de", "Authorization": "Bearer x"}), ask("/v1/keys"))
 	if message(t, a) != "Holen Sie einen Schlüssel." || fields["Content-Language"] != "de" || fields["Vary"] != "Accept-Language" {
 		t.Errorf("in German the answer is %s, %q", a.Body(), fields)
 	}
-	if a, _ := d.ask(fromHome, get("/v1/home")); a.Status != 403 || !strings.HasPrefix(message(t, a), "This request needs a session token. ") {
+	if a, _ := d.ask(fromHome, ask("/v1/home")); a.Status != 403 || !strings.HasPrefix(message(t, a), "This request needs a session token. ") {
 		t.Errorf("without a session the answer is %d %s", a.Status, a.Body())
 	}
 	decider, err := weir.New(own(t), brokenStore{}, weir.Options{})
@@ -135,7 +135,7 @@ func TestOtherAnswersSayWhatThePolicyDeclares(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := get("/v1/items")
+	q := ask("/v1/items")
 	q.Keys = keys{"ip": "a"}
 	a = new(answer.Answer)
 	if err := judge.Answer(context.Background(), &q, a); err != nil || a.Status != 500 || a.Outcome != answer.Unavailable || message(t, a) != "Try again later." {
@@ -151,7 +151,7 @@ func TestAReplacedPolicySpeaksAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := get("/v1/items")
+	q := ask("/v1/items")
 	q.Keys = keys{"ip": "a"}
 	a := new(answer.Answer)
 	for _, text := range []string{"First.", "Second.", "First."} {
@@ -190,7 +190,7 @@ func TestACallerThatPrefersProblemsGetsOne(t *testing.T) {
 		"api /v1/items":                {"9 per minute by ip", "1 per hour by ip"},
 		"keys /v1/keys requires token": {"9 per minute by token or ip"},
 	}), answer.Options{IETF: true})
-	d.ask(fromHome, get("/v1/items"))
+	d.ask(fromHome, ask("/v1/items"))
 	for accept, want := range map[string]bool{
 		"":                         false,
 		"*/*":                      false,
@@ -207,7 +207,7 @@ func TestACallerThatPrefersProblemsGetsOne(t *testing.T) {
 		"application/problem+jsonx, ;;, ,":                           false,
 		strings.Repeat("text/a, ", 100) + "application/problem+json": false,
 	} {
-		a, fields := d.ask(with(map[string]string{"Accept": accept, "Accept-Language": "de"}), get("/v1/items"))
+		a, fields := d.ask(with(map[string]string{"Accept": accept, "Accept-Language": "de"}), ask("/v1/items"))
 		if !want {
 			if fields["Content-Type"] != "application/json" || fields["Vary"] != "Accept-Language" {
 				t.Errorf("Accept %.60q: %s with %q", accept, a.Body(), fields)
@@ -223,7 +223,7 @@ func TestACallerThatPrefersProblemsGetsOne(t *testing.T) {
 			t.Errorf("Accept %q: %s with %q", accept, a.Body(), fields)
 		}
 	}
-	a, fields := d.ask(with(map[string]string{"Accept": "application/problem+json"}), get("/v1/keys"))
+	a, fields := d.ask(with(map[string]string{"Accept": "application/problem+json"}), ask("/v1/keys"))
 	if p := problemOf(t, a, fields); p.Type != "about:blank" || p.Title != "Unauthorized" || p.Code != "unauthenticated" || p.Violated != nil || fields["WWW-Authenticate"] == "" || fields["Vary"] != "Accept" {
 		t.Errorf("without a key: %s with %q", a.Body(), fields)
 	}
@@ -234,9 +234,9 @@ func TestAPolicyCanDeclareProblems(t *testing.T) {
 	p := own(t)
 	p.Answers.Format = weir.FormatProblem
 	d := open(t, p, answer.Options{})
-	d.ask(fromHome, get("/v1/items"))
+	d.ask(fromHome, ask("/v1/items"))
 	for _, accept := range []string{"", "application/json", "*/*"} {
-		a, fields := d.ask(with(map[string]string{"Accept": accept}), get("/v1/items"))
+		a, fields := d.ask(with(map[string]string{"Accept": accept}), ask("/v1/items"))
 		if p := problemOf(t, a, fields); p.Status != 503 || !strings.HasPrefix(p.Detail, "Too many requests for api (1). Try again in 60 s") || fields["Vary"] != "Accept-Language" || fields["X-Support"] == "" {
 			t.Errorf("Accept %q: %s with %q", accept, a.Body(), fields)
 		}

@@ -47,7 +47,7 @@ func (m *Middleware) begin(r *http.Request, match weir.Match) *exchange {
 	e.request.Request = r
 	m.identity.Start(&e.caller, &e.request)
 	q := &e.question
-	q.Caller, q.Match, q.Chosen, q.Public = &e.caller, match, true, false
+	q.Caller, q.Method, q.Match, q.Chosen, q.Public = &e.caller, r.Method, match, true, false
 	return e
 }
 

@@ -35,6 +35,8 @@ type limiter struct {
 	Mode           mode        `json:"mode,omitempty" like:"shadow" jsonschema:"enforce (the default) or shadow. In shadow mode the limiter counts and reports what it would have refused, has no effect that a caller can see, and the next limiter that matches decides."`
 	Exempt         []who       `json:"exempt,omitempty" like:"[10.0.0.0/8, token 3fk2mq7a4c]" jsonschema:"Callers that are counted but never refused: networks, addresses, or the public ids of API tokens."`
 	Overrides      []override  `json:"overrides,omitempty" like:"[600 per minute for token 3fk2mq7a4c]" jsonschema:"Other limits for some callers. Each replaces the limits of the windows that have the same length."`
+	Answers        answered    `json:"answers,omitempty" like:"usage" jsonschema:"usage: Weir itself answers the requests of these routes, with the state of the caller's windows. They are not forwarded."`
+	Notify         []percent   `json:"notify,omitempty" like:"[75, 90, 100]" jsonschema:"Percentages of a window's limit, in rising order. The request that brings the count of a window to one of them makes an event."`
 	OnStoreFailure failureMode `json:"on_store_failure,omitempty" like:"local" jsonschema:"What the limiter does while the store does not answer: local counts in this process under the same limits, allow admits every request, deny answers 503."`
 }
 
@@ -48,6 +50,8 @@ type (
 	requires    string
 	who         string
 	override    string
+	answered    string
+	percent     int64
 	units       int64
 )
 
@@ -60,6 +64,7 @@ var otherNames = map[string]string{
 	"override": "overrides", "exceptions": "overrides", "dry_run": "mode", "dryrun": "mode", "shadow": "mode", "shadow_mode": "mode",
 	"auth": "requires", "authenticate": "requires", "authentication": "requires", "credential": "requires", "credentials": "requires",
 	"require": "requires", "required": "requires",
+	"alerts": "notify", "alert": "notify", "events": "notify", "thresholds": "notify", "warn": "notify", "answer": "answers",
 	"id": "name", "weight": "cost", "hits": "cost", "units": "cost",
 	"rules": "limiters", "zones": "limiters", "buckets": "limiters", "policies": "limiters", "rate_limits": "limiters",
 }
@@ -241,6 +246,8 @@ func (d *reading) reserve(t reflect.Type, n int) (allowed string) {
 		return strconv.Itoa(MaxLimiters)
 	case t == reflect.TypeFor[[]window]() && n > 10*weir.MaxWindows:
 		return strconv.Itoa(weir.MaxWindows)
+	case t == reflect.TypeFor[[]percent]() && n > weir.MaxNotify:
+		return strconv.Itoa(weir.MaxNotify)
 	case t == reflect.TypeFor[[]route]():
 		if d.routes+n > MaxRoutes {
 			return fmt.Sprintf("%d in all limiters together", MaxRoutes)

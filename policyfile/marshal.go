@@ -38,6 +38,12 @@ func Marshal(p weir.Policy) []byte {
 		}
 		writeList(&b, "exempt", l.Exempt)
 		writeList(&b, "overrides", l.Overrides)
+		if l.Answers != weir.AnswerBackend {
+			fmt.Fprintf(&b, "    answers: %s\n", scalar(l.Answers.String()))
+		}
+		if len(l.Notify) > 0 {
+			fmt.Fprintf(&b, "    notify: [%s]\n", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(l.Notify)), ", "), "[]"))
+		}
 		if l.OnStoreFailure != weir.FailLocal {
 			fmt.Fprintf(&b, "    on_store_failure: %s\n", scalar(l.OnStoreFailure.String()))
 		}

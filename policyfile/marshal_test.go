@@ -51,6 +51,11 @@ func anyPolicy(t *rapid.T) weir.Policy {
 				l.Overrides = append(l.Overrides, weir.Override{Limit: rapid.Int64Range(max(l.Cost, 1), weir.MaxLimit).Draw(t, "override"), Per: l.Windows[0].Per, For: who})
 			}
 		}
+		if l.Mode == weir.Enforce {
+			l.Answers = weir.Answerer(rapid.IntRange(0, 1).Draw(t, "answers"))
+		}
+		l.Notify = append([]int64(nil), rapid.SliceOfNDistinct(rapid.Int64Range(1, 100), 0, weir.MaxNotify, rapid.ID[int64]).Draw(t, "notify")...)
+		slices.Sort(l.Notify)
 		l.Message = rapid.SampledFrom([]string{"", "widget", "bulk-sync", "null"}).Draw(t, "message")
 		p.Limiters = append(p.Limiters, l)
 	}

@@ -51,6 +51,7 @@ func (d *reading) limiter(l *limiter, path string) weir.Limiter {
 	out.Windows = readItems(d, path, "windows", l.Windows, weir.ParseWindow, windowHint)
 	out.Exempt = readItems(d, path, "exempt", l.Exempt, weir.ParseWho, whoHint)
 	out.Overrides = readItems(d, path, "overrides", l.Overrides, weir.ParseOverride, overrideHint)
+	out.Notify = d.percents(l, path)
 	d.options(l, &out, path)
 	return out
 }
@@ -102,6 +103,13 @@ func (d *reading) options(l *limiter, out *weir.Limiter, path string) {
 			d.fail(at, requires, requiresHint(requires), "requires %q: %s are allowed", excerpt(requires), strings.Join(weir.Credentials(), " and "))
 		}
 	}
+	if at := path + ".answers"; d.written(at) {
+		by, err := weir.ParseAnswerer(string(l.Answers))
+		if err != nil {
+			d.fail(at, string(l.Answers), "leave it out if what is behind the limiter answers", "%v", err)
+		}
+		out.Answers = by
+	}
 	if at := path + ".mode"; d.written(at) {
 		mode, err := weir.ParseMode(string(l.Mode))
 		if err != nil {
@@ -116,6 +124,18 @@ func (d *reading) options(l *limiter, out *weir.Limiter, path string) {
 		}
 		out.OnStoreFailure = mode
 	}
+}
+
+// percents reads the notify field.
+func (d *reading) percents(l *limiter, path string) (out []int64) {
+	var at []int
+	for i, p := range l.Notify {
+		if !d.failed[fmt.Sprintf("%s.notify[%d]", path, i)] {
+			out, at = append(out, int64(p)), append(at, i)
+		}
+	}
+	d.policyAt.add("notify", at)
+	return out
 }
 
 // written reports whether the document has a usable value at path.

@@ -35,6 +35,8 @@ func (r Reader) Schema() []byte {
 	bound(limiters.Items.Properties["exempt"], 0, MaxExceptions)
 	bound(limiters.Items.Properties["overrides"], 0, MaxExceptions)
 	describeWords(s)
+	bound(limiters.Items.Properties["notify"], 0, weir.MaxNotify)
+	limiters.Items.Properties["notify"].UniqueItems = true
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		panic(err) // as above
@@ -44,7 +46,7 @@ func (r Reader) Schema() []byte {
 
 // typeSchemas returns the schemas of the document's types that need a pattern, a range or an enum.
 func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
-	minUnits, maxUnits := 1.0, float64(weir.MaxLimit)
+	minUnits, maxUnits, maxPercent := 1.0, float64(weir.MaxLimit), 100.0
 	const rate = ` *0*[1-9][0-9]{0,9} +per +(0*[1-9][0-9]{0,6} +)?(second|minute|hour|day)s?`
 	const callers = ` *([0-9A-Fa-f:.]+(/[0-9]{1,3})?|token +[A-Za-z0-9._-]{1,256}) *`
 	source := sourcePattern(r.sources())
@@ -62,6 +64,8 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[override]():    matching(rate + ` +for` + callers),
 		reflect.TypeFor[requires]():    {Type: "string", Enum: enum(weir.Credentials()...)},
 		reflect.TypeFor[mode]():        {Type: "string", Enum: enum("enforce", "shadow")},
+		reflect.TypeFor[answered]():    {Type: "string", Enum: enum("usage")},
+		reflect.TypeFor[percent]():     {Type: "integer", Minimum: &minUnits, Maximum: &maxPercent},
 		reflect.TypeFor[failureMode](): {Type: "string", Enum: enum("local", "allow", "deny")},
 		reflect.TypeFor[format]():      {Type: "string", Enum: enum("error", "problem")},
 		reflect.TypeFor[status]():      {Type: "integer"},

@@ -59,6 +59,9 @@ func (w *warner) limiter(i int) {
 	for j, r := range l.Routes {
 		w.route(fmt.Sprintf("%s.routes[%d]", path, w.policyAt.of(i, "routes", j)), r)
 	}
+	if l.Answers == weir.AnswerUsage {
+		w.usageRoutes(path, i, l)
+	}
 	for j, who := range l.Exempt {
 		at := fmt.Sprintf("%s.exempt[%d]", path, w.policyAt.of(i, "exempt", j))
 		if who.Network.IsValid() && who.Network.Bits() == 0 {
@@ -83,6 +86,16 @@ func (w *warner) limiter(i int) {
 		}
 		for _, other := range l.Windows[:j] {
 			w.pair(at, other, window)
+		}
+	}
+}
+
+// usageRoutes warns of routes that a limiter which answers usage can only answer 405.
+func (w *warner) usageRoutes(path string, i int, l weir.Limiter) {
+	for j, r := range l.Routes {
+		if r.Method != "" && r.Method != "GET" && r.Method != "HEAD" {
+			w.warn(fmt.Sprintf("%s.routes[%d]", path, w.policyAt.of(i, "routes", j)), r.Method, "write "+weir.Route{Method: "GET", Path: r.Path, Prefix: r.Prefix}.String(),
+				"%q: limiter %q answers usage, and only to GET and HEAD; these requests are answered 405", r, l.Name)
 		}
 	}
 }

@@ -142,6 +142,9 @@ func writeParts(b *strings.Builder, l *weir.Limiter) {
 	if l.Requires != "" {
 		fmt.Fprintf(b, "  requires: %s\n", l.Requires)
 	}
+	if l.Answers != weir.AnswerBackend {
+		fmt.Fprintf(b, "  answers: %s\n", l.Answers)
+	}
 	for _, o := range l.Overrides {
 		fmt.Fprintf(b, "  %s\n", o)
 	}

@@ -119,6 +119,8 @@ type limiterJSON struct {
 	Mode           string                  `json:"mode"`
 	Exempt         []string                `json:"exempt"`
 	Overrides      []string                `json:"overrides"`
+	Answers        string                  `json:"answers"` // empty: the backend
+	Notify         []int64                 `json:"notify"`
 }
 
 func limitersJSON(p weir.Policy) []limiterJSON {
@@ -127,6 +129,7 @@ func limitersJSON(p weir.Policy) []limiterJSON {
 		all[i] = limiterJSON{
 			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Requires: l.Requires, Message: answer.MessageOf(&p.Words, &l), OnStoreFailure: l.OnStoreFailure.String(),
 			Mode: l.Mode.String(), Exempt: texts(l.Exempt), Overrides: texts(l.Overrides),
+			Answers: l.Answers.String(), Notify: append([]int64{}, l.Notify...),
 		}
 		for _, w := range l.Windows {
 			all[i].Windows = append(all[i].Windows, explain.SpellOut(w))

@@ -33,6 +33,9 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 		return cli.UsageError("such as --memory 256MiB, the default: room for ten million callers at a time",
 			"%s %v is too little to count in: expected %v or more", cli.GivenAs(cmd, "memory"), &f.memory, &minimum)
 	}
+	if (f.eventsURL.URL == nil) != (f.eventsSecret == "") {
+		return cli.UsageError("make a secret with: echo whsec_$(openssl rand -base64 32); give both or neither", "--events-url and --events-secret go together")
+	}
 	if err := f.checkCandidate(cmd); err != nil {
 		return err
 	}

@@ -69,6 +69,9 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 		Demo:        bool(f.demo),
 		Traces:      f.tracing,
 
+		EventsURL:    f.eventsURL.URL,
+		EventsSecret: f.eventsSecret,
+
 		Build: telemetry.Build{Version: b.Version, Revision: b.Revision, Go: b.Go},
 		Log:   log,
 	}

@@ -46,10 +46,12 @@ type serveFlags struct {
 	minRateGrace  cli.Span
 	maxUploadTime cli.UploadTime
 
-	corsOrigins cli.Origins
-	ietfHeaders cli.OnOff
-	logFormat   cli.Choice
-	accessLog   cli.OnOff
+	corsOrigins  cli.Origins
+	ietfHeaders  cli.OnOff
+	logFormat    cli.Choice
+	eventsURL    cli.Endpoint
+	eventsSecret string
+	accessLog    cli.OnOff
 
 	demo cli.OnOff
 
@@ -116,6 +118,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.maxUploadTime, "max-upload-time", "maximum time for the body of one request, or off; a large upload can exceed it at any speed")
 	flags.Var(&f.corsOrigins, "cors-origins", "web origins that may call the widget surface, or *")
 	cli.SwitchFlag(cmd, &f.ietfHeaders, "ietf-headers", "also send RateLimit and RateLimit-Policy (IETF draft 10)")
+	flags.Var(&f.eventsURL, "events-url", "the webhook that gets the events of limiters with notify, signed with --events-secret; in WEIR_EVENTS_URL it is kept out of ps")
+	flags.StringVar(&f.eventsSecret, "events-secret", "", "`FILE` with the secret that signs events: whsec_ and the base64 of 24 to 64 bytes; only with --events-url")
 	flags.Var(&f.logFormat, "log-format", "the format of log lines on standard error")
 	cli.SwitchFlag(cmd, &f.accessLog, "access-log", "write a log line for each request, with the path but never the query; an agent that a limiter counts by appears as a keyed hash")
 	cli.SwitchFlag(cmd, &f.demo, "demo", "for a first look, send about 45 requests a second to the sample backend through the public listener; every limiter counts, and some refuse")
@@ -127,7 +131,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 			cli.Must(cmd.MarkFlagFilename(name))
 		}
 	}
-	file("tls-cert", "tls-key", "policy", "candidate", "jwt-key", "token-file", "key-secret")
+	file("tls-cert", "tls-key", "policy", "candidate", "jwt-key", "token-file", "key-secret", "events-secret")
 	cli.Must(cmd.MarkFlagDirname("data"))
 	words := func(name string, of ...string) {
 		cli.Must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)))

@@ -44,6 +44,7 @@ func everything(t *testing.T) *telemetry.Metrics {
 		Shared:    func() redisstore.Stats { return redisstore.Stats{Asked: 3, Remembered: 1} },
 		InFlight:  func() int64 { return 2 },
 
+		Events:     func() map[string]int64 { return map[string]int64{"delivered": 2, "dropped": 0} },
 		Malformed:  func() map[int]int64 { return map[int]int64{400: 7, 431: 0} },
 		Unanswered: func() map[int]int64 { return map[int]int64{502: 1, 504: 0} },
 		Upstreams: func() []telemetry.Upstream {

@@ -61,6 +61,11 @@ type Config struct {
 	CORSOrigins []string
 	IETFHeaders bool
 
+	// EventsURL is the webhook of events (weir.Limiter.Notify); nil: they go to the log only.
+	// EventsSecret is the file of the secret that signs them, which it needs.
+	EventsURL    *url.URL
+	EventsSecret string
+
 	AccessLog       io.Writer // nil: none
 	AccessLogFormat gateway.LogFormat
 	Demo            bool // send traffic to the sample backend

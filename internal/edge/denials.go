@@ -32,19 +32,27 @@ const (
 // of agents in the access log. The secrets are those that the nodes of a shared store have in
 // common, or derived from a key in the data directory.
 func openDenials(o *observing) error {
-	var sealing, agents func() []byte
+	var sealing func() []byte
 	if o.store.secret != nil {
-		sealing, agents = o.store.secret(denialLabel), o.store.secret(agentLabel)
+		sealing = o.store.secret(denialLabel)
+		o.hooks.derive = func(label string) (func() []byte, error) { return o.store.secret(label), nil }
 	} else {
 		key, err := o.denialKey()
 		if err != nil {
 			return err
 		}
-		agentKey, err := hkdf.Key(sha256.New, key, nil, "weir "+agentLabel, 16)
-		if err != nil {
-			return fmt.Errorf("derive the key of agents in the access log: %w", err)
+		sealing = func() []byte { return key }
+		o.hooks.derive = func(label string) (func() []byte, error) {
+			derived, err := hkdf.Key(sha256.New, key, nil, "weir "+label, 16)
+			if err != nil {
+				return nil, fmt.Errorf("derive the key of %s: %w", label, err)
+			}
+			return func() []byte { return derived }, nil
 		}
-		sealing, agents = func() []byte { return key }, func() []byte { return agentKey }
+	}
+	agents, err := o.hooks.derive(agentLabel)
+	if err != nil {
+		return err
 	}
 	version := new(atomic.Pointer[string]) // of the policy in force
 	version.Store(new(string))

@@ -6,7 +6,7 @@
 //	store.go      the table of stores, and the Decider that counts in one
 //	store_*.go    one file per store
 //	hooks.go      the list of observers, and the points at which they are called
-//	metrics.go recorder.go denials.go accesslog.go tracer.go    one file per observer
+//	metrics.go recorder.go denials.go events.go accesslog.go tracer.go    one file per observer
 //	backend.go credentials.go    the sample backend, or an upstream and what verifies its callers
 //	policy.go     the policy in force, which follows its file, and the candidate
 //	doors.go      what is served: the set of doors that a server waits for

@@ -31,6 +31,7 @@ var observers = []observer{
 	openMetrics,
 	openRecorder,
 	openDenials,
+	openEvents,
 	openAccessLog,
 	openTracer,
 }
@@ -41,6 +42,7 @@ type hooks struct {
 	decisions   []func(answer.Observation)
 	shadows     []func(weir.Shadowed)
 	candidates  []func(weir.Compared)
+	crossings   []func(weir.Crossed)
 	takes       []func(time.Duration, error) // of a store outside this process
 	storeEvents []func(failover.Event)
 
@@ -54,6 +56,11 @@ type hooks struct {
 	opened    []func(*Server) // when all parts are open
 
 	rows []Row // for Server.Rows
+
+	// derive derives a secret for a label from the one of openDenials. It has no bytes while it is
+	// not known.
+	derive func(label string) (func() []byte, error)
+	events func() map[string]int64 // the totals of openEvents
 }
 
 // each returns a function that calls all of them; nil if there is none.

@@ -19,7 +19,11 @@ func openMetrics(o *observing) error {
 	h.storeEvents = append(h.storeEvents, m.StoreEvent)
 	h.listeners = append(h.listeners, func(name string, l net.Listener) net.Listener { return m.Listener(name, l) })
 	h.admin = append(h.admin, func(a *admin.Options) { a.Metrics = m.Handler() })
-	h.opened = append(h.opened, func(s *Server) { m.Bind(s.sources()) })
+	h.opened = append(h.opened, func(s *Server) {
+		sources := s.sources()
+		sources.Events = h.events
+		m.Bind(sources)
+	})
 	return nil
 }
 

@@ -198,7 +198,7 @@ func openCounter(c *Config, s *openStore, h *hooks, own *parts) (*counter, error
 		counts = k.over
 	}
 	var err error
-	k.Decider, err = weir.New(c.Policy.Policy, counts, weir.Options{Sources: weir.Sources(), OnShadow: each(h.shadows), OnCandidate: each(h.candidates)})
+	k.Decider, err = weir.New(c.Policy.Policy, counts, weir.Options{Sources: weir.Sources(), OnShadow: each(h.shadows), OnCandidate: each(h.candidates), OnCrossed: each(h.crossings)})
 	if err != nil {
 		return nil, cli.Fail(err, "see 'weir policy check FILE'")
 	}

@@ -26,6 +26,7 @@ type Explanation struct {
 	Route     string          `json:"route,omitempty"`
 	Cost      int64           `json:"cost,omitempty"`
 	Requires  string          `json:"requires,omitempty"` // a credential; empty: none
+	Answers   string          `json:"answers,omitempty"`  // "usage"; empty: the backend answers
 	Message   *Message        `json:"message,omitempty"`  // of the limiter's 429
 	Windows   []CountedWindow `json:"windows"`
 	Why       []string        `json:"why"` // the rules that led there, a sentence each
@@ -140,6 +141,9 @@ func (e *Explanation) fill(p *weir.Policy, m weir.Match, who Caller) {
 			counted.Counted = append(counted.Counted, who.count(part))
 		}
 		e.Windows = append(e.Windows, counted)
+	}
+	if e.Answers = l.Answers.String(); l.Answers == weir.AnswerUsage {
+		e.because("answered by Weir: usage; to GET and HEAD it shows the caller's windows, and the backend never gets the request")
 	}
 	if e.Requires = l.Requires; l.Requires != "" {
 		if who.values[l.Requires] == "" {

@@ -35,6 +35,9 @@ func everything(t *testing.T) (*telemetry.Metrics, *weir.Decider) {
 		Shared:    func() redisstore.Stats { return redisstore.Stats{Asked: 3, Remembered: 1} },
 		InFlight:  func() int64 { return 2 },
 
+		Events: func() map[string]int64 {
+			return map[string]int64{"logged": 3, "unlogged": 0, "repeated": 1, "delivered": 2, "rejected": 0, "expired": 0, "dropped": 0, "unsent": 0}
+		},
 		Malformed:  func() map[int]int64 { return map[int]int64{400: 7, 431: 0} },
 		Unanswered: func() map[int]int64 { return map[int]int64{502: 1, 504: 0} },
 		Upstreams: func() []telemetry.Upstream {

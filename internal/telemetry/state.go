@@ -41,6 +41,7 @@ var (
 	descBudgets    = prometheus.NewDesc("weir_table_shared_budget_charges_total", "Charges that were counted in a budget that new callers share, because the table was full: some callers may be refused early.", nil, nil)
 	descAsked      = prometheus.NewDesc("weir_shared_store_asked_total", "Takes that were sent to the shared store.", nil, nil)
 	descRemembered = prometheus.NewDesc("weir_shared_store_remembered_total", "Takes that were refused without a request to the shared store, because this process knew that the window was spent.", nil, nil)
+	descEvents     = prometheus.NewDesc("weir_events_total", "Events of limiters with notify, by what became of them. In the log: logged, or unlogged if a second had too many. At the webhook: delivered, or lost as rejected (the receiver refused it for good), expired (not accepted in time), dropped (too many waited) or unsent (the server ended). repeated: the same event was reported before.", []string{"result"}, nil)
 	descEmptied    = prometheus.NewDesc("weir_shared_store_emptied_total", "How often the shared store was found to have lost its counters: its windows started from zero, so callers could use their limits again.", nil, nil)
 )
 
@@ -48,7 +49,7 @@ var (
 type sourceCollector struct{ *Metrics }
 
 func (m sourceCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range [...]*prometheus.Desc{descStoreUp, descBreaker, descInFlight, descKeys, descCapacity, descBytes, descBound, descBudgets, descAsked, descRemembered, descEmptied} {
+	for _, d := range [...]*prometheus.Desc{descStoreUp, descBreaker, descInFlight, descKeys, descCapacity, descBytes, descBound, descBudgets, descAsked, descRemembered, descEmptied, descEvents} {
 		to <- d
 	}
 	for _, d := range gatewayDescs() {
@@ -89,6 +90,11 @@ func (m sourceCollector) Collect(to chan<- prometheus.Metric) {
 		counter(descAsked, s.Asked)
 		counter(descRemembered, s.Remembered)
 		counter(descEmptied, s.Emptied)
+	}
+	if from.Events != nil {
+		for result, n := range from.Events() {
+			to <- prometheus.MustNewConstMetric(descEvents, prometheus.CounterValue, float64(n), result)
+		}
 	}
 	from.collectGateway(to)
 	policy := func(d [4]*prometheus.Desc, p PolicyState) {

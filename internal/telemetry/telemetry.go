@@ -58,6 +58,8 @@ type Sources struct {
 	Shared   func() redisstore.Stats // of a shared store
 	InFlight func() int64            // requests under way
 
+	Events func() map[string]int64 // total events, by what became of them; from a fixed set
+
 	Malformed  func() map[int]int64 // total malformed requests, by the status of the answer
 	Unanswered func() map[int]int64 // total requests without an answer of the upstream, likewise
 	Upstreams  func() []Upstream    // the upstream's addresses, without duplicates
