@@ -139,7 +139,7 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 		a.denial = j.options.Denial(&a.Decision, r.Keys, &a.scratch)
 	}
 	j.setFields(a)
-	if a.Status != 0 {
+	if a.Status != 0 && a.refusal == nil {
 		j.say(q, a)
 	}
 	j.observe(ctx, a, start, r.Keys)
