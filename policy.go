@@ -47,8 +47,13 @@ type Limiter struct {
 	// Exempt are callers that are counted and never refused.
 	Exempt []Who
 
+	// Deny are callers that are refused (Outcome Denied) without being counted, also if they are
+	// exempt.
+	Deny []Who
+
 	// Overrides are other limits for some callers. If several apply to a caller, a token has
-	// priority over a network, and a smaller network over a larger one.
+	// priority over a network, a smaller network over a larger one, and a network over Networks.
+	// Of several Networks the first in Exempt, Deny and Overrides has priority.
 	Overrides []Override
 }
 
@@ -63,11 +68,12 @@ const (
 	Shadow
 )
 
-// A Who names callers for an operator: those of a network, or the one with an API token. Exactly
-// one of the two is set. No caller can choose either.
+// A Who names callers for an operator: those of a network or of a set of networks, or the one with
+// an API token. Exactly one of the three is set. No caller can choose any of them.
 type Who struct {
-	Network netip.Prefix // masked; IPv4 not mapped into IPv6
-	Token   string       // the token's public id, never the token
+	Network  netip.Prefix // masked; IPv4 not mapped into IPv6
+	Token    string       // the token's public id, never the token
+	Networks Networks
 }
 
 // An Override is another limit of the windows of one length, for some callers (see Changes).
@@ -125,9 +131,9 @@ func (m FailureMode) String() string {
 type Problem struct {
 	Limiter int // index into Policy.Limiters; -1 for the whole policy
 	// Field is "name", "routes", "windows", "cost", "requires", "message", "on_store_failure",
-	// "mode", "exempt" or "overrides"; empty for the limiter itself.
+	// "mode", "exempt", "deny" or "overrides"; empty for the limiter itself.
 	Field   string
-	Index   int    // index into Routes, Windows, Exempt or Overrides; -1 for the whole field
+	Index   int    // index into Routes, Windows, Exempt, Deny or Overrides; -1 for the whole field
 	Value   string // the offending value as the policy spells it; may be empty
 	Message string // what is wrong, what is allowed, what to do
 }
