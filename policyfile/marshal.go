@@ -35,6 +35,7 @@ func Marshal(p weir.Policy) []byte {
 			fmt.Fprintf(&b, "    mode: %s\n", scalar(l.Mode.String()))
 		}
 		writeList(&b, "exempt", l.Exempt)
+		writeList(&b, "deny", l.Deny)
 		writeList(&b, "overrides", l.Overrides)
 		if l.OnStoreFailure != weir.FailLocal {
 			fmt.Fprintf(&b, "    on_store_failure: %s\n", scalar(l.OnStoreFailure.String()))

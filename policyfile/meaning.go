@@ -38,6 +38,7 @@ func (d *reading) policy(doc *document) weir.Policy {
 		d.policyAt.limiters = append(d.policyAt.limiters, i)
 		p.Limiters = append(p.Limiters, d.limiter(&doc.Limiters[i], path))
 	}
+	p = d.readNetworks(p)
 	for _, x := range p.Problems(d.reader.sources()) {
 		d.policyProblem(p, doc, x)
 	}
@@ -49,6 +50,7 @@ func (d *reading) limiter(l *limiter, path string) weir.Limiter {
 	out.Routes = readItems(d, path, "routes", l.Routes, weir.ParseRoute, routeHint)
 	out.Windows = readItems(d, path, "windows", l.Windows, weir.ParseWindow, windowHint)
 	out.Exempt = readItems(d, path, "exempt", l.Exempt, weir.ParseWho, whoHint)
+	out.Deny = readItems(d, path, "deny", l.Deny, weir.ParseWho, whoHint)
 	out.Overrides = readItems(d, path, "overrides", l.Overrides, weir.ParseOverride, overrideHint)
 	d.options(l, &out, path)
 	return out

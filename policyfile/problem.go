@@ -73,6 +73,7 @@ type reading struct {
 	routes     int              // number of routes read so far
 	exceptions int              // number of exempt callers and overrides read so far
 	policyAt   indexes
+	elsewhere  []Problem // in the files of networks
 }
 
 func newReading(r Reader, name string) *reading {
@@ -106,6 +107,7 @@ func (d *reading) fail(path, value, hint, format string, args ...any) {
 func (d *reading) sorted() []Problem {
 	all := d.problems
 	sortProblems(all)
+	all = append(all, d.elsewhere...)
 	if more := len(all) + d.more - MaxProblems; more > 0 {
 		all = append(all[:MaxProblems:MaxProblems], Problem{File: d.name, Message: fmt.Sprintf("%d more problems are not shown", more)})
 	}

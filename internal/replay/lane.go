@@ -2,8 +2,6 @@ package replay
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -13,7 +11,6 @@ import (
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/target"
 	"github.com/weirlimit/weir/memstore"
-	"github.com/weirlimit/weir/policyfile"
 )
 
 // A lane is one policy, and the results of the requests under it.
@@ -399,10 +396,4 @@ func plus(a, b uint32) uint32 {
 		return 1<<32 - 1
 	}
 	return a + b
-}
-
-// version identifies a policy, as in package live.
-func version(p weir.Policy) string {
-	sum := sha256.Sum256(policyfile.Marshal(p))
-	return hex.EncodeToString(sum[:4])
 }

@@ -40,6 +40,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/accesslog"
 	"github.com/weirlimit/weir/internal/target"
+	"github.com/weirlimit/weir/policyfile"
 )
 
 // Options are a Replay's settings. Only Policy is required.
@@ -358,7 +359,7 @@ func (r *Replay) Report() (*Report, error) {
 
 // outcome returns the results of the requests, without their addresses.
 func (l *lane) outcome() Outcome {
-	o := Outcome{Name: l.name, Version: version(l.policy), Requests: l.requests, Unlimited: l.unlimited, Refused: l.refused, Unknown: l.unknown, Shadow: l.shadow,
+	o := Outcome{Name: l.name, Version: policyfile.Version(l.policy), Requests: l.requests, Unlimited: l.unlimited, Refused: l.refused, Unknown: l.unknown, Shadow: l.shadow,
 		Limiters: []Limiter{}, Series: l.points.series(&l.replay.timeline), Shared: l.store.Stats().Shared}
 	if l.waiting != nil {
 		o.Delay = l.waiting.delay.result()
