@@ -49,6 +49,15 @@ func (d *Decision) Binding() Standing {
 	return d.few[0]
 }
 
+// Limiter returns the limiter that decided: that of the binding window, or the one that denied. It
+// is nil for a request that no limiter covers.
+func (d *Decision) Limiter() *Limiter {
+	if d.DeniedBy != nil {
+		return d.DeniedBy
+	}
+	return d.Binding().Limiter
+}
+
 // RetryAfter returns the seconds after which a refused request can be sent again, and 0 for an
 // allowed request and for one that is denied.
 func (d *Decision) RetryAfter() int64 {

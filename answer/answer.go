@@ -8,7 +8,7 @@
 //	judge.go        Question, Answer, and the steps from one to the other
 //	credentials.go  which callers need a credential (401)
 //	fields.go       the header fields of an Answer
-//	refusal.go      the bodies of 401, 429 and 503
+//	refusal.go      the bodies of 401, 403, 429 and 503
 //	messages.go     the texts of the 429, in 13 languages
 //	language.go     Accept-Language
 //	observe.go      Outcome, and the Observation of each request

@@ -47,6 +47,7 @@ type Question struct {
 //     response that Owns reports, and adds Fields. If the handler's own status is 429, the door calls
 //     BackendRefused first.
 //   - If Outcome is Unlimited, no limiter covers the request, and the answer has no fields.
+//   - If Outcome is Denied, the answer has no fields of Names: no window was read.
 //
 // A door that does not speak HTTP reads Outcome and Decision instead. The zero Answer is ready for
 // use, and it can be used again for the next question. It is several KiB large and must not be
@@ -54,7 +55,7 @@ type Question struct {
 type Answer struct {
 	Decision weir.Decision
 	Outcome  Outcome
-	Status   int // 401, 429 or 503; 0: the request goes on to its handler
+	Status   int // 401, 403, 429 or 503; 0: the request goes on to its handler
 
 	values     [fieldCount]string // of Names; empty: no limiter covers the request
 	retryAfter string             // empty: not sent
@@ -84,6 +85,7 @@ func (a *Answer) reset() {
 // The statuses of answers, as net/http names them.
 const (
 	statusUnauthorized       = 401
+	statusForbidden          = 403
 	statusTooManyRequests    = 429
 	statusServiceUnavailable = 503
 )
@@ -116,6 +118,11 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 	}
 	if a.Decision.Outcome == weir.Unlimited { // a limiter in Shadow mode, or a candidate policy
 		j.observeUnlimited()
+		return nil
+	}
+	if a.Decision.Outcome == weir.Denied {
+		a.refuse(Denied, statusForbidden, &forbidden)
+		j.observe(ctx, a, start, r.Keys)
 		return nil
 	}
 	j.conclude(q, access, a)

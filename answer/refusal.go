@@ -76,6 +76,10 @@ func (j *Judge) refusal(message string, q *Question) *refusal {
 // unknown.
 var unavailable = newRefusal("store_unavailable", "Requests cannot be counted at the moment, so this one was not served. Please try again soon.")
 
+// forbidden is the 403 for a caller that the limiter denies. It says nothing of the reason, such as
+// the list that has the caller.
+var forbidden = newRefusal("forbidden", "This client may not use this service. If that is a mistake, the operator of this service can change it.")
+
 // unreadable is the 503 for a credential whose validity cannot be determined now.
 var unreadable = newRefusal("store_unavailable", "Credentials cannot be checked at the moment, so this request was not served. Please try again soon.")
 

@@ -66,6 +66,8 @@ func (r *Record) outcome() answer.Outcome {
 		return answer.Admitted
 	case r.Status == http.StatusUnauthorized:
 		return answer.Unauthenticated
+	case r.Status == http.StatusForbidden:
+		return answer.Denied
 	case r.Status == http.StatusServiceUnavailable:
 		return answer.Unavailable
 	case r.Status == http.StatusTooManyRequests:
