@@ -97,6 +97,12 @@ func (l *timeline) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if l.isDenied(first) {
+		for _, c := range l.checks {
+			c.untested(Unobservable.because("this caller is answered 403: the policy denies callers, and nothing of theirs is counted"))
+		}
+		return errDone
+	}
 	l.checks.each(func(h *hooks) {
 		if h.began != nil {
 			h.began(first)
@@ -182,6 +188,12 @@ func (l *timeline) seemsExempt() bool {
 		}
 	}
 	return len(l.seen.tallies) > 0
+}
+
+// isDenied reports whether an answer is that to a caller whom the policy denies: 403, without the
+// fields of a limiter.
+func (l *timeline) isDenied(a *answer) bool {
+	return len(l.part.limiter.Deny) > 0 && a.status == http.StatusForbidden && a.reset == absent
 }
 
 // setAside ends the timeline of a limiter that does not limit main.
