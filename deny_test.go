@@ -130,7 +130,8 @@ func TestNetworksOfAFileAreExemptOrHaveOverrides(t *testing.T) {
 	}
 	b.want(b.ofKeys(from("192.0.2.1", "")), "allowed 5 4 60 0")
 	b.want(b.ofKeys(from("2001:db8::1", "")), "allowed 5 4 60 0")
-	b.want(b.ofKeys(from("192.0.2.9", "")), "allowed 7 6 60 0") // a network that is written out comes first
+	// a network that is written out comes first
+	b.want(b.ofKeys(from("192.0.2.9", "")), "allowed 7 6 60 0")
 	b.want(b.ofKeys(from("198.51.100.1", "")), "allowed 2 1 60 0")
 }
 

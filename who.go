@@ -16,9 +16,9 @@ const tokenSource = "token"
 // wholeToken is the prefix of a whole token (D15).
 const wholeToken = "wpt_"
 
-// ParseWho parses callers as a policy spells them: a network, an address, "@" and the name of a file
-// of networks, or "token" and the id of an API token. It reads no file: New rejects the Networks of
-// its result, and whoever knows the file replaces them (Policy.MapNetworks).
+// ParseWho parses callers as a policy spells them: a network, an address, "@" and the name of a
+// file of networks, or "token" and the id of an API token. It reads no file: New rejects the
+// Networks of its result, and whoever knows the file replaces them (Policy.MapNetworks).
 func ParseWho(s string) (Who, error) {
 	words := strings.Fields(s)
 	switch {

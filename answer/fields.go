@@ -14,8 +14,8 @@ import (
 // A Field is one header field of a response.
 type Field struct{ Name, Value string }
 
-// Names are the fields that every limited response has, in the order of Answer.Values. The answer to
-// a denied caller has none of them.
+// Names are the fields that every limited response has, in the order of Answer.Values. The answer
+// to a denied caller has none of them.
 var Names = [fieldCount]string{headers.Limit, headers.Remaining, headers.Reset, headers.Date}
 
 // The indexes of Names.

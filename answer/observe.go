@@ -49,8 +49,8 @@ func (o Outcome) String() string {
 // request came through. Who and Caller identify the sender. They are for what shows callers to an
 // operator, as keyed hashes, and never for the label of a metric or a log line.
 //
-// If Outcome is Unlimited, all fields but Door are zero. If it is Denied, no window was read: Window
-// and Who are nil, and Limiter is the one that denied.
+// If Outcome is Unlimited, all fields but Door are zero. If it is Denied, no window was read:
+// Window and Who are nil, and Limiter is the one that denied.
 type Observation struct {
 	Door    string // Options.Door
 	Outcome Outcome

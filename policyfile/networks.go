@@ -119,7 +119,7 @@ func (d *reading) networksProblem(path, name string, err error) {
 			d.elsewhere = append(d.elsewhere, bad.Problems[:min(room, len(bad.Problems))]...)
 		}
 	case errors.Is(err, os.ErrNotExist):
-		d.fail(path, "@"+name, "create it, with one network or address a line; the path is relative to the policy file's directory", "@%s: %v", name, err)
+		d.fail(path, "@"+name, "create it, with one network or address a line; the path is relative to the directory of the policy file, and for a policy on standard input to the working directory", "@%s: %v", name, err)
 	default:
 		d.fail(path, "@"+name, "", "@%s: %v", name, err)
 	}

@@ -225,9 +225,9 @@ func (p *Policy) Post(ctx context.Context, by string, text []byte) error {
 // lookEvery is the time between two looks at the files.
 const lookEvery = 200 * time.Millisecond
 
-// Watch looks at the files, also those of networks, until ctx ends, and puts their changes in force within three seconds,
-// even if a file is replaced all the time, but never a text that may be incomplete. It returns when
-// ctx has ended.
+// Watch looks at the files, also those of networks, until ctx ends, and puts their changes in force
+// within three seconds, even if a file is replaced all the time, but never a text that may be
+// incomplete. It returns when ctx has ended.
 func (p *Policy) Watch(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()

@@ -53,7 +53,8 @@ func TestADenyingShadowIsReplayed(t *testing.T) {
 	}
 }
 
-// The lowest limit that touches few callers does not follow from a caller with an override by a file.
+// The lowest limit that touches few callers does not follow from a caller with an override by a
+// file.
 func TestACallerWithAnOverrideByAFileDoesNotFollowTheWindow(t *testing.T) {
 	file, err := policyfile.ParseNetworks("partners", "partners", []byte("192.0.2.0/24\n"))
 	if err != nil {

@@ -75,7 +75,7 @@ type Outcome struct {
 	// requests that no enforced limiter covers; one in shadow may, see Shadow.Alone
 	Unlimited int64 `json:"unlimited"`
 	Refused   int64 `json:"refused"`
-	Denied    int64 `json:"denied"` // of Refused, those that a limiter denies: they are answered 403
+	Denied    int64 `json:"denied"` // of Refused, those that a limiter denies (403)
 	// requests that are not in Refused, though an unknown window may have refused them
 	Unknown  int64     `json:"unknown"`
 	Shadow   Shadow    `json:"shadow"`
