@@ -1,6 +1,7 @@
 package live_test
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -249,4 +250,58 @@ func TestAPolicyFromNoFileTakesNoFilesOfNetworksByPost(t *testing.T) {
 	if err := f.Post(t.Context(), "token ops", []byte(naming(5, "blocked.txt"))); err == nil || !strings.Contains(err.Error(), "started with a policy file") {
 		t.Error(err)
 	}
+}
+
+// A policy from standard input or a pipe is read once, but its files of networks are watched.
+func TestTheFilesOfAStreamAreWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Chdir(t.TempDir())
+		f := &fixture{t: t}
+		f.write("blocked.txt", "192.0.2.1\n")
+		start, err := live.Parse(policyfile.Reader{}, live.Stream, "standard input", []byte(naming(1, "blocked.txt")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Policy, err = live.New(start, f.swap, live.Options{Log: slog.New(slog.DiscardHandler)}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); f.Watch(ctx) }()
+		f.blocks("192.0.2.1", true)
+		f.write("blocked.txt", "192.0.2.2\n")
+		looks(4)
+		f.blocks("192.0.2.2", true)
+		f.write("blocked.txt", "192.0.2.3\n")
+		if err := f.Reload(t.Context(), "SIGHUP"); err != nil {
+			t.Error(err)
+		}
+		f.blocks("192.0.2.3", true)
+		cancel()
+		<-ended
+	})
+}
+
+// A list that changed between the start of the process and the start of the watch is found.
+func TestAFileThatChangedBeforeTheWatchIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Chdir(t.TempDir())
+		f := &fixture{t: t}
+		f.write("blocked.txt", "192.0.2.1\n")
+		start, err := live.Parse(policyfile.Reader{}, live.Stream, "standard input", []byte(naming(1, "blocked.txt")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.write("blocked.txt", "")
+		if f.Policy, err = live.New(start, f.swap, live.Options{Log: slog.New(slog.DiscardHandler)}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); f.Watch(ctx) }()
+		looks(4)
+		f.blocks("192.0.2.1", false)
+		cancel()
+		<-ended
+	})
 }
