@@ -190,12 +190,6 @@ func (l *timeline) seemsExempt() bool {
 	return len(l.seen.tallies) > 0
 }
 
-// isDenied reports whether an answer is that to a caller whom the policy denies: 403, without the
-// fields of a limiter.
-func (l *timeline) isDenied(a *answer) bool {
-	return len(l.part.limiter.Deny) > 0 && a.status == http.StatusForbidden && a.reset == absent
-}
-
 // setAside ends the timeline of a limiter that does not limit main.
 func (l *timeline) setAside(ctx context.Context) error {
 	if err := l.provoke(ctx); err != nil {
