@@ -77,10 +77,11 @@ func TestAnotherFileOfNetworksIsAnotherVersion(t *testing.T) {
 		}
 		return policyfile.Version(f.Policy)
 	}
-	if version("10.0.0.1") != version("10.0.0.1") {
+	one, same, other := version("10.0.0.1"), version("10.0.0.1"), version("10.0.0.2")
+	if one != same {
 		t.Error("two nodes with the same files have two versions")
 	}
-	if version("10.0.0.1") == version("10.0.0.2") {
+	if one == other {
 		t.Error("two files have one version")
 	}
 }
