@@ -28,7 +28,7 @@ func newCandidate(c *compiled, s Store) *candidate {
 type Compared struct {
 	Live, Candidate *Decision
 	// LiveWho and CandidateWho are the callers that the binding windows count (see Scratch.Who);
-	// nil for Unlimited.
+	// nil for Unlimited and Denied.
 	LiveWho, CandidateWho []byte
 }
 
@@ -78,6 +78,8 @@ func (d *Decider) compare(ctx context.Context, c *candidate, r *Request, live *S
 	switch err := c.charge(s, live.trials.would, r); {
 	case err != nil:
 		*would = Decision{Outcome: Unlimited} // the candidate can never serve such a cost
+	case s.denied != nil:
+		s.deny(would)
 	case s.n > 0:
 		if err := c.store.Take(ctx, s.charges[:s.n], &s.receipt); err != nil {
 			return // the candidate is being removed

@@ -24,6 +24,7 @@ type Scratch struct {
 	room        [192]byte       // enough for the keys of nearly every request
 	costTooHigh bool            // a cost may be above its limit
 	notifies    bool            // a limiter has percentages to report
+	denied      *limiter        // of those that r names, one that denies the caller; nil: none
 
 	trials *trials // what the request is tried out under; nil: nothing
 
@@ -74,6 +75,7 @@ func (s *Scratch) reset() {
 		s.keys = s.room[:0]
 	}
 	s.n, s.cost, s.exempt, s.costTooHigh, s.notifies, s.trials, s.keys = 0, 0, 0, false, false, nil, s.keys[:0]
+	s.denied = nil
 	s.receipt.Outcome = Counted
 }
 
@@ -99,9 +101,24 @@ func (s *Scratch) addNamed(c *compiled, r *Request) error {
 	return nil
 }
 
-// add charges every window of l. The keys share a buffer that may still move, so complete slices
-// them.
+// add charges every window of l, unless l denies the caller. Then s.denied is l, and nothing is
+// charged in the end.
 func (s *Scratch) add(l *limiter, r *Request) error {
+	var holds exception
+	if l.special != nil {
+		if holds = l.special.find(r.Keys, s.keys); holds.denied {
+			s.denied = l
+		}
+	}
+	if s.denied != nil {
+		return nil
+	}
+	return s.addWindows(l, r, &holds)
+}
+
+// addWindows charges every window of l. The keys share a buffer that may still move, so complete
+// slices them.
+func (s *Scratch) addWindows(l *limiter, r *Request, holds *exception) error {
 	if s.n+len(l.Windows) > MaxCharges {
 		return fmt.Errorf("decide: the named limiters have more than %d windows together", MaxCharges)
 	}
@@ -112,20 +129,15 @@ func (s *Scratch) add(l *limiter, r *Request) error {
 	case Peek:
 		cost = 0
 	}
-	var exempt bool
-	var limits [MaxWindows]int64
-	if l.special != nil {
-		exempt, limits = l.special.find(r.Keys, s.keys)
-	}
 	for i := range l.Windows {
 		w := &l.Windows[i]
 		c := &s.charges[s.n]
 		c.Limit, c.Per, c.Cost, c.OnFailure = w.Limit, int64(w.Per/time.Second), cost, l.OnStoreFailure
-		if limits[i] > 0 {
-			c.Limit = limits[i]
+		if holds.limits[i] > 0 {
+			c.Limit = holds.limits[i]
 		}
-		s.limits[s.n], s.exempted[s.n] = c.Limit, exempt
-		if exempt {
+		s.limits[s.n], s.exempted[s.n] = c.Limit, holds.exempt
+		if holds.exempt {
 			c.Limit = MaxLimit
 			s.exempt++
 		}
@@ -149,7 +161,12 @@ func (s *Scratch) add(l *limiter, r *Request) error {
 }
 
 // complete slices the keys, applies the grants of a keeper, which may be nil, and checks the costs.
+// A denied request has no charges.
 func (s *Scratch) complete(k Keeper) error {
+	if s.denied != nil {
+		s.n = 0
+		return nil
+	}
 	s.sliceKeys()
 	if k != nil {
 		s.applyGrants(k)

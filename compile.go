@@ -97,6 +97,7 @@ func (p Policy) clone() Policy {
 		l.Routes = append([]Route(nil), l.Routes...)
 		l.Exempt = append([]Who(nil), l.Exempt...)
 		l.Notify = append([]int64(nil), l.Notify...)
+		l.Deny = append([]Who(nil), l.Deny...)
 		l.Overrides = append([]Override(nil), l.Overrides...)
 		l.Windows = append([]Window(nil), l.Windows...)
 		for j := range l.Windows {

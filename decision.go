@@ -4,9 +4,11 @@ package weir
 type Decision struct {
 	Allowed bool
 	Outcome Outcome
-	Now     int64 // Unix seconds by the clock that decided; 0 for Unlimited
+	Now     int64 // Unix seconds by the clock that decided; 0 for Unlimited and Denied
 	Cost    int64 // units spent, or the units that a refused request would have spent
 	Exempt  bool  // the caller is never refused (Limiter.Exempt)
+
+	DeniedBy *Limiter // for Denied, the limiter; otherwise nil; read only
 
 	few  [2]Standing // most limiters have one or two windows, which need no allocation
 	many []Standing  // all standings, if there are more than fit into few
@@ -35,7 +37,7 @@ type Standing struct {
 }
 
 // Standings returns the standing of every charged window, the binding one first. It is empty for a
-// request that no limiter covers.
+// request that no limiter covers, and for one that is denied.
 func (d *Decision) Standings() []Standing {
 	if d.many != nil {
 		return d.many
@@ -45,7 +47,7 @@ func (d *Decision) Standings() []Standing {
 
 // Binding returns the standing of the window that the headers describe (D4). If the request was
 // refused, it is the window that refused and frees last; otherwise it is the window with the
-// smallest remaining budget. It is the zero Standing for a request that no limiter covers.
+// smallest remaining budget. It is the zero Standing if there are no Standings.
 func (d *Decision) Binding() Standing {
 	if d.many != nil {
 		return d.many[0]
@@ -53,10 +55,19 @@ func (d *Decision) Binding() Standing {
 	return d.few[0]
 }
 
+// Limiter returns the limiter that decided: that of the binding window, or the one that denied. It
+// is nil for a request that no limiter covers.
+func (d *Decision) Limiter() *Limiter {
+	if d.DeniedBy != nil {
+		return d.DeniedBy
+	}
+	return d.Binding().Limiter
+}
+
 // RetryAfter returns the seconds after which a refused request can be sent again, and 0 for an
-// allowed request.
+// allowed request and for one that is denied.
 func (d *Decision) RetryAfter() int64 {
-	if d.Allowed {
+	if d.Allowed || d.Outcome == Denied {
 		return 0
 	}
 	return max(d.Binding().Reset-d.Now, 1)
@@ -65,9 +76,15 @@ func (d *Decision) RetryAfter() int64 {
 // Near reports whether less than a fifth of the limit remains.
 func (w *Standing) Near() bool { return w.Remaining*5 < w.Limit }
 
+// deny writes the decision on a request that a limiter denies.
+func (s *Scratch) deny(d *Decision) {
+	*d = Decision{Outcome: Denied, DeniedBy: &s.denied.Limiter, words: s.denied.words}
+}
+
 // decide reads the receipt into d: one standing for each window, the binding one first.
 func (s *Scratch) decide(d *Decision) {
 	outcome := s.receipt.Outcome
+	d.DeniedBy = nil
 	d.Exempt = s.exempt == s.n
 	if d.Exempt && !s.receipt.Allowed { // the store failed, or it counts no further
 		s.receipt.Allowed = true

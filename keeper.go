@@ -23,7 +23,8 @@ type WindowState struct {
 	Declared int64 // the limit of the policy: the window's, or the caller's override
 	Override bool  // Declared is an override
 	Grant    Grant // the grant in force; zero: there is none
-	Exempt   bool  // the caller is never refused
+	Exempt   bool  // the caller is never refused, unless it is denied
+	Denied   bool  // the caller is refused without being counted
 	Everyone bool  // the window counts all callers together, so Reset and Grant do not change it
 	Now      int64 // Unix seconds by the store's clock
 }
@@ -45,6 +46,7 @@ func (d *Decider) Inspect(ctx context.Context, limiter string, caller Keys) ([]W
 		h := &out[i]
 		h.Limiter, h.Window, h.Limit, h.Count, h.Reset = &s.limiters[i].Limiter, w, s.limits[i], used.Count, used.Reset
 		h.Declared, h.Exempt, h.Grant, h.Now = s.limits[i], s.exempted[i], s.grants[i], s.receipt.Now
+		h.Denied = s.denied != nil
 		h.Override, h.Everyone = h.Declared != w.Limit, countsEveryone(w, caller)
 		if limit := s.granted(i); limit > 0 {
 			h.Limit = limit
@@ -65,7 +67,13 @@ func (d *Decider) peek(limiter string, caller Keys) (*Scratch, error) {
 	}
 	s := new(Scratch)
 	s.reset()
-	if err := s.add(l, &Request{Keys: caller, Cost: Peek}); err != nil {
+	var holds exception
+	if l.special != nil {
+		if holds = l.special.find(caller, s.keys); holds.denied {
+			s.denied = l
+		}
+	}
+	if err := s.addWindows(l, &Request{Keys: caller, Cost: Peek}, &holds); err != nil {
 		return nil, err
 	}
 	s.sliceKeys()

@@ -57,8 +57,13 @@ type Limiter struct {
 	// Exempt are callers that are counted and never refused.
 	Exempt []Who
 
+	// Deny are callers that are refused (Outcome Denied) without being counted, also if they are
+	// exempt.
+	Deny []Who
+
 	// Overrides are other limits for some callers. If several apply to a caller, a token has
-	// priority over a network, and a smaller network over a larger one.
+	// priority over a network, a smaller network over a larger one, and a network over Networks.
+	// Of several Networks the first in Exempt, Deny and Overrides has priority.
 	Overrides []Override
 }
 
@@ -73,11 +78,12 @@ const (
 	Shadow
 )
 
-// A Who names callers for an operator: those of a network, or the one with an API token. Exactly
-// one of the two is set. No caller can choose either.
+// A Who names callers for an operator: those of a network or of a set of networks, or the one with
+// an API token. Exactly one of the three is set. No caller can choose any of them.
 type Who struct {
-	Network netip.Prefix // masked; IPv4 not mapped into IPv6
-	Token   string       // the token's public id, never the token
+	Network  netip.Prefix // masked; IPv4 not mapped into IPv6
+	Token    string       // the token's public id, never the token
+	Networks Networks
 }
 
 // An Override is another limit of the windows of one length, for some callers (see Changes).
@@ -137,10 +143,12 @@ func (m FailureMode) String() string {
 type Problem struct {
 	Limiter int // index into Policy.Limiters; -1 for the whole policy
 	// Field is "name", "routes", "windows", "cost", "requires", "message", "on_store_failure",
-	// "mode", "exempt", "overrides", "answers" or "notify"; empty for the limiter itself. Of the
-	// whole policy it is "limiters", or the path of a value of its words, such as "messages.sync.de".
+	// "mode", "exempt", "deny", "overrides", "answers" or "notify"; empty for the limiter itself.
+	// Of the whole policy it is "limiters", or the path of a value of its words, such as
+	// "messages.sync.de".
 	Field string
-	// Index is the index into Routes, Windows, Exempt, Overrides or Notify; -1 for the whole field.
+	// Index is the index into Routes, Windows, Exempt, Deny, Overrides or Notify; -1 for the whole
+	// field.
 	Index   int
 	Value   string // the offending value as the policy spells it; may be empty
 	Message string // what is wrong, what is allowed, what to do

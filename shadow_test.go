@@ -71,6 +71,8 @@ func word(d *weir.Decision) string {
 	switch {
 	case d.Outcome == weir.Unlimited && d.Allowed:
 		return "unlimited"
+	case d.Outcome == weir.Denied:
+		return "denied by " + d.DeniedBy.Name
 	case d.Allowed:
 		return "allowed by " + d.Binding().Limiter.Name
 	}
@@ -81,7 +83,7 @@ func (x *tried) onCandidate(c weir.Compared) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.compared = append(x.compared, word(c.Live)+", "+word(c.Candidate))
-	if (c.LiveWho == nil) != (c.Live.Outcome == weir.Unlimited) || (c.CandidateWho == nil) != (c.Candidate.Outcome == weir.Unlimited) {
+	if (c.LiveWho == nil) != (len(c.Live.Standings()) == 0) || (c.CandidateWho == nil) != (len(c.Candidate.Standings()) == 0) {
 		x.Errorf("live %s is counted by %q, candidate %s by %q", word(c.Live), c.LiveWho, word(c.Candidate), c.CandidateWho)
 	}
 }

@@ -62,6 +62,12 @@ func (d *Decider) shadow(ctx context.Context, l *limiter, r *Request) {
 		d.reportShadow(Shadowed{Limiter: &l.Limiter, Decision: &Decision{Outcome: Unlimited}})
 		return
 	}
+	if s.denied != nil {
+		s.deny(&s.trial)
+		d.reportShadow(Shadowed{Limiter: &l.Limiter, Decision: &s.trial})
+		d.scratches.Put(s)
+		return
+	}
 	if d.inProcess {
 		d.concludeShadow(ctx, l, s)
 		return

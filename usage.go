@@ -65,7 +65,8 @@ type WindowUsage struct {
 }
 
 // Usage reports the windows of the limiters in force for a caller, and spends nothing. It leaves
-// out limiters in Shadow mode, and those for which visible returns false; visible may be nil.
+// out limiters in Shadow mode, those that deny the caller, and those for which visible returns
+// false; visible may be nil.
 //
 // Usage makes one take of cost 0 for each limiter, one after the other. It begins none after ctx
 // has ended. If the store fails, a window has the count of this process, or it is Unknown. Count is
@@ -95,6 +96,9 @@ func (d *Decider) appendUsage(ctx context.Context, s *Scratch, dst []WindowUsage
 	// A peek costs 0, so that neither its cost nor its number of windows can be too high.
 	_ = s.add(l, &Request{Keys: caller, Cost: Peek})
 	_ = s.complete(d.keeper)
+	if s.denied != nil {
+		return dst
+	}
 	d.take(ctx, s)
 	// A store that nothing answers for has refused even a take that costs nothing.
 	unknown := s.receipt.Outcome == StoreUnavailable

@@ -11,7 +11,8 @@
 //	route.go      1. the limiter that covers the request
 //	fold.go          the form of a path that chooses it
 //	charge.go     2. one charge for each window of the limiter
-//	who.go           the callers that have other limits, or none
+//	who.go           the callers that have other limits, or none, or are denied
+//	special.go       what holds for one caller        networks.go  the sets that files have
 //	key.go           the bytes that a window counts by
 //	store.go      3. the store takes all charges, or none
 //	decision.go   4. the standing of each window, the binding one first
@@ -180,6 +181,8 @@ const (
 	StoreUnavailable
 	// Unlimited: no limiter covers the request.
 	Unlimited
+	// Denied: Limiter.Deny names the caller, so nothing was counted and no store was asked.
+	Denied
 )
 
 // Decide judges one request. It charges every window of the limiter, or none. It returns an error
@@ -208,9 +211,12 @@ func (d *Decider) DecideInto(ctx context.Context, r *Request, out *Decision) err
 		*out = Decision{}
 		return err
 	}
-	if s.n == 0 {
+	switch {
+	case s.denied != nil:
+		s.deny(out)
+	case s.n == 0:
 		*out = Decision{Allowed: true, Outcome: Unlimited}
-	} else {
+	default:
 		d.take(ctx, s)
 		s.decide(out)
 		if s.notifies {

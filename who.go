@@ -1,16 +1,14 @@
 package weir
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 )
 
-const whoForm = "callers are named by a network (10.0.0.0/8), an address (192.0.2.7), or the public id of an API token (token 3fk2mq7a4c)"
+const whoForm = "callers are named by a network (10.0.0.0/8), an address (192.0.2.7), a file of networks (@office.txt), or the public id of an API token (token 3fk2mq7a4c)"
 
 // tokenSource is the key source whose value is the id of a verified API token.
 const tokenSource = "token"
@@ -18,11 +16,14 @@ const tokenSource = "token"
 // wholeToken is the prefix of a whole token (D15).
 const wholeToken = "wpt_"
 
-// ParseWho parses callers as a policy spells them: a network, an address, or "token" and the id of
-// an API token.
+// ParseWho parses callers as a policy spells them: a network, an address, "@" and the name of a
+// file of networks, or "token" and the id of an API token. It reads no file: New rejects the
+// Networks of its result, and whoever knows the file replaces them (Policy.MapNetworks).
 func ParseWho(s string) (Who, error) {
 	words := strings.Fields(s)
 	switch {
+	case len(words) > 0 && strings.HasPrefix(words[0], networksPrefix):
+		return parseNetworks(strings.TrimSpace(s))
 	case len(words) == 2 && words[0] == tokenSource:
 		w := Who{Token: words[1]}
 		if err := w.problem(); err != nil {
@@ -52,6 +53,10 @@ func ParseWho(s string) (Who, error) {
 
 func (w Who) problem() error {
 	switch {
+	case w.Networks != nil && (w.Token != "" || w.Network.IsValid()):
+		return fmt.Errorf("%v, and a network or a token at once: %s", w.Networks, whoForm)
+	case w.Networks != nil:
+		return networksProblem(w.Networks)
 	case w.Token != "" && w.Network.IsValid():
 		return fmt.Errorf("%v and token %s at once: %s", w.Network, w.Token, whoForm)
 	case w.Token != "":
@@ -86,6 +91,8 @@ func tokenProblem(id string) error {
 // String returns the callers as a policy spells them.
 func (w Who) String() string {
 	switch {
+	case w.Networks != nil:
+		return w.Networks.String()
 	case w.Token != "":
 		return tokenSource + " " + w.Token
 	case w.Network.IsValid() && w.Network.IsSingleIP():
@@ -155,116 +162,13 @@ func (m Mode) String() string {
 // because the key source "ip" may have the value of a whole network.
 type Addresser interface{ Addr() netip.Addr }
 
-// special has the exceptions of a limiter.
-type special struct {
-	tokens   map[string]*exception
-	networks map[netip.Prefix]*exception
-	lengths  [2][]int // the lengths of the IPv4 and IPv6 networks, longest first
-}
-
-// An exception is what holds for one Who.
-type exception struct {
-	exempt bool
-	limits [MaxWindows]int64 // 0: no override
-}
-
-// newSpecial returns nil for a limiter that treats all callers alike.
-func newSpecial(l *Limiter) *special {
-	if len(l.Exempt)+len(l.Overrides) == 0 {
-		return nil
-	}
-	s := &special{tokens: make(map[string]*exception), networks: make(map[netip.Prefix]*exception)}
-	for _, w := range l.Exempt {
-		s.of(w).exempt = true
-	}
-	for _, o := range l.Overrides {
-		for i := range min(len(l.Windows), MaxWindows) {
-			if o.Changes(&l.Windows[i]) {
-				s.of(o.For).limits[i] = o.Limit
-			}
-		}
-	}
-	return s
-}
-
-// of returns the exception of w, and creates a missing one first.
-func (s *special) of(w Who) *exception {
-	if w.Token != "" {
-		if s.tokens[w.Token] == nil {
-			s.tokens[w.Token] = new(exception)
-		}
-		return s.tokens[w.Token]
-	}
-	if s.networks[w.Network] == nil {
-		s.networks[w.Network] = new(exception)
-		lengths := &s.lengths[family(w.Network.Addr())]
-		if i, found := slices.BinarySearchFunc(*lengths, w.Network.Bits(), func(a, b int) int { return cmp.Compare(b, a) }); !found {
-			*lengths = slices.Insert(*lengths, i, w.Network.Bits())
-		}
-	}
-	return s.networks[w.Network]
-}
-
-func family(a netip.Addr) int {
-	if a.Is4() {
-		return 0
-	}
-	return 1
-}
-
-// find returns what holds for a caller: by its token first, then by its networks, the smallest
-// first. scratch is room for the token's id.
-func (s *special) find(keys Keys, scratch []byte) (exempt bool, limits [MaxWindows]int64) {
-	add := func(x *exception) {
-		exempt = exempt || x.exempt
-		for i, limit := range x.limits {
-			if limits[i] == 0 {
-				limits[i] = limit
-			}
-		}
-	}
-	if len(s.tokens) > 0 {
-		if id, ok := keys.AppendKey(scratch, tokenSource); ok {
-			if x := s.tokens[string(id[len(scratch):])]; x != nil {
-				add(x)
-			}
-		}
-	}
-	if len(s.networks) == 0 {
-		return exempt, limits
-	}
-	if who, ok := keys.(Addresser); ok {
-		addr := who.Addr().Unmap().WithZone("")
-		if !addr.IsValid() {
-			return exempt, limits
-		}
-		for _, bits := range s.lengths[family(addr)] {
-			network, err := addr.Prefix(bits)
-			if err != nil {
-				continue
-			}
-			if x := s.networks[network]; x != nil {
-				add(x)
-			}
-		}
-	}
-	return exempt, limits
-}
-
 func (c *checker) checkSpecial(l *Limiter) {
 	if l.Mode > Shadow {
 		c.add("mode", -1, l.Mode.String(), "mode %v is unknown: enforce and shadow are allowed", l.Mode)
 	}
-	exempt := make(map[Who]bool, len(l.Exempt))
-	for i, w := range l.Exempt {
-		switch err := w.problem(); {
-		case err != nil:
-			c.add("exempt", i, w.String(), "exempt: %v", err)
-		case exempt[w]:
-			c.add("exempt", i, w.String(), "%v is exempt twice: remove one", w)
-		}
-		exempt[w] = true
-	}
+	special := make(map[Who]string, len(l.Exempt)+len(l.Deny))
+	c.checkCallers("exempt", "exempt", l.Exempt, special)
+	c.checkCallers("deny", "denied", l.Deny, special)
 	type which struct {
 		who Who
 		per time.Duration
@@ -276,8 +180,26 @@ func (c *checker) checkSpecial(l *Limiter) {
 			c.add("overrides", i, o.String(), "%q: these callers have an override of that length already: remove one", o)
 		}
 		seen[which{o.For, o.Per}] = true
-		if exempt[o.For] {
-			c.add("overrides", i, o.String(), "%q: these callers are exempt, so no limit of theirs counts: remove one of the two", o)
+		if are := special[o.For]; are != "" {
+			c.add("overrides", i, o.String(), "%q: these callers are %s, so no limit of theirs counts: remove one of the two", o, are)
+		}
+	}
+}
+
+// checkCallers checks a list of callers that are exempt or denied, and adds them to special.
+func (c *checker) checkCallers(field, are string, list []Who, special map[Who]string) {
+	for i, w := range list {
+		if err := w.problem(); err != nil {
+			c.add(field, i, w.String(), "%s: %v", field, err)
+			continue
+		}
+		switch before := special[w]; before {
+		case "":
+			special[w] = are
+		case are:
+			c.add(field, i, w.String(), "%v is %s twice: remove one", w, are)
+		default:
+			c.add(field, i, w.String(), "%v is %s and %s: remove one of the two; a denied caller is refused, exempt or not", w, before, are)
 		}
 	}
 }

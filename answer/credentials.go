@@ -25,7 +25,7 @@ func (j *Judge) decide(ctx context.Context, l *weir.Limiter, a access, c *identi
 	if a == anonymous {
 		a = protected
 	}
-	if a == protected && hasSharedWindow(l) {
+	if a == protected && hasSharedWindow(l) && !r.Match.DeniesAddress(c) {
 		if source, _ := j.unverified(l, c); source != "" {
 			a, r.Keys = anonymous, anonymousKeys{c}
 		}

@@ -14,7 +14,8 @@ import (
 // A Field is one header field of a response.
 type Field struct{ Name, Value string }
 
-// Names are the fields that every limited response has, in the order of Answer.Values.
+// Names are the fields that every limited response has, in the order of Answer.Values. The answer
+// to a denied caller has none of them.
 var Names = [fieldCount]string{headers.Limit, headers.Remaining, headers.Reset, headers.Date}
 
 // The indexes of Names.
@@ -125,18 +126,18 @@ func (a *Answer) Fields() iter.Seq2[string, string] {
 }
 
 // AppendFields appends to dst what Fields yields: Names and their Values, then the others. It
-// appends nothing if no limiter covers the request.
+// appends nothing if no limiter covers the request, and only the others if the caller is denied.
 func (a *Answer) AppendFields(dst []Field) []Field {
-	if a.values[fieldLimit] == "" {
-		return dst
-	}
-	for i := range a.values {
-		dst = append(dst, Field{Names[i], a.values[i]})
+	if a.values[fieldLimit] != "" {
+		for i := range a.values {
+			dst = append(dst, Field{Names[i], a.values[i]})
+		}
 	}
 	return a.AppendOthers(dst)
 }
 
-// Values returns the values of Names. All are empty if no limiter covers the request. With
+// Values returns the values of Names. The first is empty if the answer has none of them: no limiter
+// covers the request, or the caller is denied. With
 // AppendOthers it is AppendFields for a door that copies nothing needlessly. The array is a's own.
 func (a *Answer) Values() *[fieldCount]string { return &a.values }
 

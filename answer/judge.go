@@ -49,6 +49,7 @@ type Question struct {
 //     response that Owns reports, and adds Fields. If the handler's own status is 429, the door calls
 //     BackendRefused first.
 //   - If Outcome is Unlimited, no limiter covers the request, and the answer has no fields.
+//   - If Outcome is Denied, the answer has no fields of Names: no window was read.
 //
 // A door that does not speak HTTP reads Outcome and Decision instead. The zero Answer is ready for
 // use, and it can be used again for the next question. It is several KiB large and must not be
@@ -56,8 +57,8 @@ type Question struct {
 type Answer struct {
 	Decision weir.Decision
 	Outcome  Outcome
-	// Status is 401, 429 or 503, or what the policy declares instead (weir.Answers), or 200 or 405 of
-	// a limiter that answers usage. 0: the request goes on to its handler.
+	// Status is 401, 403, 429 or 503, or what the policy declares instead (weir.Answers), or 200 or
+	// 405 of a limiter that answers usage. 0: the request goes on to its handler.
 	Status int
 
 	values     [fieldCount]string // of Names; empty: no limiter covers the request
@@ -97,6 +98,7 @@ const (
 	statusOK                 = 200
 	statusUnauthorized       = 401
 	statusMethodNotAllowed   = 405
+	statusForbidden          = 403
 	statusTooManyRequests    = 429
 	statusServiceUnavailable = 503
 )
@@ -129,6 +131,13 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 	}
 	if a.Decision.Outcome == weir.Unlimited { // a limiter in Shadow mode, or a candidate policy
 		j.observeUnlimited()
+		return nil
+	}
+	if a.Decision.Outcome == weir.Denied {
+		w := j.wordingOf(a.Decision.Words())
+		a.refuse(Denied, w, &w.denied, &w.forbidden)
+		j.say(q, a)
+		j.observe(ctx, a, start, r.Keys)
 		return nil
 	}
 	j.conclude(q, access, a)

@@ -22,6 +22,8 @@ const (
 	Unauthenticated
 	// Unavailable requests are answered 503, because the store did not answer.
 	Unavailable
+	// Denied requests are answered 403: the limiter denies the caller.
+	Denied
 )
 
 // String returns the outcome as logs and metrics spell it.
@@ -37,6 +39,8 @@ func (o Outcome) String() string {
 		return "unauthenticated"
 	case Unavailable:
 		return "store_unavailable"
+	case Denied:
+		return "denied"
 	}
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
@@ -45,7 +49,8 @@ func (o Outcome) String() string {
 // request came through. Who and Caller identify the sender. They are for what shows callers to an
 // operator, as keyed hashes, and never for the label of a metric or a log line.
 //
-// If Outcome is Unlimited, all fields but Door are zero.
+// If Outcome is Unlimited, all fields but Door are zero. If it is Denied, no window was read:
+// Window and Who are nil, and Limiter is the one that denied.
 type Observation struct {
 	Door    string // Options.Door
 	Outcome Outcome
@@ -69,12 +74,14 @@ func (j *Judge) observe(ctx context.Context, a *Answer, start time.Time, caller 
 	if j.options.Observe == nil {
 		return
 	}
-	b := &a.Decision.Standings()[0]
-	j.options.Observe(Observation{
+	o := Observation{
 		Door: j.options.Door, Outcome: a.Outcome, Status: a.Status, Latency: j.options.Now().Sub(start),
-		Limiter: b.Limiter.Name, Window: b.Window, Decision: &a.Decision, Denial: a.denial, Who: a.scratch.Who(b), Caller: caller,
-		Context: ctx,
-	})
+		Limiter: a.Decision.Limiter().Name, Decision: &a.Decision, Denial: a.denial, Caller: caller, Context: ctx,
+	}
+	if all := a.Decision.Standings(); len(all) > 0 {
+		o.Window, o.Who = all[0].Window, a.scratch.Who(&all[0])
+	}
+	j.options.Observe(o)
 }
 
 // observeUnlimited calls Options.Observe for a request that no limiter covers.

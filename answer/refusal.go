@@ -68,6 +68,10 @@ func (q *Question) accept() []string {
 	return q.Accept
 }
 
+// forbiddenText is the text of the 403 for a caller that the limiter denies. It says nothing of the
+// reason, such as the list that has the caller.
+const forbiddenText = "This client may not use this service. If that is a mistake, the operator of this service can change it."
+
 // say sets the body of an answer that ends the request. The fields of a must be set.
 func (j *Judge) say(q *Question, a *Answer) {
 	accepted := a.wording.accept(q.accept())

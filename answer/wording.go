@@ -21,14 +21,14 @@ type wording struct {
 	format   weir.Format
 	messages map[string]*message // of refusals, by name
 
-	refused, unauthenticated, unavailable form
+	refused, unauthenticated, unavailable, denied form
 
 	// of the policy's own texts; nil: the contract's, or neutral ones
 	credentials                map[string]*message
 	noCredential, notAvailable *message
 
-	// the 503s of the front door's own texts
-	uncounted, unreadable variant
+	// the front door's own texts
+	uncounted, unreadable, forbidden variant
 }
 
 // A form is what all answers of one outcome have in common.
@@ -70,6 +70,7 @@ func newWording(w *weir.Words) *wording {
 	out.unauthenticated = newForm(&w.Answers.Unauthenticated, statusUnauthorized, "unauthenticated")
 	out.unavailable = newForm(&w.Answers.Unavailable, statusServiceUnavailable, "store_unavailable")
 	out.unavailable.kind, out.unavailable.title = reducedCapacity, "Request cannot be satisfied due to temporary server capacity constraints"
+	out.denied = newForm(&weir.Answer{}, statusForbidden, "forbidden")
 	negotiators := map[string]Negotiator{}
 	for name, texts := range catalogue {
 		out.messages[name] = builtIn(texts, &out.refused, negotiators)
@@ -96,6 +97,7 @@ func newWording(w *weir.Words) *wording {
 	}
 	out.uncounted = newVariant("", uncountedText, &out.unavailable)
 	out.unreadable = newVariant("", unreadableText, &out.unavailable)
+	out.forbidden = newVariant("", forbiddenText, &out.denied)
 	return out
 }
 

@@ -216,12 +216,11 @@ func (x *response) take(h http.Header) (retryAfter []string) {
 func (x *response) put(h http.Header) {
 	e := x.exchange
 	contract := e.answer.Values()
-	if contract[0] == "" {
-		return // the handler or the store has panicked
-	}
-	for i, v := range contract {
-		x.values[i] = v // a copy, because the server reads the header after e is released
-		h[answer.Names[i]] = x.values[i : i+1 : i+1]
+	if contract[0] != "" { // else the caller is denied, or the handler or the store has panicked
+		for i, v := range contract {
+			x.values[i] = v // a copy, because the server reads the header after e is released
+			h[answer.Names[i]] = x.values[i : i+1 : i+1]
+		}
 	}
 	e.others = e.answer.AppendOthers(e.others[:0])
 	if len(e.others) == 0 {

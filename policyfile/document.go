@@ -33,7 +33,8 @@ type limiter struct {
 	Requires       requires    `json:"requires,omitempty" like:"session" jsonschema:"The credential that a caller must have: session or token. A request without a verified one is counted by IP address and answered 401. By default every caller is let in."`
 	Message        message     `json:"message,omitempty" like:"bulk-sync" jsonschema:"The name of the text in a 429 response: one of messages, or of the catalogue (widget, bulk-sync, general)."`
 	Mode           mode        `json:"mode,omitempty" like:"shadow" jsonschema:"enforce (the default) or shadow. In shadow mode the limiter counts and reports what it would have refused, has no effect that a caller can see, and the next limiter that matches decides."`
-	Exempt         []who       `json:"exempt,omitempty" like:"[10.0.0.0/8, token 3fk2mq7a4c]" jsonschema:"Callers that are counted but never refused: networks, addresses, or the public ids of API tokens."`
+	Exempt         []who       `json:"exempt,omitempty" like:"[10.0.0.0/8, token 3fk2mq7a4c]" jsonschema:"Callers that are counted but never refused: networks, addresses, files of networks (\"@office.txt\", in quotes), or the public ids of API tokens."`
+	Deny           []who       `json:"deny,omitempty" like:"[198.51.100.0/24, '@blocked.txt']" jsonschema:"Callers that are answered 403 and not counted, also if they are exempt: networks, addresses, files of networks (\"@blocked.txt\", in quotes), or the public ids of API tokens."`
 	Overrides      []override  `json:"overrides,omitempty" like:"[600 per minute for token 3fk2mq7a4c]" jsonschema:"Other limits for some callers. Each replaces the limits of the windows that have the same length."`
 	Answers        answered    `json:"answers,omitempty" like:"usage" jsonschema:"usage: Weir itself answers the requests of these routes, with the state of the caller's windows. They are not forwarded."`
 	Notify         []percent   `json:"notify,omitempty" like:"[75, 90, 100]" jsonschema:"Percentages of a window's limit, in rising order. The request that brings the count of a window to one of them makes an event."`
@@ -61,6 +62,7 @@ var otherNames = map[string]string{
 	"by": "windows", "key": "windows", "keys": "windows", "period": "windows",
 	"path": "routes", "paths": "routes", "match": "routes", "method": "routes", "methods": "routes", "endpoints": "routes",
 	"whitelist": "exempt", "allowlist": "exempt", "allow": "exempt", "skip": "exempt", "except": "exempt", "bypass": "exempt",
+	"blacklist": "deny", "denylist": "deny", "blocklist": "deny", "block": "deny", "blocked": "deny", "ban": "deny", "banned": "deny", "reject": "deny", "forbid": "deny",
 	"override": "overrides", "exceptions": "overrides", "dry_run": "mode", "dryrun": "mode", "shadow": "mode", "shadow_mode": "mode",
 	"auth": "requires", "authenticate": "requires", "authentication": "requires", "credential": "requires", "credentials": "requires",
 	"require": "requires", "required": "requires",
@@ -223,6 +225,9 @@ func (d *reading) items(n ast.Node, v reflect.Value, path string) {
 		hint := "write each item on a line of its own that begins with \"- \""
 		if text, ok := scalarText(n); ok && text != "" {
 			hint = fmt.Sprintf("put it in brackets: [%s]", excerpt(text))
+			if strings.HasPrefix(text, "@") {
+				hint = fmt.Sprintf("put it in brackets, in quotes: [%q]", excerpt(text))
+			}
 		}
 		d.wrongType(n, path, "a list", hint)
 		return
@@ -255,7 +260,7 @@ func (d *reading) reserve(t reflect.Type, n int) (allowed string) {
 		d.routes += n
 	case t == reflect.TypeFor[[]who](), t == reflect.TypeFor[[]override]():
 		if d.exceptions+n > MaxExceptions {
-			return fmt.Sprintf("%d in exempt and overrides of all limiters together", MaxExceptions)
+			return fmt.Sprintf("%d in exempt, deny and overrides of all limiters together", MaxExceptions)
 		}
 		d.exceptions += n
 	}

@@ -37,6 +37,7 @@ func Marshal(p weir.Policy) []byte {
 			fmt.Fprintf(&b, "    mode: %s\n", scalar(l.Mode.String()))
 		}
 		writeList(&b, "exempt", l.Exempt)
+		writeList(&b, "deny", l.Deny)
 		writeList(&b, "overrides", l.Overrides)
 		if l.Answers != weir.AnswerBackend {
 			fmt.Fprintf(&b, "    answers: %s\n", scalar(l.Answers.String()))

@@ -46,8 +46,13 @@ func anyPolicy(t *rapid.T) weir.Policy {
 		l.Requires = rapid.SampledFrom(append(weir.Credentials(), "")).Draw(t, "requires")
 		l.Mode = weir.Mode(rapid.IntRange(0, 1).Draw(t, "limiter mode"))
 		l.Exempt = append([]weir.Who(nil), rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "exempt")...)
-		for _, who := range rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "overrides") {
+		for _, who := range rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "deny") {
 			if !slices.Contains(l.Exempt, who) {
+				l.Deny = append(l.Deny, who)
+			}
+		}
+		for _, who := range rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "overrides") {
+			if !slices.Contains(l.Exempt, who) && !slices.Contains(l.Deny, who) {
 				l.Overrides = append(l.Overrides, weir.Override{Limit: rapid.Int64Range(max(l.Cost, 1), weir.MaxLimit).Draw(t, "override"), Per: l.Windows[0].Per, For: who})
 			}
 		}

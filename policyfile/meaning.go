@@ -39,6 +39,7 @@ func (d *reading) policy(doc *document) weir.Policy {
 		d.policyAt.limiters = append(d.policyAt.limiters, i)
 		p.Limiters = append(p.Limiters, d.limiter(&doc.Limiters[i], path))
 	}
+	p = d.readNetworks(p)
 	for _, x := range p.Problems(d.reader.sources()) {
 		d.policyProblem(p, doc, x)
 	}
@@ -50,6 +51,7 @@ func (d *reading) limiter(l *limiter, path string) weir.Limiter {
 	out.Routes = readItems(d, path, "routes", l.Routes, weir.ParseRoute, routeHint)
 	out.Windows = readItems(d, path, "windows", l.Windows, weir.ParseWindow, windowHint)
 	out.Exempt = readItems(d, path, "exempt", l.Exempt, weir.ParseWho, whoHint)
+	out.Deny = readItems(d, path, "deny", l.Deny, weir.ParseWho, whoHint)
 	out.Overrides = readItems(d, path, "overrides", l.Overrides, weir.ParseOverride, overrideHint)
 	out.Notify = d.percents(l, path)
 	d.options(l, &out, path)

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/weirlimit/weir"
 )
@@ -27,7 +28,8 @@ const (
 	MaxRoutes   = 10_000       // in all limiters together
 	MaxText     = weir.MaxText // bytes in one text
 
-	MaxExceptions = 10_000 // exempt callers and overrides, in all limiters together
+	MaxExceptions = 10_000 // exempt callers, denied callers and overrides, in all limiters together
+	MaxNetworks   = 32     // files of networks, in all limiters together
 )
 
 //go:embed contract.yaml
@@ -61,6 +63,10 @@ type Reader struct {
 	Sources []weir.Source
 	// Messages are the names that a limiter's message may have; nil accepts any well-formed name.
 	Messages []string
+	// Networks reads the file of networks that a policy names with "@" and that name. If nil, Load
+	// reads it as [NetworksIn] does, and a policy that Parse reads must name none. An [*Error]
+	// has the problems of the file's lines.
+	Networks func(name string) (weir.Networks, error)
 }
 
 // Parse is [Reader.Parse] of the zero Reader.
@@ -84,6 +90,9 @@ func (r Reader) Load(path string) (*File, error) {
 	source, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("read policy: %w", err)
+	}
+	if r.Networks == nil {
+		r.Networks = NetworksIn(filepath.Dir(path))
 	}
 	return r.Parse(path, source)
 }

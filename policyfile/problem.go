@@ -73,7 +73,8 @@ type reading struct {
 	routes     int              // number of routes read so far
 	exceptions int              // number of exempt callers and overrides read so far
 	policyAt   indexes
-	messages   []string // the names that a message may have; nil: any
+	messages   []string  // the names that a message may have; nil: any
+	elsewhere  []Problem // in the files of networks
 }
 
 func newReading(r Reader, name string) *reading {
@@ -107,6 +108,7 @@ func (d *reading) fail(path, value, hint, format string, args ...any) {
 func (d *reading) sorted() []Problem {
 	all := d.problems
 	sortProblems(all)
+	all = append(all, d.elsewhere...)
 	if more := len(all) + d.more - MaxProblems; more > 0 {
 		all = append(all[:MaxProblems:MaxProblems], Problem{File: d.name, Message: fmt.Sprintf("%d more problems are not shown", more)})
 	}

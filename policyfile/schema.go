@@ -33,6 +33,7 @@ func (r Reader) Schema() []byte {
 	bound(limiters.Items.Properties["routes"], 0, MaxRoutes)
 	bound(limiters.Items.Properties["windows"], 1, weir.MaxWindows)
 	bound(limiters.Items.Properties["exempt"], 0, MaxExceptions)
+	bound(limiters.Items.Properties["deny"], 0, MaxExceptions)
 	bound(limiters.Items.Properties["overrides"], 0, MaxExceptions)
 	describeWords(s)
 	bound(limiters.Items.Properties["notify"], 0, weir.MaxNotify)
@@ -48,7 +49,7 @@ func (r Reader) Schema() []byte {
 func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	minUnits, maxUnits, maxPercent := 1.0, float64(weir.MaxLimit), 100.0
 	const rate = ` *0*[1-9][0-9]{0,9} +per +(0*[1-9][0-9]{0,6} +)?(second|minute|hour|day)s?`
-	const callers = ` *([0-9A-Fa-f:.]+(/[0-9]{1,3})?|token +[A-Za-z0-9._-]{1,256}) *`
+	const callers = ` *([0-9A-Fa-f:.]+(/[0-9]{1,3})?|@[^ ](.*[^ ])?|token +[A-Za-z0-9._-]{1,256}) *`
 	source := sourcePattern(r.sources())
 	part := source + `( +or +` + source + `)*`
 	matching := func(pattern string) *jsonschema.Schema {

@@ -97,6 +97,8 @@ func syntaxHint(message string) string {
 		return "close the quotes on the same line"
 	case strings.Contains(message, "end token"), strings.Contains(message, "must be specified"):
 		return "a list in brackets is [one, two]: close the bracket, put commas between items, and quote items that contain brackets or commas"
+	case strings.Contains(message, "'@' is a reserved character"):
+		return "put the name of a file of networks in quotes: \"@office.txt\""
 	case strings.Contains(message, "reserved character"):
 		return "put the text in quotes"
 	case strings.Contains(message, "not allowed in this context"):

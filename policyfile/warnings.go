@@ -62,9 +62,16 @@ func (w *warner) limiter(i int) {
 	if l.Answers == weir.AnswerUsage {
 		w.usageRoutes(path, i, l)
 	}
+	for j, who := range l.Deny {
+		at := fmt.Sprintf("%s.deny[%d]", path, w.policyAt.of(i, "deny", j))
+		if isEveryone(who) {
+			w.warn(at, who.String(), "name the networks that are meant", "%v is every address: limiter %q answers all of them 403", who, l.Name)
+		}
+		w.narrowNetwork(at, who.String(), who)
+	}
 	for j, who := range l.Exempt {
 		at := fmt.Sprintf("%s.exempt[%d]", path, w.policyAt.of(i, "exempt", j))
-		if who.Network.IsValid() && who.Network.Bits() == 0 {
+		if isEveryone(who) {
 			w.warn(at, who.String(), "mode: shadow counts every caller, refuses none, and reports what it would have refused",
 				"%v is every address: limiter %q never refuses such a caller", who, l.Name)
 		}
@@ -98,6 +105,14 @@ func (w *warner) usageRoutes(path string, i int, l weir.Limiter) {
 				"%q: limiter %q answers usage, and only to GET and HEAD; these requests are answered 405", r, l.Name)
 		}
 	}
+}
+
+// isEveryone reports whether who has every address of IPv4 or of IPv6.
+func isEveryone(who weir.Who) bool {
+	if s, ok := who.Networks.(interface{ IsAll() bool }); ok {
+		return s.IsAll()
+	}
+	return who.Network.IsValid() && who.Network.Bits() == 0
 }
 
 // hostBits is the prefix length of the IPv6 networks in which a host can use any address (RFC 4291,

@@ -265,6 +265,8 @@ func (f *keyFlags) print(cmd *cobra.Command, b []byte) error {
 		}
 		note, resets := "", "not open"
 		switch {
+		case x.Denied:
+			note = "denied: answered 403, and not counted"
 		case x.Everyone:
 			note = "shared by all callers: it cannot be reset or raised for one"
 		case x.Exempt:

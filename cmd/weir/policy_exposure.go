@@ -151,6 +151,9 @@ func writeParts(b *strings.Builder, l *weir.Limiter) {
 	for _, w := range l.Exempt {
 		fmt.Fprintf(b, "  exempt: %s\n", w)
 	}
+	for _, w := range l.Deny {
+		fmt.Fprintf(b, "  deny: %s\n", w)
+	}
 	if l.Mode == weir.Shadow {
 		b.WriteString("  shadow: refuses no request\n")
 	}

@@ -118,6 +118,7 @@ type limiterJSON struct {
 	OnStoreFailure string                  `json:"on_store_failure"`
 	Mode           string                  `json:"mode"`
 	Exempt         []string                `json:"exempt"`
+	Deny           []string                `json:"deny"`
 	Overrides      []string                `json:"overrides"`
 	Answers        string                  `json:"answers"` // empty: the backend
 	Notify         []int64                 `json:"notify"`
@@ -128,7 +129,7 @@ func limitersJSON(p weir.Policy) []limiterJSON {
 	for i, l := range p.Limiters {
 		all[i] = limiterJSON{
 			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Requires: l.Requires, Message: answer.MessageOf(&p.Words, &l), OnStoreFailure: l.OnStoreFailure.String(),
-			Mode: l.Mode.String(), Exempt: texts(l.Exempt), Overrides: texts(l.Overrides),
+			Mode: l.Mode.String(), Exempt: texts(l.Exempt), Deny: texts(l.Deny), Overrides: texts(l.Overrides),
 			Answers: l.Answers.String(), Notify: append([]int64{}, l.Notify...),
 		}
 		for _, w := range l.Windows {

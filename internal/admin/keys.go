@@ -32,6 +32,7 @@ type CallerWindow struct {
 	Override bool         `json:"override"`
 	Grant    *CallerGrant `json:"grant"` // null: none
 	Exempt   bool         `json:"exempt"`
+	Denied   bool         `json:"denied"`
 	// Everyone means that all callers share the window, so resets and grants do not change it.
 	Everyone bool  `json:"shared"`
 	Count    int64 `json:"count"`
@@ -133,7 +134,7 @@ func (n *named) window(h *weir.WindowState) CallerWindow {
 	if w.Lacks = n.lacks(h.Window); w.Lacks != "" {
 		return w
 	}
-	w.Everyone = h.Everyone
+	w.Everyone, w.Denied = h.Everyone, h.Denied
 	w.Limit, w.Declared, w.Override, w.Exempt, w.Count, w.Remain, w.Reset = h.Limit, h.Declared, h.Override, h.Exempt, h.Count, h.Remaining, h.Reset
 	if h.Grant.Limit > 0 {
 		w.Grant = &CallerGrant{h.Grant.Limit, h.Grant.Until}

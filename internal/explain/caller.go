@@ -52,7 +52,21 @@ func (c *Caller) is(w weir.Who) bool {
 	if w.Token != "" {
 		return c.values[identity.Token] == w.Token
 	}
+	if w.Networks != nil {
+		return c.addr.IsValid() && w.Networks.Contains(c.addr)
+	}
 	return c.addr.IsValid() && w.Network.Contains(c.addr)
+}
+
+// spell returns w as the policy spells it. For a file of networks it adds the one that has the
+// caller.
+func (c *Caller) spell(w weir.Who) string {
+	if file, ok := w.Networks.(interface {
+		Network(netip.Addr) netip.Prefix
+	}); ok {
+		return w.String() + " (" + weir.Who{Network: file.Network(c.addr)}.String() + ")"
+	}
+	return w.String()
 }
 
 // value returns what the caller is counted by under a key source; ok is false if the caller has no

@@ -150,9 +150,19 @@ func (e *Explanation) fill(p *weir.Policy, m weir.Match, who Caller) {
 			e.because("the limiter requires a verified %s: without one the request is counted by address and answered 401", l.Requires)
 		}
 	}
-	for _, x := range l.Exempt {
+	denied := false
+	for _, x := range l.Deny {
 		if who.is(x) {
-			e.because("%s is exempt: counted, and never refused", x)
+			e.because("%s is denied: answered 403, and not counted", who.spell(x))
+			denied = true
+		}
+	}
+	for _, x := range l.Exempt {
+		switch {
+		case who.is(x) && denied:
+			e.because("%s is exempt, which has no effect on a denied caller", who.spell(x))
+		case who.is(x):
+			e.because("%s is exempt: counted, and never refused", who.spell(x))
 		}
 	}
 	for _, o := range l.Overrides {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -83,6 +84,12 @@ func TestBothEnginesGiveTheSameAnswersAndLogs(t *testing.T) {
 	for range 12 {
 		requests = append(requests, []string{"GET /api/v1/widget/again", "X-Forwarded-For: 203.0.113.10", "Origin: https://shop.test"})
 	}
+	const denied = "X-Forwarded-For: 203.0.113.66"
+	requests = append(requests, [][]string{
+		{"GET /v1/wp/x", denied}, {"HEAD /v1/wp/x", denied}, {"OPTIONS /v1/wp/x", denied}, {"POST /v1/wp/x", denied, "Content-Length: 0"},
+		{"GET /api/v1/widget/x", denied, "Origin: https://shop.test"}, {"GET /v1/wp/%2f", denied},
+		{"OPTIONS /api/v1/widget/x", denied, "Origin: https://shop.test", "Access-Control-Request-Method: POST"},
+	}...)
 	run := func(engine Engine) (answers []string, log string, observed []string) {
 		var seen observer
 		e := open(t, nil, func(options *Options) {
@@ -98,6 +105,7 @@ func TestBothEnginesGiveTheSameAnswersAndLogs(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.Limiters[i].Windows = []weir.Window{w}
+				p.Limiters[i].Deny = []weir.Who{{Network: netip.MustParsePrefix("203.0.113.66/32")}}
 			}
 			options.Decider = testDecider(t, p)
 		})
@@ -144,5 +152,7 @@ func TestBothEnginesGiveTheSameAnswersAndLogs(t *testing.T) {
 	}
 	if all := strings.Join(answers, "\n"); strings.Count(all, "Denial [denied-1]") < 10 || !strings.Contains(all, "X-Heard [203.0.113.7, 127.0.0.1|https|weir.test]") || !strings.Contains(all, "Ratelimit-Policy") {
 		t.Errorf("the answers are not the intended ones:\n%s", all)
+	} else if strings.Count(all, "403 Forbidden") != 7 || strings.Count(log, "outcome=denied") != 7 {
+		t.Errorf("a denied client is not always answered 403:\n%s\n%s", all, log)
 	}
 }

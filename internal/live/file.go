@@ -18,7 +18,8 @@ import (
 // editors rename another file into its place, Kubernetes swaps a link above it, and network file
 // systems send no notifications.
 type watched struct {
-	path string
+	path    string
+	maxSize int // bytes that are read, and one more
 
 	judged  []byte      // the text that was decided last, whatever the result
 	seen    fs.FileInfo // of the file that was read last; nil: none
@@ -45,10 +46,13 @@ const (
 )
 
 const (
-	// readEvery is after how many looks the text is compared even if the file seems unchanged: a
-	// clock too coarse for two writes, a tool that restores the time, or a network file system's
+	// readSmallEvery is after how many looks the text is compared even if the file seems unchanged:
+	// a clock too coarse for two writes, a tool that restores the time, or a network file system's
 	// cache can hide a change.
-	readEvery = int(time.Second / lookEvery)
+	readSmallEvery = int(time.Second / lookEvery)
+	// readLargeEvery is the same for a file over small bytes, which takes longer to read.
+	readLargeEvery = int(time.Minute / lookEvery)
+	small          = policyfile.MaxSize
 	// patientFor is how many consecutive failures are not reported: a file that is being replaced
 	// may be missing for a moment.
 	patientFor = int(3 * time.Second / lookEvery)
@@ -61,6 +65,14 @@ var errChanged = errors.New("the file changed while it was read")
 func (f *watched) judge(text []byte) {
 	f.judged, f.settled = text, false
 	f.change = nil
+}
+
+// readEvery is after how many looks the text is compared even if the file seems unchanged.
+func (f *watched) readEvery() int {
+	if f.seen != nil && f.seen.Size() > small {
+		return readLargeEvery
+	}
+	return readSmallEvery
 }
 
 // close closes the descriptors of the watch. A later look opens them again.
@@ -122,7 +134,7 @@ func (f *watched) now() ([]byte, error) {
 	}
 	var text []byte
 	if err == nil {
-		text, info, err = readStable(f.path, openRegular)
+		text, info, err = readStable(f.path, openRegular, f.maxSize)
 	}
 	if err != nil {
 		f.settled = false
@@ -146,11 +158,11 @@ func (f *watched) look(now time.Time) (text []byte, changed bool, err error) {
 	if !info.Mode().IsRegular() {
 		return nil, false, f.failed(irregular(f.path))
 	}
-	if f.settled && alike(info, f.seen) && f.looks%readEvery != 0 {
+	if f.settled && alike(info, f.seen) && f.looks%f.readEvery() != 0 {
 		f.failures = 0
 		return nil, false, nil
 	}
-	text, info, err = read(f.path, openRegular)
+	text, info, err = read(f.path, openRegular, f.maxSize)
 	if errors.Is(err, errChanged) {
 		if f.begin(now); f.change.newest.info != nil {
 			f.change.newest.since = now
@@ -214,7 +226,7 @@ func alike(a, b fs.FileInfo) bool {
 }
 
 func irregular(path string) error {
-	return fmt.Errorf("read policy: %s is not a regular file, so it cannot be read again", path)
+	return fmt.Errorf("%s is not a regular file, so it cannot be read again", path)
 }
 
 // openRegular is os.Open for a regular file, and fails for anything else. It never blocks: a pipe
@@ -236,45 +248,45 @@ func openRegular(path string) (*os.File, error) {
 }
 
 // readStable is read with retries while the file is being changed.
-func readStable(path string, open func(string) (*os.File, error)) (text []byte, info fs.FileInfo, err error) {
+func readStable(path string, open func(string) (*os.File, error), maxSize int) (text []byte, info fs.FileInfo, err error) {
 	for range 3 {
-		if text, info, err = read(path, open); !errors.Is(err, errChanged) {
+		if text, info, err = read(path, open, maxSize); !errors.Is(err, errChanged) {
 			break
 		}
 	}
 	return text, info, err
 }
 
-// read returns the content of a file, up to one byte more than a policy may have, and its FileInfo.
-// The error is errChanged if the file was changed meanwhile.
-func read(path string, open func(string) (*os.File, error)) ([]byte, fs.FileInfo, error) {
+// read returns the content of a file, up to one byte more than maxSize, and its FileInfo. The error
+// is errChanged if the file was changed meanwhile.
+func read(path string, open func(string) (*os.File, error), maxSize int) ([]byte, fs.FileInfo, error) {
 	f, err := open(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read policy: %w", err)
+		return nil, nil, err // names the path
 	}
 	defer f.Close()
-	return readFrom(f)
+	return readFrom(f, maxSize)
 }
 
 // readFrom is read for an open file at its start.
-func readFrom(f *os.File) ([]byte, fs.FileInfo, error) {
+func readFrom(f *os.File, maxSize int) ([]byte, fs.FileInfo, error) {
 	before, err := f.Stat()
 	if err != nil {
-		return nil, nil, fmt.Errorf("read policy: %w", err)
+		return nil, nil, err
 	}
 	if before.IsDir() {
-		return nil, nil, fmt.Errorf("read policy: %s is a directory; expected one file", f.Name())
+		return nil, nil, fmt.Errorf("%s is a directory; expected one file", f.Name())
 	}
-	text, err := io.ReadAll(io.LimitReader(f, policyfile.MaxSize+1))
+	text, err := io.ReadAll(io.LimitReader(f, int64(maxSize)+1))
 	if err != nil {
-		return nil, nil, fmt.Errorf("read policy: %w", err)
+		return nil, nil, err
 	}
 	after, err := f.Stat()
 	if err != nil {
-		return nil, nil, fmt.Errorf("read policy: %w", err)
+		return nil, nil, err
 	}
 	if before.Mode().IsRegular() && !alike(before, after) {
-		return nil, nil, fmt.Errorf("read policy %s: %w", f.Name(), errChanged)
+		return nil, nil, fmt.Errorf("%s: %w", f.Name(), errChanged)
 	}
 	return text, after, nil
 }

@@ -7,18 +7,19 @@
 //
 //	live.go   the API
 //	slot.go   one policy: checked, put in force or rejected, reported
-//	file.go   its file: whether it has changed
+//	networks.go  the files of networks that it names
+//	file.go   a file: whether it has changed
 //	settle.go whether a changed file is complete
 //	arrivals_*.go whether a file was renamed into place
 package live
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -41,8 +42,24 @@ type Document struct {
 	*policyfile.File
 }
 
-// Parse reads a policy from text; path is its name in problems. The error is a *policyfile.Error.
+// directoryOf returns the directory that the names of files of networks are relative to: that of
+// the policy file, and for a stream the working directory. It is empty if there is none.
+func directoryOf(source, path string) string {
+	switch source {
+	case File:
+		return filepath.Dir(path)
+	case Stream:
+		return "."
+	}
+	return ""
+}
+
+// Parse reads a policy from text; path is its name in problems. Only a File or a Stream can name
+// files of networks, unless r reads them. The error is a *policyfile.Error.
 func Parse(r policyfile.Reader, source, path string, text []byte) (*Document, error) {
+	if directory := directoryOf(source, path); r.Networks == nil && directory != "" {
+		r.Networks = policyfile.NetworksIn(directory)
+	}
 	file, err := r.Parse(path, text)
 	if err != nil {
 		return nil, err
@@ -53,9 +70,9 @@ func Parse(r policyfile.Reader, source, path string, text []byte) (*Document, er
 // Load reads the policy at path: as a File, or as a Stream if path is no regular file. The error is
 // a *policyfile.Error if the policy is invalid, and one of package os if it cannot be read.
 func Load(r policyfile.Reader, path string) (*Document, error) {
-	text, info, err := readStable(path, os.Open)
+	text, info, err := readStable(path, os.Open, policyfile.MaxSize)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read policy: %w", err)
 	}
 	source := File
 	if !info.Mode().IsRegular() {
@@ -168,11 +185,9 @@ type Attempt struct {
 	Problems []policyfile.Problem // why it is not
 }
 
-// Version returns 8 hex digits that identify a policy in a log. They are the same on every node
-// with the same limiters, whatever the layout and comments of the file.
+// Version returns 8 hex digits that identify a policy in a log (policyfile.Version).
 func Version(p weir.Policy) string {
-	sum := sha256.Sum256(policyfile.Marshal(p))
-	return hex.EncodeToString(sum[:4])
+	return policyfile.Version(p)
 }
 
 // State returns the State of the policy in force. It never blocks.
@@ -210,9 +225,9 @@ func (p *Policy) Post(ctx context.Context, by string, text []byte) error {
 // lookEvery is the time between two looks at the files.
 const lookEvery = 200 * time.Millisecond
 
-// Watch looks at the files until ctx ends, and puts their changes in force within three seconds,
-// even if a file is replaced all the time, but never a text that may be incomplete. It returns when
-// ctx has ended.
+// Watch looks at the files, also those of networks, until ctx ends, and puts their changes in force
+// within three seconds, even if a file is replaced all the time, but never a text that may be
+// incomplete. It returns when ctx has ended.
 func (p *Policy) Watch(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()

@@ -18,7 +18,7 @@ func TestAPipeInThePlaceOfTheFileIsNotWaitedFor(t *testing.T) {
 	}
 	got := make(chan error, 1)
 	go func() {
-		_, _, err := read(path, openRegular)
+		_, _, err := read(path, openRegular, small)
 		got <- err
 	}()
 	select {

@@ -27,7 +27,7 @@ const (
 
 // errRestless is reported for a file that keeps changing.
 var errRestless = errors.New("the file kept changing for three seconds, so it is not known whether it is complete: " +
-	"write the new policy to another file there, and rename that over it")
+	"write the new text to another file there, and rename that over it")
 
 // A change is the history of a file from the look that finds a text other than the decided one,
 // until the file settles and its text is decided, or until the decided text is back.

@@ -28,17 +28,24 @@ type slot struct {
 
 	state atomic.Pointer[State]
 
-	turn   chan struct{} // a mutex with a context; it guards the fields below
-	file   *watched      // nil: the policy in force came from no file
-	judged Attempt       // the last attempt that was decided
+	directory string // that the names of files of networks are relative to; empty: none
+
+	turn chan struct{} // a mutex with a context; it guards the fields below
+	file *watched      // nil: the policy in force came from no file
+	// the files that the policy in force names, and those of pending, by their names
+	networks map[string]*networksFile
+	// the file's text if it was rejected and names networks; nil: there is none
+	pending []byte
+	judged  Attempt // the last attempt that was decided
 	// the last failure to read the file that was reported; empty after a success
 	readError string
 }
 
 func newSlot(what, source, path string, o Options) *slot {
 	s := &slot{what: what, reader: o.Reader, now: o.Now, log: o.Log, turn: make(chan struct{}, 1)}
+	s.directory, s.networks = directoryOf(source, path), make(map[string]*networksFile)
 	if source == File {
-		s.file = &watched{path: path}
+		s.file = &watched{path: path, maxSize: policyfile.MaxSize}
 	}
 	return s
 }
@@ -50,6 +57,7 @@ func (s *slot) begin(d *Document) {
 	if s.file != nil {
 		s.file.judge(d.Text)
 	}
+	s.beginNetworks(d.Policy)
 	s.state.Store(s.newState(d, now, Start))
 }
 
@@ -77,14 +85,23 @@ func (s *slot) acquire(ctx context.Context) error {
 func (s *slot) release() { <-s.turn }
 
 // reload offers the current content of the file.
-func (s *slot) reload(ctx context.Context, by string) error {
-	if s.file == nil {
-		return fmt.Errorf("reload: %w: %s; weir serve --policy FILE has one", ErrFixed, s.origin())
-	}
+func (s *slot) reload(ctx context.Context, by string) (err error) {
 	if err := s.acquire(ctx); err != nil {
 		return fmt.Errorf("reload: %w", err)
 	}
 	defer s.release()
+	s.readNetworks()
+	defer func() {
+		if err != nil {
+			_ = s.refresh(by) // the result is logged
+		}
+	}()
+	switch {
+	case s.file == nil && len(s.networks) > 0:
+		return s.unchanged(by, s.state.Load().Path)
+	case s.file == nil:
+		return fmt.Errorf("reload: %w: %s; weir serve --policy FILE has one", ErrFixed, s.origin())
+	}
 	text, err := s.file.now()
 	if err != nil {
 		s.unreadable(by, err)
@@ -115,30 +132,45 @@ func (s *slot) post(ctx context.Context, by string, text []byte) error {
 
 // watch starts to watch the file.
 func (s *slot) watch() {
-	if s.file == nil {
-		return
-	}
 	s.turn <- struct{}{}
 	defer s.release()
-	s.file.follow()
+	if s.file != nil {
+		s.file.follow()
+	}
+	for _, f := range s.networks {
+		f.follow()
+	}
 }
 
 // unwatch closes the descriptors of the watch.
 func (s *slot) unwatch() {
-	if s.file == nil {
-		return
-	}
 	s.turn <- struct{}{}
 	defer s.release()
-	s.file.close()
+	if s.file != nil {
+		s.file.close()
+	}
+	for _, f := range s.networks {
+		f.close()
+	}
 }
 
-// look offers the file's text if it has changed and is complete.
+// look offers the file's text if it has changed and is complete, and what the files of networks
+// have.
 func (s *slot) look(ctx context.Context, now time.Time) {
-	if s.file == nil || s.acquire(ctx) != nil {
+	if s.acquire(ctx) != nil {
 		return
 	}
 	defer s.release()
+	changed := s.lookAtNetworks(now)
+	if s.file != nil {
+		s.lookAtFile(now)
+	}
+	if changed {
+		s.renew()
+	}
+}
+
+func (s *slot) lookAtFile(now time.Time) {
 	text, changed, err := s.file.look(now)
 	switch {
 	case err != nil:
@@ -157,12 +189,10 @@ func (s *slot) offer(by, source, path string, text []byte) error {
 	s.readError = ""
 	old := s.state.Load()
 	if source == File && old.Source == File && bytes.Equal(text, old.Text) {
-		s.judged = Attempt{At: s.now(), By: by, OK: true}
-		s.log.Info("the "+s.what+" is unchanged", "path", path, "version", old.Version, "by", by)
-		s.attempted(s.judged)
-		return nil
+		s.pending = nil
+		return s.unchanged(by, path)
 	}
-	d, err := Parse(s.reader, source, path, text)
+	d, err := Parse(s.readerOf(source), source, path, text)
 	if err == nil {
 		err = s.accept(by, d)
 	}
@@ -172,6 +202,13 @@ func (s *slot) offer(by, source, path string, text []byte) error {
 			invalid = &policyfile.Error{Problems: []policyfile.Problem{{File: path, Message: err.Error()}}}
 		}
 		s.refuse(by, path, invalid.Problems)
+		if source == File {
+			s.pending = nil
+			if s.lacksNetworks() {
+				s.pending = text
+			}
+		}
+		s.prune()
 		if !errors.As(err, new(*policyfile.Error)) {
 			return errors.Join(invalid, err)
 		}
@@ -180,6 +217,8 @@ func (s *slot) offer(by, source, path string, text []byte) error {
 	s.judged = Attempt{At: s.now(), By: by, OK: true}
 	state := s.newState(d, s.judged.At, by)
 	s.state.Store(state)
+	s.pending = nil
+	s.prune()
 	for _, w := range d.Warnings {
 		s.log.Warn("the new "+s.what+" is valid, with a warning", "at", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column), "warning", w.Message)
 	}

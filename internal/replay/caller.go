@@ -111,7 +111,8 @@ func newSources(o *Options) *sources {
 
 // namesTokens reports whether a limiter has a rule for single tokens.
 func namesTokens(l *weir.Limiter) bool {
-	return slices.ContainsFunc(l.Exempt, func(w weir.Who) bool { return w.Token != "" }) ||
+	isToken := func(w weir.Who) bool { return w.Token != "" }
+	return slices.ContainsFunc(l.Exempt, isToken) || slices.ContainsFunc(l.Deny, isToken) ||
 		slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.For.Token != "" })
 }
 

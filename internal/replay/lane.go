@@ -2,8 +2,6 @@ package replay
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -13,7 +11,6 @@ import (
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/target"
 	"github.com/weirlimit/weir/memstore"
-	"github.com/weirlimit/weir/policyfile"
 )
 
 // A lane is one policy, and the results of the requests under it.
@@ -45,6 +42,7 @@ type lane struct {
 	unlimited int64
 	shadow    Shadow
 	refused   int64
+	denied    int64 // of refused
 	unknown   int64
 	points    *points
 }
@@ -65,9 +63,10 @@ type limiter struct {
 	windows []window
 	// for each window, the first that counts by the same key: it counts the refusals of callers
 	leaders  []int
-	special  bool // it has exemptions or overrides
+	special  bool // it has exemptions, denied callers or overrides
 	requests int64
 	refused  int64
+	denied   int64 // of refused
 	unknown  int64 // requests that it admits except for windows that cannot be decided
 	hidden   int64 // requests that such a window should have counted
 	points   *points
@@ -119,7 +118,7 @@ func (r *Replay) newLane(name string, p weir.Policy, memory int64) (*lane, error
 func (l *lane) newLimiter(rules *weir.Limiter) *limiter {
 	s := &limiter{rules: rules, windows: make([]window, len(rules.Windows)), points: l.replay.timeline.newPoints()}
 	s.worst.size = l.replay.options.Worst
-	s.special = len(rules.Exempt)+len(rules.Overrides) > 0
+	s.special = len(rules.Exempt)+len(rules.Deny)+len(rules.Overrides) > 0
 	for i := range rules.Windows {
 		w := &rules.Windows[i]
 		s.windows[i] = window{rules: w, byAgent: w.Key.Uses(identity.Agent), per: uint32(w.Per / time.Second), callers: callers{pool: l.pool}}
@@ -220,6 +219,10 @@ func (l *lane) add(choice, agentless *target.Choice) error {
 	l.verdict = refused
 	l.refused++
 	l.points.refuse(&r.timeline)
+	if l.decision.Outcome == weir.Denied {
+		l.denied++
+		return nil // it is not sent again
+	}
 	if l.waiting != nil {
 		l.waiting.add(s, &l.decision)
 	}
@@ -288,6 +291,10 @@ func (s *limiter) count(r *Replay, d *weir.Decision, who func(of *weir.Standing)
 	if !d.Allowed {
 		s.refused++
 		s.points.refuse(&r.timeline)
+	}
+	if d.Outcome == weir.Denied {
+		s.denied++ // no window has counted it
+		return
 	}
 	var entries [weir.MaxWindows]*entry
 	var hashes [weir.MaxWindows]uint64
@@ -382,7 +389,11 @@ func (w *window) follows(r *Replay, d *weir.Decision, of *weir.Standing) bool {
 		return false
 	}
 	for _, o := range w.own {
-		if o.For.Token != "" {
+		if o.For.Networks != nil {
+			if o.For.Networks.Contains(r.caller.Addr().Unmap().WithZone("")) {
+				return false
+			}
+		} else if o.For.Token != "" {
 			if id, ok := r.caller.AppendKey(r.key[:0], identity.Token); ok && string(id) == o.For.Token {
 				return false
 			}
@@ -399,10 +410,4 @@ func plus(a, b uint32) uint32 {
 		return 1<<32 - 1
 	}
 	return a + b
-}
-
-// version identifies a policy, as in package live.
-func version(p weir.Policy) string {
-	sum := sha256.Sum256(policyfile.Marshal(p))
-	return hex.EncodeToString(sum[:4])
 }

@@ -40,6 +40,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/accesslog"
 	"github.com/weirlimit/weir/internal/target"
+	"github.com/weirlimit/weir/policyfile"
 )
 
 // Options are a Replay's settings. Only Policy is required.
@@ -358,7 +359,7 @@ func (r *Replay) Report() (*Report, error) {
 
 // outcome returns the results of the requests, without their addresses.
 func (l *lane) outcome() Outcome {
-	o := Outcome{Name: l.name, Version: version(l.policy), Requests: l.requests, Unlimited: l.unlimited, Refused: l.refused, Unknown: l.unknown, Shadow: l.shadow,
+	o := Outcome{Name: l.name, Version: policyfile.Version(l.policy), Requests: l.requests, Unlimited: l.unlimited, Refused: l.refused, Denied: l.denied, Unknown: l.unknown, Shadow: l.shadow,
 		Limiters: []Limiter{}, Series: l.points.series(&l.replay.timeline), Shared: l.store.Stats().Shared}
 	if l.waiting != nil {
 		o.Delay = l.waiting.delay.result()
@@ -370,7 +371,7 @@ func (l *lane) outcome() Outcome {
 }
 
 func (s *limiter) result(l *lane) Limiter {
-	out := Limiter{Name: s.rules.Name, Mode: s.rules.Mode.String(), Requests: s.requests, Refused: s.refused, Unknown: s.unknown,
+	out := Limiter{Name: s.rules.Name, Mode: s.rules.Mode.String(), Requests: s.requests, Refused: s.refused, Denied: s.denied, Unknown: s.unknown,
 		Windows: []Window{}, Series: s.points.series(&l.replay.timeline)}
 	out.Worst = s.worst.callers(func(group int) *callers { return &s.windows[group].callers })
 	if l.waiting != nil && s.rules.Mode == weir.Enforce {

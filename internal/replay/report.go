@@ -75,6 +75,7 @@ type Outcome struct {
 	// requests that no enforced limiter covers; one in shadow may, see Shadow.Alone
 	Unlimited int64 `json:"unlimited"`
 	Refused   int64 `json:"refused"`
+	Denied    int64 `json:"denied"` // of Refused, those that a limiter denies (403)
 	// requests that are not in Refused, though an unknown window may have refused them
 	Unknown  int64     `json:"unknown"`
 	Shadow   Shadow    `json:"shadow"`
@@ -103,6 +104,7 @@ type Limiter struct {
 	Mode     string `json:"mode"` // "enforce"; "shadow": Refused is what it would have refused
 	Requests int64  `json:"requests"`
 	Refused  int64  `json:"refused"`
+	Denied   int64  `json:"denied"` // of Refused, those that it denies: no window counts them
 	// requests that are not in Refused, though an unknown window may have refused them
 	Unknown int64    `json:"unknown"`
 	Windows []Window `json:"windows"`

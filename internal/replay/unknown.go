@@ -116,7 +116,7 @@ func (c *caller) hidesAgent() bool {
 // noteUnknown records that the windows that name the agent could not count a request, and reports
 // whether one of them may have refused it.
 func (s *limiter) noteUnknown(d *weir.Decision) bool {
-	if d.Exempt || d.Cost == 0 {
+	if d.Exempt || d.Cost == 0 || d.Outcome == weir.Denied {
 		return false
 	}
 	found := false

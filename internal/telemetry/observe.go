@@ -28,6 +28,12 @@ var (
 // not allocate if it has seen the window before. It retains only pointers into the policy.
 func (m *Metrics) Observe(o answer.Observation) {
 	lane := m.lanes.get()
+	if o.Outcome == answer.Denied {
+		m.latency.observe(lane.i, o.Latency)
+		m.deny(lane.i, o.Decision.DeniedBy)
+		m.lanes.put(lane)
+		return
+	}
 	s := m.decisions.find(o.Window)
 	if s == nil {
 		s = m.decisions.register(o.Window, windowNames(o.Limiter, o.Window))
@@ -51,6 +57,16 @@ func (m *Metrics) Observe(o answer.Observation) {
 		}
 	}
 	m.lanes.put(lane)
+}
+
+// deny counts a request that l denies. The series is found by a window of l, which keeps less of a
+// former policy in memory than l, with its networks, would.
+func (m *Metrics) deny(lane int, l *weir.Limiter) {
+	s := m.denials.find(&l.Windows[0])
+	if s == nil {
+		s = m.denials.register(&l.Windows[0], names{limiter: l.Name})
+	}
+	s.cells[lane].n[0].Add(1)
 }
 
 func (m *Metrics) fallback(lane int, l *weir.Limiter, outcome weir.Outcome) {
@@ -86,8 +102,8 @@ func (m *Metrics) Candidate(c weir.Compared) {
 	}
 	var l *weir.Limiter
 	for _, d := range [...]*weir.Decision{c.Live, c.Candidate} {
-		if b := d.Standings(); l == nil && len(b) > 0 {
-			l = b[0].Limiter
+		if l == nil {
+			l = d.Limiter()
 		}
 	}
 	lane := m.lanes.get()
@@ -117,7 +133,7 @@ func windowNames(limiter string, w *weir.Window) names {
 // The families that Metrics count themselves.
 var (
 	descDecisions = prometheus.NewDesc("weir_decisions_total",
-		"Requests by outcome, under the binding window. Requests that no limiter covers have an empty limiter and window.", []string{"limiter", "window", "outcome"}, nil)
+		"Requests by outcome, under the binding window. Requests that no limiter covers have an empty limiter and window, and denied requests an empty window.", []string{"limiter", "window", "outcome"}, nil)
 	descNear = prometheus.NewDesc("weir_near_limit_total",
 		"Requests that were admitted and left their caller less than a fifth of the limit.", []string{"limiter", "window"}, nil)
 	descExempt = prometheus.NewDesc("weir_exempt_decisions_total",
@@ -162,6 +178,9 @@ func (m countedCollector) Collect(to chan<- prometheus.Metric) {
 		}
 		counter(descNear, s.total(slotNear), s.limiter, s.window)
 		counter(descExempt, s.total(slotExempt), s.limiter, s.window)
+	}
+	for _, s := range m.denials.sweep(enforced, now, keep) {
+		counter(descDecisions, s.total(0), s.limiter, "", answer.Denied.String())
 	}
 	for _, of := range [...]struct {
 		family  *family[*weir.Limiter]

@@ -78,6 +78,7 @@ type Metrics struct {
 
 	lanes      *lanes
 	decisions  family[*weir.Window]
+	denials    family[*weir.Window]
 	fallbacks  family[*weir.Limiter]
 	shadows    family[*weir.Limiter]
 	candidates family[*weir.Limiter]
@@ -103,6 +104,7 @@ func New(o Options) *Metrics {
 	m.sources.Store(new(Sources))
 	n := m.lanes.n
 	m.decisions.init(n)
+	m.denials.init(n)
 	m.fallbacks.init(n)
 	m.shadows.init(n)
 	m.candidates.init(n)

@@ -120,7 +120,7 @@ func (t *Tracer) Observe(o answer.Observation) {
 		return
 	}
 	n := windowNames(o.Limiter, o.Window)
-	span.SetAttributes(attribute.String("weir.limiter", n.limiter), attribute.String("weir.window", n.window),
+	span.SetAttributes(attribute.String("weir.limiter", o.Limiter), attribute.String("weir.window", n.window),
 		attribute.String("weir.outcome", o.Outcome.String()))
 }
 

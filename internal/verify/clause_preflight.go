@@ -44,6 +44,9 @@ func (l *timeline) sendPreflight(ctx context.Context) (p preflighting, err error
 // judgePreflight passes a preflight's answer to the checks. Only a refusal is judged like other
 // answers.
 func (l *timeline) judgePreflight(a *answer) {
+	if l.isDenied(a) {
+		return
+	}
 	l.checks.each(func(h *hooks) {
 		if h.preflight != nil {
 			h.preflight(a)

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirlimit/weir"
 )
 
 // A probe sends one limiter's requests to the deployment under test, keeps within the planned
@@ -88,8 +91,18 @@ func (p *probe) take() bool {
 	return true
 }
 
-// judge passes an answer to the checks, whichever limiter counted it.
+// isDenied reports whether an answer is that to a caller whom the policy denies: 403, without the
+// fields of a limiter.
+func (p *probe) isDenied(a *answer) bool {
+	denies := func(l weir.Limiter) bool { return len(l.Deny) > 0 }
+	return a.status == http.StatusForbidden && a.reset == absent && slices.ContainsFunc(p.run.options.Policy.Limiters, denies)
+}
+
+// judge passes an answer to the checks, whichever limiter counted it. None counted a denied one.
 func (p *probe) judge(a *answer) {
+	if p.isDenied(a) {
+		return
+	}
 	p.checks.each(func(h *hooks) {
 		if h.answered != nil {
 			h.answered(a)

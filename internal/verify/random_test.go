@@ -82,6 +82,8 @@ func drawWorld(t *rapid.T) world {
 func drawExceptions(t *rapid.T, b *strings.Builder, pers ...int) {
 	who := rapid.SampledFrom([]string{"192.0.2.0/24", "198.51.100.7"}).Draw(t, "who")
 	switch per := rapid.SampledFrom(pers).Draw(t, "of"); rapid.IntRange(0, 7).Draw(t, "exception") {
+	case 2:
+		fmt.Fprintf(b, "    deny: [%s]\n", who)
 	case 0:
 		fmt.Fprintf(b, "    exempt: [%s]\n", who)
 	case 1:

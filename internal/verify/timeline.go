@@ -97,6 +97,12 @@ func (l *timeline) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if l.isDenied(first) {
+		for _, c := range l.checks {
+			c.untested(Unobservable.because("this caller is answered 403: the policy denies callers, and nothing of theirs is counted"))
+		}
+		return errDone
+	}
 	l.checks.each(func(h *hooks) {
 		if h.began != nil {
 			h.began(first)

@@ -90,8 +90,8 @@ func (r *Recorder) Candidate(v weir.Compared) {
 		of = v.Candidate
 	}
 	name := ""
-	if s := of.Standings(); len(s) > 0 {
-		name = s[0].Limiter.Name
+	if l := of.Limiter(); l != nil {
+		name = l.Name
 	}
 	s := r.lock()
 	defer r.unlock(s)

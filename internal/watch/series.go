@@ -19,6 +19,7 @@ const (
 	unauthenticated
 	unavailable
 	exempt
+	denied
 	wouldAdmit
 	wouldRefuse
 	skipped
@@ -36,6 +37,8 @@ func columnOf(outcome answer.Outcome) (column int, ok bool) {
 		return unauthenticated, true
 	case answer.Unavailable:
 		return unavailable, true
+	case answer.Denied:
+		return denied, true
 	}
 	return 0, false
 }

@@ -57,6 +57,7 @@ type Counts struct {
 	Unauthenticated uint64 `json:"unauthenticated"`
 	Unavailable     uint64 `json:"unavailable"`
 	Exempt          uint64 `json:"exempt"`
+	Denied          uint64 `json:"denied"`
 }
 
 // A Series is Counts for each second, the oldest first. A column of zeros is left out.
@@ -67,6 +68,7 @@ type Series struct {
 	Unauthenticated []uint32 `json:"unauthenticated,omitempty"`
 	Unavailable     []uint32 `json:"unavailable,omitempty"`
 	Exempt          []uint32 `json:"exempt,omitempty"`
+	Denied          []uint32 `json:"denied,omitempty"`
 }
 
 // A Shadow is what a limiter in Shadow mode would have done.
@@ -208,11 +210,11 @@ func (l *limiter) fill(out *Limiter, now int64, seconds int) {
 	series := l.series(now-int64(seconds)+1, seconds)
 	out.Totals = Counts{
 		Admitted: total(admitted), Refused: total(refused), Near: total(near),
-		Unauthenticated: total(unauthenticated), Unavailable: total(unavailable), Exempt: total(exempt),
+		Unauthenticated: total(unauthenticated), Unavailable: total(unavailable), Exempt: total(exempt), Denied: total(denied),
 	}
 	out.Series = Series{
 		Admitted: series[admitted], Refused: series[refused], Near: series[near],
-		Unauthenticated: series[unauthenticated], Unavailable: series[unavailable], Exempt: series[exempt],
+		Unauthenticated: series[unauthenticated], Unavailable: series[unavailable], Exempt: series[exempt], Denied: series[denied],
 	}
 	if out.Shadow == nil && total(wouldAdmit)+total(wouldRefuse)+total(skipped) == 0 {
 		return

@@ -238,7 +238,7 @@ function drawTop(s) {
     admitted += recent(l.series.admitted);
     refused += recent(l.series.refused);
     near += recent(l.series.near);
-    asked += l.totals.admitted + l.totals.refused + l.totals.unauthenticated + l.totals.unavailable;
+    asked += l.totals.admitted + l.totals.refused + l.totals.unauthenticated + l.totals.unavailable + l.totals.denied;
     refusedAll += l.totals.refused;
     nearAll += l.totals.near;
   }
@@ -267,13 +267,13 @@ function drawTop(s) {
 
 // ---- Limiters ------------------------------------------------------------------------------------------------------
 
-const columns = [["admitted", "Admitted"], ["near", "Near limit"], ["refused", "Refused"], ["unauthenticated", "Unauthenticated"], ["unavailable", "Store away"], ["exempt", "Exempt"]];
+const columns = [["admitted", "Admitted"], ["near", "Near limit"], ["refused", "Refused"], ["unauthenticated", "Unauthenticated"], ["unavailable", "Store away"], ["exempt", "Exempt"], ["denied", "Denied"]];
 const usual = 3; // columns that are always shown
 const cards = new Map(); // limiter → card
 let most = 24; // cards shown
 
 function drawLimiters(w) {
-  const alive = (l) => sum(l.series.admitted) + sum(l.series.refused) + sum(l.series.unauthenticated) + sum(l.series.unavailable) > 0;
+  const alive = (l) => sum(l.series.admitted) + sum(l.series.refused) + sum(l.series.unauthenticated) + sum(l.series.unavailable) + sum(l.series.denied) > 0;
   const all = w.limiters.filter((l) => l.name !== "" ? l.in_force || alive(l) : l.totals.admitted > 0);
   const sorted = [...all.filter(alive), ...all.filter((l) => !alive(l))];
   show(part("no-limiters"), all.length === 0);

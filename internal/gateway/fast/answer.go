@@ -31,7 +31,8 @@ func (x *exchange) complete(status int) {
 	e := x.c.engine
 	if x.limited {
 		x.stamp(status)
-	} else if !x.fields.Has("Date") {
+	}
+	if (!x.limited || x.answer.Outcome == answer.Denied) && !x.fields.Has("Date") {
 		x.fields = append(x.fields, answer.Field{Name: "Date", Value: e.Date(time.Now().Unix())})
 	}
 	if x.CORS != nil && !x.IsPreflight() {

@@ -191,6 +191,9 @@ func besides(o *replay.Outcome) (all []string) {
 	case o.Unlimited > 0:
 		all = append(all, many(o.Unlimited, "request")+" under no limiter")
 	}
+	if o.Denied > 0 {
+		all = append(all, fmt.Sprintf("%s of the refused are denied (403), and counted by no window", thousands(o.Denied)))
+	}
 	if s := o.Shadow; s.Requests > 0 {
 		all = append(all, fmt.Sprintf("in shadow: %s of %s would be refused (%s), and are not%s", thousands(s.Refused), many(s.Requests, "request"), share(s.Refused, s.Requests), more(s.Unknown)))
 	}

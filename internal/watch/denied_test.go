@@ -1,0 +1,25 @@
+package watch_test
+
+import (
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
+	"github.com/weirlimit/weir/internal/watch"
+)
+
+// No window counts a denied request, so it has no caller to show; its limiter counts it.
+func TestDeniedRequestsHaveAColumnOfTheirOwn(t *testing.T) {
+	c := newClock()
+	r := newRecorder(t, c.now)
+	l := &weir.Limiter{Name: "ask", Windows: make([]weir.Window, 1)}
+	for range 3 {
+		r.Observe(answer.Observation{Outcome: answer.Denied, Status: 403, Limiter: "ask", Decision: &weir.Decision{Outcome: weir.Denied, DeniedBy: l}})
+	}
+	r.Shadow(weir.Shadowed{Limiter: l, Decision: &weir.Decision{Outcome: weir.Denied, DeniedBy: l}})
+	r.Candidate(weir.Compared{Live: &weir.Decision{Allowed: true, Outcome: weir.Unlimited}, Candidate: &weir.Decision{Outcome: weir.Denied, DeniedBy: l}})
+	got := limiter(t, r.Snapshot(watch.Query{}), "ask")
+	if got.Totals != (watch.Counts{Denied: 3}) || len(got.Series.Denied) == 0 || got.Shadow == nil || got.Shadow.WouldRefuse != 1 {
+		t.Errorf("%+v", got)
+	}
+}
