@@ -65,7 +65,7 @@ func (d *Decider) peek(limiter string, caller Keys) (*Scratch, error) {
 	}
 	s := new(Scratch)
 	s.reset()
-	if err := s.add(l, &Request{Keys: caller, Cost: Peek}); err != nil {
+	if err := s.add(&l.named, "", &Request{Keys: caller, Cost: Peek}); err != nil {
 		return nil, err
 	}
 	s.sliceKeys()

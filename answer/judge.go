@@ -119,11 +119,12 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 		return nil
 	}
 	j.conclude(q, access, a)
+	counted := a.scratch.Caller(r.Keys)
 	if a.denies && a.Outcome == Refused {
-		a.denial = j.options.Denial(&a.Decision, r.Keys, &a.scratch)
+		a.denial = j.options.Denial(&a.Decision, counted, &a.scratch)
 	}
 	j.setFields(a)
-	j.observe(ctx, a, start, r.Keys)
+	j.observe(ctx, a, start, counted)
 	return nil
 }
 

@@ -53,7 +53,7 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	}
 	schemas := map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[name]():        text(`[a-z][a-z0-9-]{0,63}`),
-		reflect.TypeFor[route]():       text(` *([A-Z]+ +)?/[^?#%\\;* ]*\*? *`),
+		reflect.TypeFor[route]():       text(` *([A-Z]+ +)?/([^?#%\\;* {}]|\{[a-z][a-z0-9_-]{0,63}\})*\*? *`),
 		reflect.TypeFor[window]():      text(rate + ` +by +` + part + `( *\+ *` + part + `)* *`),
 		reflect.TypeFor[message]():     text(`[a-z][a-z0-9-]{0,63}`),
 		reflect.TypeFor[units]():       {Type: "integer", Minimum: &minUnits, Maximum: &maxUnits},
