@@ -92,6 +92,13 @@ func (m Match) Parameter(name string) (value string, ok bool) {
 	return m.by.route.parameter(m.path, name)
 }
 
+// FoldSegment returns the value by which path:NAME counts a segment of a decoded path that is not
+// the last one. ok is false for a text that is no single segment.
+func FoldSegment(s string) (value string, ok bool) {
+	value = strings.TrimPrefix(folded("/"+s), "/")
+	return value, value != "" && !strings.ContainsAny(s, `/\`) && s != ".."
+}
+
 // parameter returns the value of a parameter. path is folded, and the route covers it.
 func (r *Route) parameter(path, name string) (value string, ok bool) {
 	pattern := r.Path
