@@ -173,7 +173,7 @@ type node struct {
 	segment []entry
 	// prefix routes ("path*") cover everything that begins with the path.
 	prefix []entry
-	// parameter has the routes that continue with a parameter ("path/{name}…"); nil: there are none.
+	// parameter has the routes that continue with a parameter ("path/{name}…"), or is nil.
 	parameter *table
 }
 

@@ -13,7 +13,7 @@ const MaxShadows = 4
 type trials struct {
 	shadows   [MaxShadows]*cover // nil after the last
 	candidate *candidate         // nil: there is none
-	would     *cover             // the candidate's; nil for a request that none of its limiters covers
+	would     *cover             // the candidate's; nil if none of its limiters covers the request
 }
 
 // shadow returns a copy of t with one more limiter; t may be nil.

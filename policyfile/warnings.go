@@ -183,7 +183,8 @@ type hole struct{ prefix, path, example string }
 func (w *warner) holes() {
 	catching := w.catching()
 	caught := func(prefix string) bool {
-		return catching != nil && catching.Match("", prefix+"\x00").Limiter() != nil // no route has a NUL
+		const anything = "\x00" // no route has it
+		return catching != nil && catching.Match("", prefix+anything).Limiter() != nil
 	}
 	var open []hole
 	prefixes := make(map[string]bool)

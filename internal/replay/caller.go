@@ -110,8 +110,8 @@ func newSources(o *Options) *sources {
 	return s
 }
 
-// isInLog reports whether a field of the log can hold a source. All callers have the common ones, and
-// the parameters of a route are in the path.
+// isInLog reports whether a field of the log can hold a source. All callers have the common ones,
+// and the parameters of a route are in the path.
 func isInLog(source string) bool {
 	name, _ := weir.SplitSource(source)
 	return weir.SourceOf(source).Kind != weir.Common && name != identity.Path
