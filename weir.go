@@ -10,6 +10,7 @@
 //	weir.go       New, and Decide in its four steps
 //	route.go      1. the limiter that covers the request
 //	fold.go          the form of a path that chooses it
+//	parameter.go     the parameters of its route, which a window can count by
 //	charge.go     2. one charge for each window of the limiter
 //	who.go           the callers that have other limits, or none
 //	key.go           the bytes that a window counts by
@@ -27,6 +28,7 @@
 //	parse.go      its spelling
 //	compile.go    what New makes of it
 //	problems.go   what can be wrong with it
+//	overlap.go       the paths that limiters in Shadow mode have in common
 //	keeper.go     Inspect, Reset and Grant change one caller's windows
 //	saved.go      a caller to be asked about later
 //	routes.go     step 1 alone, for callers that pace themselves
