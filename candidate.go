@@ -9,16 +9,19 @@ import (
 type candidate struct {
 	compiled *compiled
 	store    Store
-	// alone has the trials of a request without shadows, by the candidate's limiter; nil is the key
-	// for no limiter. It saves an allocation a request.
-	alone map[*limiter]*trials
+	// alone has the trials of a request without shadows, by what covers it under the candidate; nil
+	// is the key for nothing. It saves an allocation a request.
+	alone map[*cover]*trials
 }
 
 func newCandidate(c *compiled, s Store) *candidate {
-	out := &candidate{compiled: c, store: s, alone: make(map[*limiter]*trials, len(c.named)+1)}
+	out := &candidate{compiled: c, store: s, alone: make(map[*cover]*trials, len(c.named)+1)}
 	out.alone[nil] = &trials{candidate: out}
 	for _, l := range c.named {
-		out.alone[l] = &trials{candidate: out, would: l}
+		out.alone[&l.named] = &trials{candidate: out, would: &l.named}
+		for i := range l.covers {
+			out.alone[&l.covers[i]] = &trials{candidate: out, would: &l.covers[i]}
+		}
 	}
 	return out
 }
@@ -54,15 +57,17 @@ func (d *Decider) SetCandidate(p *Policy, s Store) error {
 	return nil
 }
 
-// with returns m with the candidate's match for the same request.
-func (m Match) with(c *candidate, would Match) Match {
+// with returns m with what covers the same request under the candidate. path is folded; empty for a
+// limiter that was named.
+func (m Match) with(c *candidate, would *cover, path string) Match {
+	m.path = path
 	if m.trials == nil {
-		m.trials = c.alone[would.limiter]
+		m.trials = c.alone[would]
 		return m
 	}
 	t := new(trials)
 	*t = *m.trials
-	t.candidate, t.would = c, would.limiter
+	t.candidate, t.would = c, would
 	m.trials = t
 	return m
 }
@@ -75,7 +80,7 @@ func (d *Decider) compare(ctx context.Context, c *candidate, r *Request, live *S
 	s.reset()
 	would := &s.trial // not a variable, which would escape to the heap
 	*would = Decision{Allowed: true, Outcome: Unlimited}
-	switch err := c.charge(s, live.trials.would, r); {
+	switch err := c.charge(s, live, r); {
 	case err != nil:
 		*would = Decision{Outcome: Unlimited} // the candidate can never serve such a cost
 	case s.denied != nil:
@@ -101,16 +106,16 @@ func (d *Decider) compare(ctx context.Context, c *candidate, r *Request, live *S
 }
 
 // charge writes the charges of r under the candidate: those of the limiter that covers it, or of
-// the limiters that r names and the candidate enforces.
-func (c *candidate) charge(s *Scratch, would *limiter, r *Request) error {
-	if len(r.Limiters) == 0 && would != nil {
-		if err := s.add(would, r); err != nil {
+// the limiters that r names and the candidate enforces. live is the Scratch of the decision.
+func (c *candidate) charge(s, live *Scratch, r *Request) error {
+	if would := live.trials.would; len(r.Limiters) == 0 && would != nil {
+		if err := s.add(would, live.path, r); err != nil {
 			return err
 		}
 	}
 	for _, name := range r.Limiters {
 		if l := c.compiled.named[name]; l != nil && l.Mode == Enforce {
-			if err := s.add(l, r); err != nil {
+			if err := s.add(&l.named, "", r); err != nil {
 				return err
 			}
 		}

@@ -26,6 +26,8 @@ type Scratch struct {
 	notifies    bool            // a limiter has percentages to report
 	denied      *limiter        // of those that r names, one that denies the caller; nil: none
 
+	path   string  // of the request, folded; empty if it names its limiters
+	routed routed  // the Keys with the route's parameters; zero if no window counts by one
 	trials *trials // what the request is tried out under; nil: nothing
 
 	// The decisions that a trial reports: its own, and the one that is in force.
@@ -44,6 +46,16 @@ func (s *Scratch) Who(of *Standing) []byte {
 	return c.Key[c.Scope:]
 }
 
+// Caller returns the Keys by which the last decision with this Scratch counted the sender k: k
+// itself, or k with the parameters of the request's route if its limiter counts by one. The result
+// is valid until the next use of the Scratch.
+func (s *Scratch) Caller(k Keys) Keys {
+	if s.routed.route == nil {
+		return k
+	}
+	return &s.routed
+}
+
 // charge writes the charges of r: those of the limiters that it names, or of the limiter that m
 // found.
 func (d *Decider) charge(s *Scratch, m Match, r *Request) error {
@@ -56,15 +68,15 @@ func (d *Decider) charge(s *Scratch, m Match, r *Request) error {
 			return err
 		}
 		if c := d.candidate.Load(); c != nil {
-			s.trials = Match{trials: s.trials}.with(c, Match{}).trials
+			s.trials = Match{trials: s.trials}.with(c, nil, "").trials
 		}
 		return s.complete(d.keeper)
 	}
-	s.trials = m.trials
-	if m.limiter == nil {
+	s.trials, s.path = m.trials, m.path
+	if m.by == nil {
 		return nil
 	}
-	if err := s.add(m.limiter, r); err != nil {
+	if err := s.add(m.by, m.path, r); err != nil {
 		return err
 	}
 	return s.complete(d.keeper)
@@ -75,7 +87,10 @@ func (s *Scratch) reset() {
 		s.keys = s.room[:0]
 	}
 	s.n, s.cost, s.exempt, s.costTooHigh, s.notifies, s.trials, s.keys = 0, 0, 0, false, false, nil, s.keys[:0]
-	s.denied = nil
+	s.denied, s.path = nil, ""
+	if s.routed.route != nil {
+		s.routed = routed{}
+	}
 	s.receipt.Outcome = Counted
 }
 
@@ -91,21 +106,21 @@ func (s *Scratch) addNamed(c *compiled, r *Request) error {
 			}
 		}
 		if l.Mode == Shadow {
-			s.trials = s.trials.shadow(l)
+			s.trials = s.trials.shadow(&l.named)
 			continue
 		}
-		if err := s.add(l, r); err != nil {
+		if err := s.add(&l.named, "", r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add charges every window of l, unless l denies the caller. Then s.denied is l, and nothing is
-// charged in the end.
-func (s *Scratch) add(l *limiter, r *Request) error {
+// add charges every window of the limiter of by, which covers a request for path, unless it denies
+// the caller. Then s.denied is that limiter, and nothing is charged in the end.
+func (s *Scratch) add(by *cover, path string, r *Request) error {
 	var holds exception
-	if l.special != nil {
+	if l := by.limiter; l.special != nil {
 		if holds = l.special.find(r.Keys, s.keys); holds.denied {
 			s.denied = l
 		}
@@ -113,12 +128,17 @@ func (s *Scratch) add(l *limiter, r *Request) error {
 	if s.denied != nil {
 		return nil
 	}
-	return s.addWindows(l, r, &holds)
+	return s.addWindows(by, path, r, &holds)
 }
 
-// addWindows charges every window of l. The keys share a buffer that may still move, so complete
-// slices them.
-func (s *Scratch) addWindows(l *limiter, r *Request, holds *exception) error {
+// addWindows charges every window of the limiter of by. The keys share a buffer that may still
+// move, so complete slices them.
+func (s *Scratch) addWindows(by *cover, path string, r *Request, holds *exception) error {
+	l, keys := by.limiter, r.Keys
+	if l.byPath && by.route != nil {
+		s.routed = routed{keys, by.route, path}
+		keys = &s.routed
+	}
 	if s.n+len(l.Windows) > MaxCharges {
 		return fmt.Errorf("decide: the named limiters have more than %d windows together", MaxCharges)
 	}
@@ -146,7 +166,7 @@ func (s *Scratch) addWindows(l *limiter, r *Request, holds *exception) error {
 		start := len(s.keys)
 		s.keys = append(s.keys, l.scopes[i]...)
 		for j, part := range w.Key {
-			s.keys = appendPart(s.keys, part, r.Keys)
+			s.keys = appendPart(s.keys, part, keys)
 			if j == 0 {
 				c.Subject = len(s.keys) - start
 			}

@@ -9,7 +9,7 @@ import (
 type compiled struct {
 	policy Policy
 	named  map[string]*limiter
-	table  table  // the routes of the enforced limiters
+	table  *table // the routes of the enforced limiters
 	all    *table // the routes of all limiters; nil if none is in Shadow mode
 }
 
@@ -20,6 +20,9 @@ type limiter struct {
 	scopes  [][]byte // for each window, the first bytes of its keys
 	special *special // nil if the limiter treats all callers alike
 	words   *Words   // of the policy
+	named   cover    // for requests that name the limiter
+	covers  []cover  // for each route
+	byPath  bool     // a window counts by a parameter of the route
 }
 
 // compile returns the policy ready to serve, and its problems. If it has any, the first result must
@@ -29,11 +32,11 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 	c := &compiled{
 		policy: p,
 		named:  make(map[string]*limiter, len(p.Limiters)),
-		table:  table{nodes: make(map[string]*node)},
+		table:  newTable(),
 	}
 	for i := range p.Limiters {
 		if p.Limiters[i].Mode == Shadow {
-			c.all = &table{nodes: make(map[string]*node)}
+			c.all = newTable()
 			break
 		}
 	}
@@ -48,7 +51,11 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 		check.limiter = i
 		check.checkLimiter(l, names)
 		names[l.Name] = i
-		ready := &limiter{Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l), words: &c.policy.Words}
+		ready := &limiter{Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l), words: &c.policy.Words, byPath: countsByPath(l)}
+		ready.named.limiter = ready
+		for j := range l.Routes {
+			ready.covers = append(ready.covers, cover{ready, &l.Routes[j]})
+		}
 		for _, w := range l.Windows {
 			ready.scopes = append(ready.scopes, appendScope(nil, l.Name, int64(w.Per/time.Second), w.Key))
 		}
@@ -67,9 +74,9 @@ func (c *checker) addRoute(to *compiled, l *limiter, r *Route, index int) {
 		c.add("routes", index, r.String(), "route %q: %v", r.String(), err)
 		return
 	}
-	match := Match{limiter: l, route: r}
+	by := &l.covers[index]
 	if to.all != nil {
-		taken, ok := to.all.add(*r, match)
+		taken, ok := to.all.add(*r, by)
 		if !ok && taken.limiter == l && l.Mode == Shadow {
 			c.add("routes", index, r.String(), "route %q occurs twice: remove one", r)
 		}
@@ -77,7 +84,7 @@ func (c *checker) addRoute(to *compiled, l *limiter, r *Route, index int) {
 	if l.Mode == Shadow {
 		return
 	}
-	taken, ok := to.table.add(*r, match)
+	taken, ok := to.table.add(*r, by)
 	if ok {
 		return
 	}
@@ -85,8 +92,11 @@ func (c *checker) addRoute(to *compiled, l *limiter, r *Route, index int) {
 		c.add("routes", index, r.String(), "route %q occurs twice: remove one", r)
 		return
 	}
-	c.add("routes", index, r.String(), "route %q is unreachable: limiter %q has %q already (letter case and trailing slashes make no difference)",
-		r, taken.limiter.Name, taken.route)
+	same := "letter case and trailing slashes make no difference"
+	if taken.route.Parameters() != nil {
+		same = "letter case, trailing slashes and the names of parameters make no difference"
+	}
+	c.add("routes", index, r.String(), "route %q is unreachable: limiter %q has %q already (%s)", r, taken.limiter.Name, taken.route, same)
 }
 
 // clone returns a deep copy, so that changes of p have no effect on it.

@@ -73,7 +73,7 @@ func (d *Decider) peek(limiter string, caller Keys) (*Scratch, error) {
 			s.denied = l
 		}
 	}
-	if err := s.addWindows(l, &Request{Keys: caller, Cost: Peek}, &holds); err != nil {
+	if err := s.addWindows(&l.named, "", &Request{Keys: caller, Cost: Peek}, &holds); err != nil {
 		return nil, err
 	}
 	s.sliceKeys()

@@ -114,7 +114,9 @@ func ParseFailureMode(s string) (FailureMode, error) {
 	return 0, fmt.Errorf("on_store_failure %q is unknown: local, allow and deny are allowed", s)
 }
 
-// A Route covers requests for one path, or for all paths with a prefix, with one method or any.
+// A Route covers requests for one path, or for all paths with a prefix, with one method or any. A
+// segment of its path can be a parameter, such as {tenant}, which covers any one segment that is
+// not empty.
 type Route struct {
 	Method string // empty: any
 	Path   string // begins with a slash; without the star
@@ -166,7 +168,7 @@ func (r Route) problem() error {
 	if strings.Contains(r.Path, "//") || strings.Contains(r.Path+"/", "/./") || strings.Contains(r.Path+"/", "/../") {
 		return fmt.Errorf("path %q has an empty or a dot segment, which no canonical path has", r.Path)
 	}
-	return nil
+	return r.parameterProblem()
 }
 
 // String returns the route as a policy spells it.

@@ -102,6 +102,7 @@ func (c *checker) checkWindow(l *Limiter, i int) {
 		}
 	}
 	c.checkEveryone(i, w)
+	c.checkParameters(l, i)
 	for j := range i {
 		if o := l.Windows[j]; o.Per == w.Per && o.Key.String() == w.Key.String() {
 			c.add("windows", i, w.String(), "%q and %q have the same length and key: only the lower limit would ever count; remove one", w, o)
@@ -151,9 +152,13 @@ func (c *checker) checkShadows(to *compiled) {
 		return
 	}
 	methods := map[string]bool{"": true}
+	shadowed := meetings{left: maxMeetings}
 	for i := range to.policy.Limiters {
 		for _, r := range to.policy.Limiters[i].Routes {
 			methods[r.Method] = true
+			if to.policy.Limiters[i].Mode == Shadow {
+				shadowed.routes = append(shadowed.routes, folded(r.Path))
+			}
 		}
 	}
 	for i := range to.policy.Limiters {
@@ -163,7 +168,7 @@ func (c *checker) checkShadows(to *compiled) {
 		}
 		c.limiter = i
 		for j, r := range l.Routes {
-			if n := to.all.maxShadows(r.Path, methods); n > MaxShadows {
+			if n := to.all.maxShadows(shadowed.paths(folded(r.Path)), methods); n > MaxShadows {
 				c.add("routes", j, r.String(), "route %q: %d limiters in mode shadow cover the same paths here: at most %d are allowed; try them out in a candidate policy", r, n, MaxShadows)
 				return
 			}
@@ -171,19 +176,22 @@ func (c *checker) checkShadows(to *compiled) {
 	}
 }
 
-// maxShadows returns the max number of limiters in Shadow mode that cover one request for path or
-// for a path that continues it. An enforced limiter may hide shadows at the path alone.
-func (t *table) maxShadows(path string, methods map[string]bool) (n int) {
-	for method := range methods {
-		for _, follows := range [...]string{"", "\x00", "/\x00"} { // no route has a NUL
-			met := make(map[*limiter]bool)
-			t.walk(method, path+follows, func(m Match) bool {
-				if m.limiter.Mode == Shadow {
-					met[m.limiter] = true
-				}
-				return m.limiter.Mode == Shadow
-			})
-			n = max(n, len(met))
+// maxShadows returns the max number of limiters in Shadow mode that cover one request for any of
+// the folded paths or for a path that continues it. An enforced limiter may hide shadows at the
+// path alone.
+func (t *table) maxShadows(paths []string, methods map[string]bool) (n int) {
+	for _, path := range paths {
+		for method := range methods {
+			for _, follows := range [...]string{"", "\x00", "/\x00"} { // no route has a NUL
+				met := make(map[*limiter]bool)
+				t.walk(method, path+follows, func(by *cover) bool {
+					if by.limiter.Mode == Shadow {
+						met[by.limiter] = true
+					}
+					return by.limiter.Mode == Shadow
+				})
+				n = max(n, len(met))
+			}
 		}
 	}
 	return n

@@ -240,3 +240,25 @@ func BenchmarkMatch(b *testing.B) {
 		})
 	}
 }
+
+// Any path has one value of each parameter of its route, also with a trailing slash and
+// in capitals.
+func FuzzParameter(f *testing.F) {
+	f.Add("/t/acme/items/42")
+	f.Add("//t/./A;x/..\\b/users/c.json")
+	f.Add("/t/\xff/%2f/.")
+	d := deciderFor(f, map[string][]string{"l": {"/t/{tenant}/*", "/t/{tenant}/users/{user}", "/{any}/x*"}})
+	f.Fuzz(func(t *testing.T, path string) {
+		m, again := d.Match("GET", path), d.Match("GET", path+"/")
+		if m.Route() != again.Route() {
+			t.Fatalf("%q is covered by %v, with a trailing slash by %v", path, m.Route(), again.Route())
+		}
+		for _, name := range m.Route().Parameters() {
+			a, ok := m.Parameter(name)
+			b, _ := again.Parameter(name)
+			if !ok || a == "" || a != b || strings.Contains(a, "/") {
+				t.Errorf("%q: %s is %q, with a trailing slash %q", path, name, a, b)
+			}
+		}
+	})
+}

@@ -16,20 +16,22 @@ func NewRoutes(p Policy) (*Routes, error) {
 // Match returns the most specific route that covers a request (D8). path is decoded and need not be
 // canonical.
 func (r *Routes) Match(method, path string) Match {
-	return r.compiled.table.match(method, path)
+	p := folded(path)
+	return r.compiled.table.match(method, p).match(p)
 }
 
 // Covering returns every route that covers a request, the most specific first (D8), with its
 // limiter. Match returns the first of them whose limiter is not in Shadow mode. path is decoded and
 // need not be canonical.
 func (r *Routes) Covering(method, path string) []Match {
-	t := &r.compiled.table
+	t := r.compiled.table
 	if r.compiled.all != nil {
 		t = r.compiled.all
 	}
 	var all []Match
-	t.walk(method, path, func(m Match) bool {
-		all = append(all, m)
+	p := folded(path)
+	t.walk(method, p, func(by *cover) bool {
+		all = append(all, by.match(p))
 		return true
 	})
 	return all

@@ -73,6 +73,8 @@ var builtInSources = []Source{
 		Counts: "the id of the verified workspace API token"},
 	{Name: "header", Field: "NAME", Kind: Chosen, Optional: true, About: "one value of the field",
 		Counts: "the value of one HTTP field"},
+	{Name: pathSource, Field: "NAME", names: parameterName, Kind: Chosen, About: "one value of the parameter",
+		Counts: "the value of one parameter of the route"},
 	{Name: everyoneSource, Kind: Common, About: "all callers together",
 		Counts: "nothing: all callers share one budget"},
 }

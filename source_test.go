@@ -9,7 +9,7 @@ func TestEverySourceIsFoundByItsName(t *testing.T) {
 	for _, s := range Sources() {
 		name := s.Name
 		if s.Field != "" {
-			name += ":X-Api-Key"
+			name += ":" + map[nameForm]string{fieldName: "X-Api-Key", parameterName: "tenant"}[s.names]
 		}
 		if found, ok := FindSource(Sources(), name); !ok || found != s {
 			t.Errorf("%s is found as %+v, %v", name, found, ok)

@@ -13,6 +13,8 @@ type nameForm uint8
 const (
 	// fieldName is the name of an HTTP field, in any case of letters (RFC 9110, section 5.1).
 	fieldName nameForm = iota
+	// parameterName is the name of a parameter of a route.
+	parameterName
 )
 
 // nameForms describes each nameForm: the pattern of its names, and what turns one into its
@@ -21,7 +23,8 @@ var nameForms = [...]struct {
 	pattern   string
 	canonical func(string) (string, error)
 }{
-	fieldName: {`[A-Za-z0-9-]{1,64}`, canonicalField},
+	fieldName:     {`[A-Za-z0-9-]{1,64}`, canonicalField},
+	parameterName: {`[a-z][a-z0-9_-]{0,63}`, canonicalParameter},
 }
 
 // NamePattern returns a regular expression that matches each name that may follow the colon, and ""

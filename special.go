@@ -144,5 +144,5 @@ func (s *special) byAddress(keys Keys) (all exception) {
 // DeniesAddress reports whether the limiter of m denies the caller by its address alone, so that a
 // front door need not verify the caller's credentials first.
 func (m Match) DeniesAddress(caller Keys) bool {
-	return m.limiter != nil && m.limiter.special != nil && m.limiter.special.byAddress(caller).denied
+	return m.by != nil && m.by.limiter.special != nil && m.by.limiter.special.byAddress(caller).denied
 }

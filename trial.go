@@ -11,20 +11,20 @@ const MaxShadows = 4
 // trials are what one request is tried out under, without an effect on it. They do not change once
 // a Match has them.
 type trials struct {
-	shadows   [MaxShadows]*limiter // nil after the last
-	candidate *candidate           // nil: there is none
-	would     *limiter             // the candidate's limiter; nil for a request that none covers
+	shadows   [MaxShadows]*cover // nil after the last
+	candidate *candidate         // nil: there is none
+	would     *cover             // the candidate's; nil if none of its limiters covers the request
 }
 
 // shadow returns a copy of t with one more limiter; t may be nil.
-func (t *trials) shadow(l *limiter) *trials {
+func (t *trials) shadow(by *cover) *trials {
 	out := new(trials)
 	if t != nil {
 		*out = *t
 	}
 	for i, s := range out.shadows {
 		if s == nil {
-			out.shadows[i] = l
+			out.shadows[i] = by
 			break
 		}
 	}
@@ -34,64 +34,71 @@ func (t *trials) shadow(l *limiter) *trials {
 // A Shadowed is the decision of a limiter in Shadow mode on one request.
 type Shadowed struct {
 	Limiter  *Limiter  // read only
+	Match    Match     // how it covers the request, for the parameters of its route
 	Decision *Decision // what it would have decided; nil for Skipped
 	Skipped  bool      // it was not asked, because too many trials wait for the store
 }
 
 // try runs the trials of a request. live is the Scratch of its decision, out.
 func (d *Decider) try(ctx context.Context, live *Scratch, r *Request, out *Decision) {
-	for _, l := range live.trials.shadows {
-		if l == nil {
+	for _, by := range live.trials.shadows {
+		if by == nil {
 			break
 		}
-		d.shadow(ctx, l, r)
+		d.shadow(ctx, by, live.path, r)
 	}
 	if c := live.trials.candidate; c != nil {
 		d.compare(ctx, c, r, live, out)
 	}
 }
 
-// shadow charges a request to a limiter in Shadow mode. If the store is not in this process, a
-// goroutine asks it, so that the request does not wait.
-func (d *Decider) shadow(ctx context.Context, l *limiter, r *Request) {
+// shadow charges a request for path to a limiter in Shadow mode. If the store is not in this
+// process, a goroutine asks it, so that the request does not wait.
+func (d *Decider) shadow(ctx context.Context, by *cover, path string, r *Request) {
+	l := by.limiter
+	report := Shadowed{Limiter: &l.Limiter, Match: Match{by: by, path: path}}
 	s := d.scratches.Get().(*Scratch)
 	s.reset()
-	if err := s.add(l, r); err != nil || s.complete(d.keeper) != nil {
+	if err := s.add(by, path, r); err != nil || s.complete(d.keeper) != nil {
 		// This limiter can never serve such a cost.
 		d.scratches.Put(s)
-		d.reportShadow(Shadowed{Limiter: &l.Limiter, Decision: &Decision{Outcome: Unlimited}})
+		report.Decision = &Decision{Outcome: Unlimited}
+		d.reportShadow(report)
 		return
 	}
 	if s.denied != nil {
 		s.deny(&s.trial)
-		d.reportShadow(Shadowed{Limiter: &l.Limiter, Decision: &s.trial})
+		report.Decision = &s.trial
+		d.reportShadow(report)
 		d.scratches.Put(s)
 		return
 	}
 	if d.inProcess {
-		d.concludeShadow(ctx, l, s)
+		d.concludeShadow(ctx, report, s)
 		return
 	}
 	if !d.trials.acquire() {
 		d.scratches.Put(s)
-		d.reportShadow(Shadowed{Limiter: &l.Limiter, Skipped: true})
+		report.Skipped = true
+		d.reportShadow(report)
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
 	go func() {
 		defer d.trials.release()
-		d.concludeShadow(ctx, l, s)
+		d.concludeShadow(ctx, report, s)
 	}()
 }
 
-func (d *Decider) concludeShadow(ctx context.Context, l *limiter, s *Scratch) {
+func (d *Decider) concludeShadow(ctx context.Context, report Shadowed, s *Scratch) {
 	defer d.scratches.Put(s)
 	d.take(ctx, s)
 	s.decide(&s.trial)
 	if s.notifies {
 		d.reportCrossed(s, &s.trial, nil)
 	}
-	d.reportShadow(Shadowed{Limiter: &l.Limiter, Decision: &s.trial})
+	report.Decision = &s.trial
+	d.reportShadow(report)
 }
 
 func (d *Decider) reportShadow(s Shadowed) {

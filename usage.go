@@ -94,7 +94,7 @@ func (d *Decider) Usage(ctx context.Context, caller Keys, visible func(*Limiter)
 func (d *Decider) appendUsage(ctx context.Context, s *Scratch, dst []WindowUsage, l *limiter, caller Keys) []WindowUsage {
 	s.reset()
 	// A peek costs 0, so that neither its cost nor its number of windows can be too high.
-	_ = s.add(l, &Request{Keys: caller, Cost: Peek})
+	_ = s.add(&l.named, "", &Request{Keys: caller, Cost: Peek})
 	_ = s.complete(d.keeper)
 	if s.denied != nil {
 		return dst

@@ -10,6 +10,7 @@
 //	weir.go       New, and Decide in its four steps
 //	route.go      1. the limiter that covers the request
 //	fold.go          the form of a path that chooses it
+//	parameter.go     the parameters of its route, which a window can count by
 //	charge.go     2. one charge for each window of the limiter
 //	who.go           the callers that have other limits, or none, or are denied
 //	special.go       what holds for one caller        networks.go  the sets that files have
@@ -29,6 +30,7 @@
 //	parse.go      its spelling
 //	compile.go    what New makes of it
 //	problems.go   what can be wrong with it, and wordproblems.go with its words
+//	overlap.go       the paths that limiters in Shadow mode have in common
 //	keeper.go     Inspect, Reset and Grant change one caller's windows
 //	saved.go      a caller to be asked about later
 //	usage.go      the state of a caller's windows, for the caller
@@ -220,7 +222,7 @@ func (d *Decider) DecideInto(ctx context.Context, r *Request, out *Decision) err
 		d.take(ctx, s)
 		s.decide(out)
 		if s.notifies {
-			d.reportCrossed(s, out, r.Keys)
+			d.reportCrossed(s, out, s.Caller(r.Keys))
 		}
 	}
 	if s.trials != nil && r.Cost != Peek {

@@ -144,14 +144,15 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 	if a.Outcome == Admitted && a.Decision.Standings()[0].Limiter.Answers == weir.AnswerUsage && q.Caller != nil && !q.Public {
 		j.answerUsage(ctx, q, a)
 	}
+	counted := a.scratch.Caller(r.Keys)
 	if a.denies && a.Outcome == Refused {
-		a.denial = j.options.Denial(&a.Decision, r.Keys, &a.scratch)
+		a.denial = j.options.Denial(&a.Decision, counted, &a.scratch)
 	}
 	j.setFields(a)
 	if a.Status != 0 && a.refusal == nil {
 		j.say(q, a)
 	}
-	j.observe(ctx, a, start, r.Keys)
+	j.observe(ctx, a, start, counted)
 	return nil
 }
 

@@ -28,6 +28,7 @@ const (
 	Session  = "session"  // the visitor session, a verified JWT (D14)
 	Token    = "token"    // the id of a verified workspace API token (D15)
 	Header   = "header"   // the value of an HTTP field, chosen by the caller: header:X-Api-Key
+	Path     = "path"     // a parameter of the route, chosen by the caller: path:tenant
 	Everyone = "everyone" // the same for all callers: one budget that they share
 )
 

@@ -33,6 +33,7 @@ var finders = map[string]finder{
 	Session:  (*Caller).appendSession,
 	Token:    (*Caller).appendToken,
 	Header:   (*Caller).appendField,
+	Path:     (*Caller).appendNothing,
 	Everyone: func(_ *Caller, dst []byte, _ string) ([]byte, bool) { return dst, true },
 }
 
@@ -104,6 +105,9 @@ func (c *Caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 	}
 	return dst, false
 }
+
+// appendNothing is for sources that a caller has no value of, because the limiter's route has it.
+func (c *Caller) appendNothing(dst []byte, _ string) ([]byte, bool) { return dst, false }
 
 func (c *Caller) appendAgent(dst []byte, _ string) ([]byte, bool) {
 	return append(dst, c.Agent()...), true

@@ -75,7 +75,11 @@ func (t *Transport) answer(r *http.Request, part weir.Part) (source, value strin
 		if source == "ip" {
 			return source, ""
 		}
-		if value, ok := t.options.Source(r, source); ok && value != "" {
+		if name, parameter := weir.SplitSource(source); name == "path" {
+			if value, ok := t.routes.Match(r.Method, r.URL.Path).Parameter(parameter); ok {
+				return source, value
+			}
+		} else if value, ok := t.options.Source(r, source); ok && value != "" {
 			return source, value
 		}
 	}

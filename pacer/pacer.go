@@ -56,7 +56,8 @@ type Options struct {
 
 	// Source returns the value that the server will find in a request for a key source of Routes,
 	// such as "token"; ok is false if it will find none. Nil means the function Source. It is not
-	// called for "ip". It is called concurrently, for each request.
+	// called for "ip", nor for a parameter of a route such as "path:tenant". It is called
+	// concurrently, for each request.
 	Source func(r *http.Request, source string) (value string, ok bool)
 
 	// Credentials are the request fields that determine whose budget a request spends: requests

@@ -98,7 +98,10 @@ func sourceHint(name string, all []weir.Source) string {
 	var plain []string
 	field := ""
 	for _, s := range all {
-		if s.Field != "" {
+		if s.Name == name && name == identity.Path {
+			return "name a parameter of the route, such as: path:tenant"
+		}
+		if s.Field != "" && s.Name != identity.Path {
 			field = s.Name + ":X-Api-Key"
 		}
 		if s.Name == name && s.Field != "" {

@@ -229,7 +229,7 @@ func (d *reading) hint(p weir.Policy, x weir.Problem) string {
 func (d *reading) sameRoute(p weir.Policy, x weir.Problem) string {
 	same := func(a, b weir.Route) bool {
 		return a.Method == b.Method && a.Prefix == b.Prefix &&
-			strings.EqualFold(strings.TrimRight(a.Path, "/"), strings.TrimRight(b.Path, "/"))
+			shapeOf(strings.TrimRight(a.Path, "/")) == shapeOf(strings.TrimRight(b.Path, "/"))
 	}
 	route := p.Limiters[x.Limiter].Routes[x.Index]
 	for i, l := range p.Limiters[:x.Limiter+1] {

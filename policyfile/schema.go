@@ -57,7 +57,7 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	}
 	schemas := map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[name]():        matching(`[a-z][a-z0-9-]{0,63}`),
-		reflect.TypeFor[route]():       matching(` *([A-Z]+ +)?/[^?#%\\;* ]*\*? *`),
+		reflect.TypeFor[route]():       matching(` *([A-Z]+ +)?/([^?#%\\;* {}]|\{[a-z][a-z0-9_-]{0,63}\})*\*? *`),
 		reflect.TypeFor[window]():      matching(rate + ` +by +` + part + `( *\+ *` + part + `)* *`),
 		reflect.TypeFor[message]():     matching(`[a-z][a-z0-9-]{0,63}`),
 		reflect.TypeFor[units]():       {Type: "integer", Minimum: &minUnits, Maximum: &maxUnits},

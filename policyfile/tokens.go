@@ -87,7 +87,16 @@ func following(t *token.Token) string {
 
 // syntax reports a YAML error at t.
 func (d *reading) syntax(t *token.Token, message string) {
-	d.report(placeOf(t), "", "", syntaxHint(message), "not YAML: %s", message)
+	hint := syntaxHint(message)
+	if opensBrace(t) || opensBrace(t.Prev) || opensBrace(t.Next) {
+		hint = "in brackets, put a route with a parameter in quotes: [\"GET /t/{tenant}/items\"]; on a line of its own that begins with \"- \", it needs none"
+	}
+	d.report(placeOf(t), "", "", hint, "not YAML: %s", message)
+}
+
+// opensBrace reports whether t, which may be nil, is a brace that follows a path.
+func opensBrace(t *token.Token) bool {
+	return t != nil && t.Type == token.MappingStartType && t.Prev != nil && strings.HasSuffix(t.Prev.Value, "/")
 }
 
 // syntaxHint returns advice on the usual cause of a YAML error, in terms of a policy.

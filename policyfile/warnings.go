@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
@@ -202,13 +204,21 @@ func (w *warner) route(path string, r weir.Route) {
 		w.warn(path, r.Method, fmt.Sprintf("did you mean %q?", slip), "%q is not a standard HTTP method", r.Method)
 	}
 	for segment := range strings.SplitSeq(r.Path, "/") {
-		if strings.HasPrefix(segment, ":") || strings.HasPrefix(segment, "{") || strings.HasPrefix(segment, "<") {
+		if strings.HasPrefix(segment, ":") || strings.HasPrefix(segment, "<") {
 			before, _, _ := strings.Cut(r.Path, segment)
-			w.warn(path, segment, fmt.Sprintf("to match any value there, end the route before it: %s*", before),
-				"%q is matched literally: a route has no parameters", segment)
+			w.warn(path, segment, fmt.Sprintf("to match any value there, write a parameter, such as: %s{%s}", before, parameterLike(segment)),
+				"%q is matched literally: a parameter is written in braces", segment)
 			return
 		}
 	}
+}
+
+// parameterLike returns a parameter's name like a segment that other products take for one.
+func parameterLike(segment string) string {
+	if name := nameLike(segment); wellFormed.MatchString(name) {
+		return name
+	}
+	return "id"
 }
 
 // A hole is a prefix that a route uses and no limiter covers.
@@ -219,6 +229,10 @@ type hole struct{ prefix, path, example string }
 // root does not count as a prefix.
 func (w *warner) holes() {
 	catching := w.catching()
+	caught := func(prefix string) bool {
+		const anything = "\x00" // no route has it
+		return catching != nil && catching.Match("", prefix+anything).Limiter() != nil
+	}
 	var open []hole
 	prefixes := make(map[string]bool)
 	for i, l := range w.policy.Limiters {
@@ -227,14 +241,14 @@ func (w *warner) holes() {
 		}
 		for j, r := range l.Routes {
 			prefix := r.Path[:strings.LastIndexByte(r.Path, '/')+1]
-			if prefix == "/" || r.Method == "" && r.Prefix || isUnder(prefix, catching) {
+			if prefix == "/" || r.Method == "" && r.Prefix || caught(prefix) {
 				continue
 			}
 			example := prefix + "anything-else"
 			if r.Method != "" {
 				example = otherMethod(r.Method) + " " + r.Path
 			}
-			if key := strings.ToLower(prefix); !prefixes[key] {
+			if key := shapeOf(prefix); !prefixes[key] {
 				prefixes[key] = true
 				open = append(open, hole{prefix, fmt.Sprintf("limiters[%d].routes[%d]", w.policyAt.limiters[i], w.policyAt.of(i, "routes", j)), example})
 			}
@@ -249,22 +263,28 @@ func (w *warner) holes() {
 	}
 }
 
-// catching returns the prefixes, in lower case, below which a limiter covers every request.
-func (w *warner) catching() map[string]bool {
-	all := make(map[string]bool)
+// catching returns the routes that cover every request below a prefix, or nil if there are none. A
+// route that ends in a parameter also covers what follows it.
+func (w *warner) catching() *weir.Routes {
+	var all []weir.Route
 	for _, l := range w.policy.Limiters {
 		for _, r := range l.Routes {
-			if r.Method == "" && r.Prefix && l.Mode == weir.Enforce {
-				all[strings.ToLower(r.Path)] = true
+			if r.Method == "" && (r.Prefix || strings.HasSuffix(r.Path, "}")) && l.Mode == weir.Enforce {
+				all = append(all, r)
 			}
 		}
 	}
-	return all
+	window := weir.Window{Limit: 1, Per: time.Second, Key: weir.Key{{identity.IP}}}
+	routes, err := weir.NewRoutes(weir.Policy{Limiters: []weir.Limiter{{Name: "catching", Routes: all, Windows: []weir.Window{window}}}})
+	if err != nil {
+		return nil // impossible: the routes are those of a valid policy
+	}
+	return routes
 }
 
 // isUnder reports whether path begins with one of prefixes.
 func isUnder(path string, prefixes map[string]bool) bool {
-	path = strings.ToLower(path)
+	path = shapeOf(path)
 	for i := range len(path) + 1 {
 		if prefixes[path[:i]] {
 			return true
@@ -272,6 +292,11 @@ func isUnder(path string, prefixes map[string]bool) bool {
 	}
 	return false
 }
+
+var parameters = regexp.MustCompile(`\{[^}]*\}`)
+
+// shapeOf returns a path in lower case, with its parameters without their names.
+func shapeOf(path string) string { return strings.ToLower(parameters.ReplaceAllString(path, "{}")) }
 
 func otherMethod(m string) string {
 	if m == "GET" {

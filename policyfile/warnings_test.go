@@ -29,6 +29,21 @@ func TestWarningsSayWhatIsValidButSurprising(t *testing.T) {
 				"- {name: leads, routes: [POST /api/leads], windows: [30 per minute by ip]}\n" +
 				"- {name: rest, routes: [/API/*], windows: [30 per minute by ip]}\n",
 			nil},
+		{"D9: a route that ends in a parameter leaves no hole beside it",
+			"limiters: [{name: a, routes: ['/t/{tenant}'], windows: [30 per minute by ip]}]", nil},
+		{"D9: a limiter with parameters covers the rest, whatever their names",
+			"limiters:\n" +
+				"- {name: items, routes: ['GET /t/{tenant}/items', 'GET /t/acme/users/{user}'], windows: [30 per minute by ip]}\n" +
+				"- {name: rest, routes: ['/t/{any}/*'], windows: [30 per minute by ip]}\n",
+			nil},
+		{"D9: a hole below a parameter",
+			"limiters:\n" +
+				"- {name: items, routes: ['GET /t/{tenant}/items', 'GET /t/{other}/users'], windows: [30 per minute by ip]}\n" +
+				"- {name: one, routes: ['/t/acme/*'], windows: [30 per minute by ip]}\n",
+			[]string{"2:26: requests under /t/{tenant}/ that match no route are not limited and get no headers, such as: POST /t/{tenant}/items"}},
+		{"D17: the caller chooses the path",
+			"limiters: [{name: a, routes: ['/t/{tenant}/*'], windows: ['9 per minute by path:tenant']}]",
+			[]string{`1:76: "9 per minute by path:tenant" is divided by path:tenant, and no other window bounds the caller`}},
 		{"the root is not reported as a hole",
 			"limiters: [{name: a, routes: [POST /login], windows: [30 per minute by ip]}]", nil},
 		{"a cluster cannot charge windows together that begin with different sources",
@@ -77,8 +92,8 @@ func TestWarningsSayWhatIsValidButSurprising(t *testing.T) {
 			"limiters: [{name: a, routes: [PSOT /a, /*], windows: [100 per hour by ip]}]",
 			[]string{`1:31: "PSOT" is not a standard HTTP method`}},
 		{"parameters from other routers",
-			"limiters: [{name: a, routes: ['/users/:id/posts', '/posts/{id}', /*], windows: [100 per hour by ip]}]",
-			[]string{`1:39: ":id" is matched literally`, `1:59: "{id}" is matched literally`}},
+			"limiters: [{name: a, routes: ['/users/:id/posts', '/posts/<post_id>', /*], windows: [100 per hour by ip]}]",
+			[]string{`1:39: ":id" is matched literally`, `1:59: "<post_id>" is matched literally`}},
 		{"an exempt network of all addresses",
 			"limiters: [{name: a, routes: [/*], windows: [100 per hour by ip], exempt: [0.0.0.0/0, 10.0.0.0/8]}]",
 			[]string{`1:76: 0.0.0.0/0 is every address`}},

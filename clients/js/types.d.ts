@@ -2,7 +2,7 @@
 
 /** How to pace. Every option has a default. */
 export interface Options {
-  /** Which requests share a budget: routes in the form of a policy file. Default: the contract's. */
+  /** Which requests share a budget: routes in the form of a policy file, without parameters. Default: the contract's. */
   routes?: Limiter[];
   /** The fields that tell whose budget a request spends, if no route covers it. Default: authorization and x-api-key. */
   credentials?: string[];

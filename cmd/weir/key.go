@@ -19,7 +19,7 @@ import (
 
 const keyLong = `Show and change the budget of one caller on a running server.
 
-Name the caller with --ip, --agent, --session, --token and --header, whichever the limiters count by, or with --denial
+Name the caller with --ip, --agent, --session, --token, --header and --path, whichever the limiters count by, or with --denial
 and the id in the X-Weir-Denial field of a 429. The id of a session is the sid of its token, or the jti if it has no sid. The
 id of a token is its part between the two underscores.
 
@@ -45,6 +45,7 @@ type keyFlags struct {
 	operatorFlags
 	ip, agent, session, issuer, id, denial, limiter string
 	header                                          namedFields
+	path                                            namedParameters
 }
 
 // named returns them by the names that the server uses.
@@ -63,16 +64,17 @@ func (f *keyFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.issuer, "issuer", "", "the `ISS` of its session, if the server accepts any issuer")
 	flags.StringVar(&f.id, "token", "", "the public `ID` of its API token")
 	flags.Var(&f.header, "header", "the value of an HTTP field that it sends; repeatable")
+	flags.Var(&f.path, "path", "the value of a parameter of the route; repeatable")
 	flags.StringVar(&f.denial, "denial", "", "the `ID` in the X-Weir-Denial field of one of its 429s")
 	flags.StringVar(&f.limiter, "limiter", "", "only this `LIMITER` of the policy")
-	cli.NoVariables(cmd, "ip", "agent", "session", "issuer", "token", "header", "denial", "limiter")
+	cli.NoVariables(cmd, "ip", "agent", "session", "issuer", "token", "header", "path", "denial", "limiter")
 	f.operatorFlags.register(cmd)
 }
 
 func (f *keyFlags) check(cmd *cobra.Command) error {
-	direct := f.ip+f.agent+f.session+f.id != "" || len(f.header) > 0
+	direct := f.ip+f.agent+f.session+f.id != "" || len(f.header)+len(f.path.namedFields) > 0
 	if !direct && f.denial == "" {
-		return cli.UsageError("for example: "+cmd.CommandPath()+" --ip 192.0.2.7", "no caller is named: give --ip, --agent, --session, --token, --header or --denial")
+		return cli.UsageError("for example: "+cmd.CommandPath()+" --ip 192.0.2.7", "no caller is named: give --ip, --agent, --session, --token, --header, --path or --denial")
 	}
 	if f.denial != "" && direct {
 		return cli.UsageError("see '"+cmd.CommandPath()+" --help'", "--denial already names a caller: leave the others out")
@@ -90,6 +92,9 @@ func (f *keyFlags) body() map[string]any {
 	}
 	if len(f.header) > 0 {
 		b["header"] = f.header.list()
+	}
+	if len(f.path.namedFields) > 0 {
+		b["path"] = f.path.list()
 	}
 	return b
 }
@@ -111,7 +116,7 @@ func newKeyShow() *cobra.Command {
 					q.Set(name, *value)
 				}
 			}
-			q["header"] = f.header.list()
+			q["header"], q["path"] = f.header.list(), f.path.list()
 			return f.askAndPrint(cmd, "/keys?"+q.Encode(), nil)
 		},
 	}

@@ -15,6 +15,11 @@ type namedFields map[string]string
 
 func (f *namedFields) Set(text string) error {
 	source, value, err := admin.ParseField(text)
+	return f.add(source, value, err)
+}
+
+// add adds what was read of a flag, unless err.
+func (f *namedFields) add(source, value string, err error) error {
 	if err != nil {
 		return err
 	}
@@ -47,3 +52,12 @@ func (f *namedFields) Redact(string) string { return "…" }
 
 // Repeatable makes each of several flags add a field.
 func (f *namedFields) Repeatable() {}
+
+// A namedParameters value has the values of parameters of routes by their key sources, such as
+// path:tenant.
+type namedParameters struct{ namedFields }
+
+func (p *namedParameters) Set(text string) error {
+	source, value, err := admin.ParseParameter(text)
+	return p.add(source, value, err)
+}

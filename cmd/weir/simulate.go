@@ -208,7 +208,7 @@ func (k *keyFields) Set(value string) error {
 	if err == nil && len(key) == 1 && len(key[0]) == 1 {
 		source = key[0][0] // a policy has the field's name in canonical form
 	}
-	sources := slices.DeleteFunc(weir.Sources(), func(s weir.Source) bool { return s.Kind == weir.Common })
+	sources := slices.DeleteFunc(weir.Sources(), func(s weir.Source) bool { return s.Kind == weir.Common || s.Name == identity.Path })
 	if _, known := weir.FindSource(sources, source); err != nil || !ok || field == "" || !known {
 		return fmt.Errorf("expected SOURCE=FIELD, such as session=request.headers.X-Session.0; SOURCE is one of %s", weir.SourceNames(sources))
 	}

@@ -21,7 +21,9 @@ type callerQuery struct {
 	Issuer  string `json:"issuer"`  // its iss, if this server does not require a certain one
 	Token   string `json:"token"`   // the public id
 	// Header has the values of HTTP fields, each as NAME=VALUE.
-	Header  []string `json:"header"`
+	Header []string `json:"header"`
+	// Path has the values of parameters of routes, each as NAME=VALUE.
+	Path    []string `json:"path"`
 	Denial  string   `json:"denial"`
 	Hash    string   `json:"hash"`
 	Limiter string   `json:"limiter"`
@@ -47,11 +49,11 @@ func (r *refusal) write(w http.ResponseWriter) { refuse(w, r.status, r.code, r.m
 // maxCallerQuery is the max length of a caller's name, in bytes.
 const maxCallerQuery = 16 << 10
 
-const howToName = "name one by ip, agent, session, token or header, by denial, or by limiter and hash"
+const howToName = "name one by ip, agent, session, token, header or path, by denial, or by limiter and hash"
 
 // find returns the caller that c names.
 func (s *Server) find(c callerQuery) (*named, *refusal) {
-	direct := c.IP != "" || c.Agent != "" || c.Session != "" || c.Token != "" || len(c.Header) > 0
+	direct := c.IP != "" || c.Agent != "" || c.Session != "" || c.Token != "" || len(c.Header)+len(c.Path) > 0
 	ways := 0
 	for _, given := range []bool{direct, c.Denial != "", c.Hash != ""} {
 		if given {
@@ -76,7 +78,7 @@ func (s *Server) find(c callerQuery) (*named, *refusal) {
 // size returns the length of what names the caller, in bytes.
 func (c *callerQuery) size() int {
 	n := len(c.Agent) + len(c.Session) + len(c.Issuer) + len(c.Denial)
-	for _, field := range c.Header {
+	for _, field := range slices.Concat(c.Header, c.Path) {
 		n += len(field)
 	}
 	return n
@@ -145,14 +147,14 @@ func (s *Server) byKeys(c callerQuery) (*named, *refusal) {
 		n.add(&one, "token", c.Token)
 	}
 	for _, field := range c.Header {
-		source, value, err := ParseField(field)
-		if err == nil && one.values[source] != "" {
-			err = fmt.Errorf("%s is given twice", source)
-		}
-		if err != nil {
+		if err := n.addNamed(&one, ParseField, field); err != nil {
 			return nil, invalid(fmt.Errorf("header: %w", err))
 		}
-		n.add(&one, source, value)
+	}
+	for _, parameter := range c.Path {
+		if err := n.addNamed(&one, ParseParameter, parameter); err != nil {
+			return nil, invalid(fmt.Errorf("path: %w", err))
+		}
 	}
 	if c.Session == "" {
 		n.callers = []weir.Keys{&one}
@@ -179,6 +181,32 @@ func (s *Server) byKeys(c callerQuery) (*named, *refusal) {
 func (n *named) add(to *partialCaller, source, value string) {
 	to.values[source] = value
 	n.sources = append(n.sources, source)
+}
+
+// addNamed gives the caller the value of a key source that has a name, as parse reads the two.
+func (n *named) addNamed(to *partialCaller, parse func(string) (source, value string, err error), text string) error {
+	source, value, err := parse(text)
+	if err == nil && to.values[source] != "" {
+		err = fmt.Errorf("%s is given twice", source)
+	}
+	if err == nil {
+		n.add(to, source, value)
+	}
+	return err
+}
+
+// ParseParameter reads NAME=VALUE as the key source path:NAME and the value by which a segment of a
+// path is counted. Its errors do not repeat the value.
+func ParseParameter(s string) (source, value string, err error) {
+	name, segment, ok := strings.Cut(s, "=")
+	key, err := weir.ParseKey("path:" + name)
+	if !ok || err != nil || len(key) != 1 || len(key[0]) != 1 {
+		return "", "", errors.New("the name of a route's parameter and its value are needed, as in tenant=acme")
+	}
+	if value, ok = weir.FoldSegment(segment); !ok {
+		return "", "", errors.New("the value of a parameter is one segment of a path, decoded and without slashes, as in tenant=acme")
+	}
+	return key[0][0], value, nil
 }
 
 // ParseField reads NAME=VALUE as the key source header:NAME and its value. Its errors do not repeat

@@ -249,3 +249,39 @@ func TestACallerIsNamedByAField(t *testing.T) {
 		f.refused(call{method: "GET", path: "/keys" + query}, 400, code)
 	}
 }
+
+// A caller that is counted by a parameter of its path is named by any spelling of the segment.
+func TestACallerIsNamedByAParameter(t *testing.T) {
+	f := newFixture(t, nil)
+	f.answered(call{method: "POST", path: "/policy", header: map[string]string{"Content-Type": "application/yaml"}, body: "limiters:\n" +
+		"  - name: tenants\n    routes: [\"/t/{tenant}/*\"]\n    windows: [4 per minute by path:tenant+ip]\n"}, nil)
+	resolver, err := identity.New(identity.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		r, _ := http.NewRequest("GET", "/t/Acme/x", nil)
+		r.RemoteAddr = "192.0.2.7:1"
+		var caller identity.Caller
+		resolver.Start(&caller, &identity.HTTPRequest{Request: r})
+		if _, err := f.decider.Decide(f.Context(), weir.Request{Method: "GET", Path: "/t/Acme/x", Keys: &caller}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got inspection
+	for _, spelling := range []string{"acme", "ACME", "Acme;v=1"} {
+		f.answered(call{method: "GET", path: "/keys?ip=192.0.2.7&path=tenant%3D" + url.QueryEscape(spelling)}, &got)
+		if got.String() != "tenants 3/4" || got.Kinds != "ip+path:tenant" {
+			t.Errorf("%s: %v %+v", spelling, got, got)
+		}
+	}
+	// The address alone names no window, since every request of the routes has the parameter.
+	f.refused(call{method: "GET", path: "/keys?ip=192.0.2.7"}, 422, "not_counted")
+	f.answered(f.post("/keys/reset", `{"ip":"192.0.2.7","path":["tenant=acme"],"why":"x"}`), &got)
+	if got.String() != "tenants 0/4" {
+		t.Errorf("after a reset: %v", got)
+	}
+	for _, query := range []string{"tenant", "tenant%3D", "Tenant%3Da", "tenant%3Da%2Fb", "tenant%3Da&path=tenant%3Db", "tenant%3D..", "%3Da"} {
+		f.refused(call{method: "GET", path: "/keys?path=" + query}, 400, "invalid_caller")
+	}
+}

@@ -81,7 +81,7 @@ func (c *Caller) value(source string) (value string, ok bool) {
 		return "alike", true
 	case value == "" && row.Optional:
 		return "", false
-	case value == "" || row.Field != "":
+	case value == "" || row.Field != "" && row.Name != identity.Path:
 		return "<" + row.Name + ">", true
 	}
 	return value, true

@@ -132,6 +132,11 @@ func (e *Explanation) fill(p *weir.Policy, m weir.Match, who Caller) {
 	text, _ := answer.Text(&p.Words, name)
 	e.Limiter, e.Route, e.Cost = l.Name, m.Route().String(), max(l.Cost, 1)
 	e.Message = &Message{name, text}
+	for _, name := range m.Route().Parameters() {
+		value, _ := m.Parameter(name)
+		who.Set(identity.Path+":"+name, value)
+		e.because("{%s} covers one segment, here %q", name, value)
+	}
 	if status := p.Answers.Refused.Status; status != 0 {
 		e.because("the policy answers a refusal with %d", status)
 	}
@@ -178,13 +183,14 @@ func (e *Explanation) explainRoutes(p weir.Policy, path string, m, fallback weir
 	if err != nil {
 		return err
 	}
+	all := routes.Covering(e.Method, path)
 	covering := map[owned]bool{}
-	for _, c := range routes.Covering(e.Method, path) {
+	for _, c := range all {
 		covering[owned{c.Limiter().Name, c.Route()}] = true
 	}
 	e.explainRoute(p, path, m, covering)
 	if m.HasTrials() {
-		e.explainShadows(p, m, covering)
+		e.explainShadows(p, all)
 	}
 	e.explainMethod(fallback.Limiter())
 	return nil
@@ -206,7 +212,7 @@ func (e *Explanation) explainRoute(p weir.Policy, path string, m weir.Match, cov
 	}
 	won := m.Route()
 	switch {
-	case won.Path != path && !won.Prefix:
+	case filledIn(m) != path && !won.Prefix:
 		e.because("%s also covers what follows it after / or . or ;, in letters of any case: a backend may take that for the same endpoint", won)
 	case won.Prefix:
 		e.because("%s covers every path that begins with %s, and the bare prefix", won, won.Path)
@@ -220,43 +226,73 @@ func (e *Explanation) explainRoute(p weir.Policy, path string, m weir.Match, cov
 	}
 }
 
+// filledIn returns the path of a match's route with the values of its parameters.
+func filledIn(m weir.Match) string {
+	path := m.Route().Path
+	for _, name := range m.Route().Parameters() {
+		value, _ := m.Parameter(name)
+		path = strings.Replace(path, "{"+name+"}", value, 1)
+	}
+	return path
+}
+
 // advantage names the rule by which won is the more specific of two routes that cover a path.
 func advantage(won, lost weir.Route) string {
 	switch {
+	case moreLiteral(won.Path, lost.Path):
+		return "from the left, literal text beats a parameter"
 	case !won.Prefix && lost.Prefix:
 		return "a literal path beats a prefix"
-	case len(won.Path) > len(lost.Path):
+	case depth(won) > depth(lost):
 		return "the longer path beats the shorter one"
 	default:
 		return "a route with a method beats one without"
 	}
 }
 
-// explainShadows adds the limiters in shadow mode that judge the request beside the one that is
-// enforced.
-func (e *Explanation) explainShadows(p weir.Policy, m weir.Match, covering map[owned]bool) {
-	for _, l := range p.Limiters {
-		if l.Mode != weir.Shadow {
-			continue
+// moreLiteral reports whether a path has literal text where another one, which covers the same
+// request, first has a parameter in its place.
+func moreLiteral(path, other string) bool {
+	theirs := strings.Split(other, "/")
+	for i, segment := range strings.Split(path, "/") {
+		if i == len(theirs) {
+			break
 		}
-		for _, r := range l.Routes {
-			if covering[owned{l.Name, r}] && (m.Limiter() == nil || !moreSpecific(m.Route(), r)) {
-				e.because("%s (%s, mode shadow) counts it too, and refuses nothing", r, l.Name)
-				break
-			}
+		mine, yours := strings.HasPrefix(segment, "{"), strings.HasPrefix(theirs[i], "{")
+		if mine != yours && segment != "" && theirs[i] != "" {
+			return yours
 		}
 	}
+	return false
 }
 
-// moreSpecific reports whether a beats b (D8).
-func moreSpecific(a, b weir.Route) bool {
-	switch {
-	case len(a.Path) != len(b.Path):
-		return len(a.Path) > len(b.Path)
-	case a.Prefix != b.Prefix:
-		return b.Prefix
+// depth returns the length of a route's path without the names of its parameters.
+func depth(r weir.Route) int {
+	n := len(r.Path)
+	for _, name := range r.Parameters() {
+		n -= len(name)
 	}
-	return a.Method != "" && b.Method == ""
+	return n
+}
+
+// explainShadows adds the limiters in shadow mode that judge the request beside the one that is
+// enforced. covering is in the order of specificity.
+func (e *Explanation) explainShadows(p weir.Policy, covering []weir.Match) {
+	tried := map[string]weir.Route{}
+	for _, c := range covering {
+		l := c.Limiter()
+		if l.Mode != weir.Shadow {
+			break
+		}
+		if _, ok := tried[l.Name]; !ok {
+			tried[l.Name] = c.Route()
+		}
+	}
+	for _, l := range p.Limiters {
+		if r, ok := tried[l.Name]; ok {
+			e.because("%s (%s, mode shadow) counts it too, and refuses nothing", r, l.Name)
+		}
+	}
 }
 
 // explainMethod adds what becomes of a method that is special (D9, D10). fallback may be nil.

@@ -30,6 +30,7 @@ type caller struct {
 	seen  uint64 // the sources that any request had a field for
 	// the place in sources.all of the credential that the present limiter requires; 0: none
 	requires int
+	match    weir.Match // of the present limiter
 }
 
 // sources map key sources to fields of the log.
@@ -64,7 +65,7 @@ func newSources(o *Options) *sources {
 		policies = append(policies, *o.Against)
 	}
 	note := func(source string) {
-		if weir.SourceOf(source).Kind != weir.Common && !slices.Contains(s.all, source) {
+		if isInLog(source) && !slices.Contains(s.all, source) {
 			s.all = append(s.all, source)
 		}
 	}
@@ -109,6 +110,13 @@ func newSources(o *Options) *sources {
 	return s
 }
 
+// isInLog reports whether a field of the log can hold a source. All callers have the common ones,
+// and the parameters of a route are in the path.
+func isInLog(source string) bool {
+	name, _ := weir.SplitSource(source)
+	return weir.SourceOf(source).Kind != weir.Common && name != identity.Path
+}
+
 // namesTokens reports whether a limiter has a rule for single tokens.
 func namesTokens(l *weir.Limiter) bool {
 	isToken := func(w weir.Who) bool { return w.Token != "" }
@@ -133,6 +141,10 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 	place := slices.Index(c.sources.all, source)
 	switch place {
 	case -1:
+		if name, parameter := weir.SplitSource(source); name == identity.Path {
+			v, ok := c.match.Parameter(parameter)
+			return append(dst, v...), ok
+		}
 		return dst, weir.SourceOf(source).Kind == weir.Common && !c.rejected()
 	case placeIP:
 		if len(c.sources.trusted) == 0 {
@@ -164,9 +176,12 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 	return dst, false
 }
 
-// asks sets the limiter that is about to count the request.
-func (c *caller) asks(l *weir.Limiter) {
-	if c.requires = 0; l != nil && l.Requires != "" {
+// asks sets the limiter that is about to count the request, and how it covers the request.
+func (c *caller) asks(m weir.Match) {
+	c.match = m
+	if l := m.Limiter(); l == nil || l.Requires == "" {
+		c.requires = 0
+	} else {
 		c.requires = slices.Index(c.sources.all, l.Requires)
 	}
 }

@@ -193,7 +193,7 @@ func (l *lane) add(choice, agentless *target.Choice) error {
 	l.tried = uncovered
 	request := weir.Request{Keys: &r.caller, Match: choice.Match, Scratch: &l.scratch}
 	r.caller.lacks = 0
-	r.caller.asks(rules)
+	r.caller.asks(choice.Match)
 	if err := l.current().DecideInto(context.Background(), &request, &l.decision); err != nil {
 		return fmt.Errorf("replay under policy %q: %w", l.name, err)
 	}
@@ -263,8 +263,8 @@ func (l *lane) shadowed(v weir.Shadowed) {
 	}
 	r := l.replay
 	s := l.of(v.Limiter)
-	lacks := r.caller.lacks
-	r.caller.lacks = 0
+	lacks, match := r.caller.lacks, r.caller.match
+	r.caller.lacks, r.caller.match = 0, v.Match
 	s.count(r, v.Decision, func(of *weir.Standing) []byte {
 		key := r.key[:0]
 		for _, part := range of.Window.Key {
@@ -278,7 +278,7 @@ func (l *lane) shadowed(v weir.Shadowed) {
 		r.key = key
 		return key
 	})
-	r.caller.lacks = lacks
+	r.caller.lacks, r.caller.match = lacks, match
 	if l.agentUnknown && s.noteUnknown(v.Decision) {
 		l.tried = max(l.tried, unknown)
 	}

@@ -53,7 +53,8 @@ func (r *Replay) choose(method, raw string, named bool) (chosen *remembered, que
 		return r.chooseOdd(method, raw, false)
 	}
 	slot.method, slot.path = append(slot.method[:0], method...), append(slot.path[:0], path...)
-	r.chooseInto(slot, &target.Request{Method: method, Path: path})
+	// The choices refer to the path, so it must live as long as they do.
+	r.chooseInto(slot, &target.Request{Method: method, Path: text(slot.path)})
 	return slot, query, true
 }
 

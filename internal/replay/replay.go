@@ -196,6 +196,9 @@ func (o *Options) complete() error {
 		if weir.SourceOf(source).Kind == weir.Common {
 			return fmt.Errorf("key source %q is the same for all callers: no field can hold it", source)
 		}
+		if !isInLog(source) {
+			return fmt.Errorf("key source %q is part of the path: no other field can hold it", source)
+		}
 	}
 	return nil
 }

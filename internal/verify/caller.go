@@ -95,13 +95,37 @@ func covers(r weir.Route, e endpoint) bool {
 
 // pathsOf returns paths that match a route, the likeliest first.
 func pathsOf(r weir.Route) []string {
+	path := r.Path
+	for _, name := range r.Parameters() {
+		path = strings.Replace(path, "{"+name+"}", madeUpSegment, 1)
+	}
 	switch {
 	case !r.Prefix:
-		return []string{r.Path}
-	case strings.HasSuffix(r.Path, "/"):
-		return []string{r.Path + "weir-verify", r.Path}
+		return []string{path}
+	case strings.HasSuffix(path, "/"):
+		return []string{path + madeUpSegment, path}
 	}
-	return []string{r.Path, r.Path + "/weir-verify", r.Path + "weir-verify"}
+	return []string{path, path + "/" + madeUpSegment, path + madeUpSegment}
+}
+
+// madeUpSegment is a segment of a path that the verifier makes up.
+const madeUpSegment = "weir-verify"
+
+// begins reports whether a path can begin with a prefix, if a parameter of either is any segment.
+func begins(path, prefix string) bool {
+	segments := strings.Split(path, "/")
+	all := strings.Split(prefix, "/")
+	for i, want := range all {
+		switch {
+		case i == len(segments):
+			return false
+		case strings.HasPrefix(want, "{"), strings.HasPrefix(segments[i], "{") && want != "":
+		case i == len(all)-1 && strings.HasPrefix(segments[i], want):
+		case segments[i] != want:
+			return false
+		}
+	}
+	return true
 }
 
 // A caller sends requests.

@@ -81,7 +81,7 @@ func (l *timeline) whyNoPreflight() gap {
 		return inherently("the policy counts preflights here like any other request")
 	}
 	for _, r := range l.part.limiter.Routes {
-		if r.Method == "" && r.Prefix && strings.HasPrefix(path, r.Path) {
+		if r.Method == "" && r.Prefix && begins(path, r.Path) {
 			return inherently("the policy counts preflights here like any other request")
 		}
 	}

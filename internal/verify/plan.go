@@ -233,7 +233,7 @@ func (p *Plan) isFallback(l *weir.Limiter) bool {
 		}
 		for _, r := range other.Routes {
 			for _, mine := range l.Routes {
-				if mine.Prefix && strings.HasPrefix(r.Path, mine.Path) {
+				if mine.Prefix && begins(r.Path, mine.Path) {
 					return true
 				}
 			}

@@ -16,6 +16,7 @@ const (
 	sourceSession = "session"
 	sourceToken   = "token"
 	sourceHeader  = "header" // with the name of a field
+	sourcePath    = "path"   // with the name of a parameter
 )
 
 // kindInWords are the kinds of credentials in words.
@@ -88,6 +89,8 @@ func strangeSource(l *weir.Limiter) string {
 		name, field := weir.SplitSource(source)
 		switch name {
 		case sourceAgent, sourceSession, sourceToken, sourceHeader:
+		case sourcePath:
+			return fmt.Sprintf("it counts by %q, and the verifier does not vary the path", source)
 		default:
 			if kind := kindOf(source); kind != weir.Address && kind != weir.Common {
 				return fmt.Sprintf("it counts by %q, whose value a caller cannot know", source)

@@ -13,7 +13,8 @@ namespace Weir\Pacer;
  *     ])
  *
  * A route is a path with an optional method before it and an optional star at its end; the most
- * specific one counts. A window is LIMIT per [N] UNIT by SOURCE[ or SOURCE…][+SOURCE…]; the sources
+ * specific one counts. A route with a parameter such as {tenant} is rejected: end it before that,
+ * with a star. A window is LIMIT per [N] UNIT by SOURCE[ or SOURCE…][+SOURCE…]; the sources
  * are session, token, agent, ip and header:NAME. Limits and lengths may differ from the server's,
  * because responses override them. They matter if a limiter has several windows: they show which
  * window a response describes.
@@ -118,8 +119,8 @@ final class Routes
 
     private function add(string $route, Limiter $limiter): void
     {
-        if (preg_match('~^\s*(?:([A-Z]+)\s+)?(/[^\s*?#%\\\\;]*)(\*?)\s*\z~', $route, $m) !== 1) {
-            throw new \InvalidArgumentException("route \"$route\": the form is [METHOD] /path or [METHOD] /path*");
+        if (preg_match('~^\s*(?:([A-Z]+)\s+)?(/[^\s*?#%\\\\;{}]*)(\*?)\s*\z~', $route, $m) !== 1) {
+            throw new \InvalidArgumentException("route \"$route\": the form is [METHOD] /path or [METHOD] /path*, without {parameters}");
         }
         [, $method, $path, $star] = $m;
         $kind = match (true) {

@@ -1,0 +1,58 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir"
+)
+
+// An explanation has the values of the parameters, which are in the path that is asked about.
+func TestAnExplanationHasTheParametersOfTheRoute(t *testing.T) {
+	p := policyBy(t, "path:tenant+ip")
+	p.Limiters[0].Routes = []weir.Route{{Path: "/t/{tenant}/", Prefix: true}, {Path: "/t/{tenant}/users/{user}"}}
+	other := policyBy(t, "ip").Limiters[0]
+	other.Name, other.Routes = "me", []weir.Route{{Path: "/t/me/{what}"}}
+	p.Limiters = append(p.Limiters, other)
+	for _, c := range []struct{ path, route, counted, why string }{
+		{"/t/Acme/users/ann", "/t/{tenant}/users/{user}", "[{path:tenant acme } {ip <address> }]", `{tenant} covers one segment, here "acme"`},
+		{"/t/acme/x", "/t/{tenant}/*", "[{path:tenant acme } {ip <address> }]", "/t/{tenant}/* covers every path that begins with /t/{tenant}/"},
+		{"/t/me/x", "/t/me/{what}", "[{ip <address> }]", "/t/me/{what} beats /t/{tenant}/* (all): from the left, literal text beats a parameter"},
+		{"/t/acme/users/ann", "/t/{tenant}/users/{user}", "[{path:tenant acme } {ip <address> }]", "beats /t/{tenant}/* (all): a literal path beats a prefix"},
+	} {
+		e, err := Request(p, "GET", c.path, Caller{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(e.Windows[0].Counted); e.Route != c.route || got != c.counted {
+			t.Errorf("%s: route %s, counted %s", c.path, e.Route, got)
+		}
+		if !slices.ContainsFunc(e.Why, func(why string) bool { return strings.Contains(why, c.why) }) {
+			t.Errorf("%s: %q, want %q", c.path, e.Why, c.why)
+		}
+	}
+	e, _ := Request(p, "GET", "/t/acme/users/ann", Caller{})
+	if strings.Contains(fmt.Sprint(e.Why), "also covers") {
+		t.Errorf("the path is that of the route: %q", e.Why)
+	}
+}
+
+// The order of specificity decides which shadows judge a request.
+func TestAnExplanationNamesTheShadowsThatAreMoreSpecific(t *testing.T) {
+	p := policyBy(t, "ip")
+	p.Limiters[0].Routes = []weir.Route{{Path: "/t/{tenant}/items"}}
+	for i, path := range []string{"/t/acme", "/t/{x}/{y}"} {
+		l := policyBy(t, "ip").Limiters[0]
+		l.Name, l.Mode, l.Routes = fmt.Sprint("tried-", i), weir.Shadow, []weir.Route{{Path: path}}
+		p.Limiters = append(p.Limiters, l)
+	}
+	e, err := Request(p, "GET", "/t/acme/items", Caller{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if why := fmt.Sprint(e.Why); !strings.Contains(why, "/t/acme (tried-0, mode shadow) counts it too") || strings.Contains(why, "tried-1") {
+		t.Error(why)
+	}
+}
