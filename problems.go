@@ -58,7 +58,7 @@ func (c *checker) checkLimiter(l *Limiter, names map[string]int) {
 		c.checkWindow(l, i)
 	}
 	c.checkSpecial(l)
-	if l.Requires != "" && SourceOf(l.Requires).Kind != Credential {
+	if l.Requires != "" && !slices.Contains(Credentials(), l.Requires) {
 		c.add("requires", -1, l.Requires, "requires %q: %s are allowed", l.Requires, strings.Join(Credentials(), " and "))
 	}
 	if l.OnStoreFailure > FailDeny {

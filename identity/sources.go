@@ -33,6 +33,10 @@ var finders = map[string]finder{
 	Session:  (*Caller).appendSession,
 	Token:    (*Caller).appendToken,
 	Header:   (*Caller).appendField,
+	Cookie:   (*Caller).appendCookie,
+	Query:    (*Caller).appendParameter,
+	Host:     (*Caller).appendHost,
+	Claim:    (*Caller).appendClaim,
 	Everyone: func(_ *Caller, dst []byte, _ string) ([]byte, bool) { return dst, true },
 }
 

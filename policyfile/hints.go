@@ -98,11 +98,11 @@ func sourceHint(name string, all []weir.Source) string {
 	var plain []string
 	field := ""
 	for _, s := range all {
-		if s.Field != "" {
-			field = s.Name + ":X-Api-Key"
+		if s.Name == identity.Header {
+			field = s.Example()
 		}
 		if s.Name == name && s.Field != "" {
-			return "name the HTTP field, such as: " + field
+			return "name what it reads, such as: " + s.Example()
 		}
 		plain = append(plain, s.Name)
 	}
