@@ -33,6 +33,11 @@ type Limiter struct {
 	// empty, no request is answered 401, also if windows count by a credential (D27).
 	Requires string
 
+	// Chosen declares that windows may count by a value that the caller chooses alone, so that it
+	// has a new budget for each value that it makes up, and can spend another's (D32). Without it
+	// such a window is a problem.
+	Chosen bool
+
 	// Message names the text of the 429 in the front door's catalogue. If empty, it is the text of
 	// the widget surface.
 	Message string
@@ -124,8 +129,8 @@ func (m FailureMode) String() string {
 // A Problem is one mistake in a Policy, and its place.
 type Problem struct {
 	Limiter int // index into Policy.Limiters; -1 for the whole policy
-	// Field is "name", "routes", "windows", "cost", "requires", "message", "on_store_failure",
-	// "mode", "exempt" or "overrides"; empty for the limiter itself.
+	// Field is "name", "routes", "windows", "cost", "requires", "chosen", "message",
+	// "on_store_failure", "mode", "exempt" or "overrides"; empty for the limiter itself.
 	Field   string
 	Index   int    // index into Routes, Windows, Exempt or Overrides; -1 for the whole field
 	Value   string // the offending value as the policy spells it; may be empty

@@ -57,6 +57,7 @@ func (c *checker) checkLimiter(l *Limiter, names map[string]int) {
 	for i := range l.Windows {
 		c.checkWindow(l, i)
 	}
+	c.checkChosen(l)
 	c.checkSpecial(l)
 	if l.Requires != "" && !slices.Contains(Credentials(), l.Requires) {
 		c.add("requires", -1, l.Requires, "requires %q: %s are allowed", l.Requires, strings.Join(Credentials(), " and "))

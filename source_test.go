@@ -72,7 +72,7 @@ func TestAFieldHasOneSpellingInAPolicy(t *testing.T) {
 		"claim:a+b":                          "and not '+'",
 		"header:" + strings.Repeat("A", maxField+1): "1 to 64 characters",
 	} {
-		w.Key = Key{{source}}
+		w.Key = Key{{source}, {"ip"}}
 		problems := Policy{Limiters: []Limiter{{Name: "l", Windows: []Window{w}}}}.Problems(Sources())
 		if want == "" && len(problems) > 0 || want != "" && (len(problems) != 1 || !strings.Contains(problems[0].Message, want)) {
 			t.Errorf("%s: %v, want %q", source, problems, want)

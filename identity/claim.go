@@ -6,8 +6,8 @@ import (
 )
 
 // appendClaim appends the value of a claim of the verified session. A string counts, and an integer
-// by its decimal digits; a claim that is empty or anything else counts as none. It allocates nothing
-// for a session in the cache.
+// by its decimal digits; a claim that is empty or anything else counts as none. It allocates
+// nothing for a session in the cache.
 func (c *Caller) appendClaim(dst []byte, name string) ([]byte, bool) {
 	s, _ := c.sessionClaims()
 	if s == nil {

@@ -23,9 +23,9 @@ func (c *Caller) appendCookie(dst []byte, name string) ([]byte, bool) {
 	return append(dst, value...), value != ""
 }
 
-// cookieValue returns a cookie's value without the quotes around it (RFC 6265, section 4.1.1); ok is
-// false if it has a character that servers read differently. Blanks and commas are accepted, since
-// browsers send them.
+// cookieValue returns a cookie's value without the quotes around it (RFC 6265, section 4.1.1); ok
+// is false if it has a character that servers read differently. Blanks and commas are accepted,
+// since browsers send them.
 func cookieValue(s string) (value string, ok bool) {
 	if len(s) > 1 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = s[1 : len(s)-1]

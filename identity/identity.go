@@ -130,8 +130,8 @@ var (
 	canonicalHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"}
 )
 
-// Verifies reports whether source is a credential, or read from a credential, that this Resolver can
-// verify.
+// Verifies reports whether source is a credential, or read from a credential, that this Resolver
+// can verify.
 func (r *Resolver) Verifies(source string) bool {
 	switch credentialOf(source) {
 	case Session:

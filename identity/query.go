@@ -52,8 +52,8 @@ func AgentIsAmbiguous(raw string) bool { return QueryIsAmbiguous(raw, agentParam
 // query (D10): it has two different values, a value with an invalid escape, a semicolon beside it,
 // which some readers take as a separator, more parameters before it than some read, or a name that
 // only some read as name (in other letters, with "." for "_", with brackets). It is false for a
-// query without the parameter. name has letters, digits, and ".", "_", "~" or "-". It allocates only
-// for a query that has escapes, or such a name.
+// query without the parameter. name has letters, digits, and ".", "_", "~" or "-". It allocates
+// only for a query that has escapes, or such a name.
 func QueryIsAmbiguous(raw, name string) bool {
 	if !mayName(raw, name) {
 		return false

@@ -328,8 +328,8 @@ func (s *Sessions) KeysOf(issuer, id string) ([]string, error) {
 }
 
 // ClaimKeysOf returns the keys under which the budget of a claim's value may be counted: an integer
-// is given by its decimal digits. issuer is as for KeysOf. It returns an error if the value does not
-// determine the budget.
+// is given by its decimal digits. issuer is as for KeysOf. It returns an error if the value does
+// not determine the budget.
 func (s *Sessions) ClaimKeysOf(issuer, value string) ([]string, error) {
 	if value == "" {
 		return nil, errors.New("the claim's value is empty: a session with an empty claim is counted as one without it")

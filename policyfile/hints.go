@@ -139,6 +139,17 @@ func requiresHint(s string) string {
 	return didYouMean(s, weir.Credentials())
 }
 
+// chosenHint returns what was probably meant by chosen.
+func chosenHint(s string) string {
+	switch strings.ToLower(s) {
+	case "true", "on", "y", "1", "yes":
+		return "write: chosen: yes"
+	case "", "false", "off", "no", "n", "0":
+		return "leave it out to reject windows that count by what a caller chooses"
+	}
+	return "chosen: yes allows windows that count by what a caller chooses; leave it out otherwise"
+}
+
 // modeHint returns which mode was probably meant.
 func modeHint(s string) string {
 	switch strings.ToLower(s) {

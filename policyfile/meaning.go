@@ -108,6 +108,11 @@ func (d *reading) options(l *limiter, out *weir.Limiter, path string) {
 			d.fail(at, requires, requiresHint(requires), "requires %q: %s are allowed", excerpt(requires), strings.Join(weir.Credentials(), " and "))
 		}
 	}
+	if at := path + ".chosen"; d.written(at) {
+		if out.Chosen = l.Chosen == "yes"; !out.Chosen {
+			d.fail(at, string(l.Chosen), chosenHint(string(l.Chosen)), "chosen %q: yes is allowed", excerpt(string(l.Chosen)))
+		}
+	}
 	if at := path + ".mode"; d.written(at) {
 		mode, err := weir.ParseMode(string(l.Mode))
 		if err != nil {

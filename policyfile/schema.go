@@ -60,6 +60,7 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[who]():         text(callers),
 		reflect.TypeFor[override]():    text(rate + ` +for` + callers),
 		reflect.TypeFor[requires]():    {Type: "string", Enum: enum(weir.Credentials()...)},
+		reflect.TypeFor[yes]():         {Type: "string", Enum: enum("yes")},
 		reflect.TypeFor[mode]():        {Type: "string", Enum: enum("enforce", "shadow")},
 		reflect.TypeFor[failureMode](): {Type: "string", Enum: enum("local", "allow", "deny")},
 	}

@@ -23,7 +23,7 @@ import (
 var policies = policyfile.Reader{Sources: identity.Sources(), Messages: answer.Messages()}
 
 // twoPolicy has a limit of two requests.
-const twoPolicy = "limiters:\n  - name: all\n    routes: [/*]\n    windows: [2 per minute by session or ip, 1000 per hour by agent]\n"
+const twoPolicy = "limiters:\n  - name: all\n    routes: [/*]\n    windows: [2 per minute by session or ip, 1000 per hour by agent]\n    chosen: yes\n"
 
 // testConfig returns a server on a free port before an upstream that accepts every
 // request.

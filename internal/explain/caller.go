@@ -20,8 +20,8 @@ type Caller struct {
 }
 
 // Set sets the value of a key source other than the address: an agent, the id of a session or of a
-// token, the value of an HTTP field, of a cookie or of a claim. A caller with a claim has the session
-// that it is read from. An empty value sets none.
+// token, the value of an HTTP field, of a cookie or of a claim. A caller with a claim has the
+// session that it is read from. An empty value sets none.
 func (c *Caller) Set(source, value string) {
 	if value == "" {
 		return

@@ -16,9 +16,10 @@ type Party struct {
 	Source string // empty: the requests have nothing in common
 }
 
-// Parties returns the groups that exposure of a policy is reported for. One address is what a server
-// counts as one: a network of IPv6 (D12). A claim is a party if the policy counts by it: all sessions
-// with one value of it. What a caller chooses makes no party: many callers can choose the same value.
+// Parties returns the groups that exposure of a policy is reported for. One address is what a
+// server counts as one: a network of IPv6 (D12). A claim is a party if the policy counts by it: all
+// sessions with one value of it. What a caller chooses makes no party: many callers can choose the
+// same value.
 func Parties(p weir.Policy) []Party {
 	var all []Party
 	for _, s := range weir.Sources() {

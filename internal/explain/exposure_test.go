@@ -213,15 +213,15 @@ func TestAWindowBoundsThoseItCountsTogether(t *testing.T) {
 }
 
 // All sessions with one value of a claim are a party if the policy counts by the claim. A window
-// bounds them if it counts them together, and one by a claim does not bound a session, which may lack
-// the claim and be counted by an address.
+// bounds them if it counts them together, and one by a claim does not bound a session, which may
+// lack the claim and be counted by an address.
 func TestAWindowByAClaimBoundsTheSessionsThatHaveIt(t *testing.T) {
 	for key, bounded := range map[string]string{ // of address, session, token, the claim, everybody
 		"claim:org":                      "---c-",
 		"claim:org or ip":                "---c-",
 		"claim:org or session":           "-s-c-",
 		"session or claim:org":           "-s---", // an organisation can have any number of sessions
-		"token or claim:org":             "--tc-", // who has a session sends no token
+		"token or claim:org":             "--tc-", // a caller has one credential
 		"claim:org or token or ip":       "--tc-",
 		"ip+claim:org":                   "-----",
 		"ip or claim:org":                "a----",

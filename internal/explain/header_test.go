@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/weirlimit/weir"
@@ -13,7 +14,8 @@ func policyBy(t *testing.T, key string) weir.Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return weir.Policy{Limiters: []weir.Limiter{{Name: "all", Routes: []weir.Route{{Path: "/", Prefix: true}}, Windows: []weir.Window{w}}}}
+	chosen := slices.ContainsFunc(slices.Concat(w.Key...), func(source string) bool { return weir.SourceOf(source).Kind == weir.Chosen })
+	return weir.Policy{Limiters: []weir.Limiter{{Name: "all", Chosen: chosen, Routes: []weir.Route{{Path: "/", Prefix: true}}, Windows: []weir.Window{w}}}}
 }
 
 // An explanation names the field that counts, but not its value, which may be a secret.

@@ -222,9 +222,9 @@ func (c *caller) trusts(a netip.Addr) bool {
 	return slices.ContainsFunc(c.sources.trusted, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// counted returns the counted form of a field that holds a source: of a source with a name after the
-// colon the value without the blanks around it, of a host its one form, of an API token its public
-// id, as in a policy. It drops the scheme of an Authorization field.
+// counted returns the counted form of a field that holds a source: of a source with a name after
+// the colon the value without the blanks around it, of a host its one form, of an API token its
+// public id, as in a policy. It drops the scheme of an Authorization field.
 func counted(row *weir.Source, v []byte) []byte {
 	switch {
 	case row.Name == identity.Host:

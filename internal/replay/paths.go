@@ -58,8 +58,8 @@ func (r *Replay) choose(method, raw string, named bool) (chosen *remembered, que
 	return slot, query, true
 }
 
-// isOdd reports whether a query can be read in more than one way for a parameter that a policy counts
-// by.
+// isOdd reports whether a query can be read in more than one way for a parameter that a policy
+// counts by.
 func (r *Replay) isOdd(query string) bool {
 	return query != "" && slices.ContainsFunc(r.sources.parameters, func(name string) bool { return identity.QueryIsAmbiguous(query, name) })
 }

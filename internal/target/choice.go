@@ -28,8 +28,9 @@ const (
 	// Preflight is a CORS preflight for a surface, charged to the limiter that counts preflights
 	// (D9: preflights never use up a visitor's or a token's budget).
 	Preflight
-	// AmbiguousQuery is a query that can be read in more than one way for what the limiter counts by:
-	// the agent, or a parameter. It is answered 400 and charged to the catch-all of the path (D10).
+	// AmbiguousQuery is a query that can be read in more than one way for what the limiter counts
+	// by: the agent, or a parameter. It is answered 400 and charged to the catch-all of the path
+	// (D10).
 	AmbiguousQuery
 	// UnknownMethod is answered 405 and charged to the limiter that covers the path.
 	UnknownMethod

@@ -74,8 +74,8 @@ var (
 	Unjudged = Answer{Status: http.StatusInternalServerError, Code: "internal", Message: "The limits of this request could not be checked."}
 )
 
-// ambiguousQuery returns the answer to a query that can be read in more than one way for a parameter
-// that its limiter counts by; an empty name means the agent.
+// ambiguousQuery returns the answer to a query that can be read in more than one way for a
+// parameter that its limiter counts by; an empty name means the agent.
 func ambiguousQuery(parameter string) *Answer {
 	if parameter == "" {
 		return &ambiguousAgent
