@@ -220,7 +220,7 @@ func TestAWindowByAClaimBoundsTheSessionsThatHaveIt(t *testing.T) {
 		"claim:org":                      "---c-",
 		"claim:org or ip":                "---c-",
 		"claim:org or session":           "-s-c-",
-		"session or claim:org":           "-s---", // an organisation can have any number of sessions
+		"session or claim:org":           "-s---", // a claim may be of many sessions
 		"token or claim:org":             "--tc-", // a caller has one credential
 		"claim:org or token or ip":       "--tc-",
 		"ip+claim:org":                   "-----",
