@@ -14,8 +14,8 @@ import (
 	"github.com/weirlimit/weir/internal/admin"
 )
 
-// A caller that is counted by a cookie, a parameter, a host or a claim is named by its value, as the
-// server finds it in a request. No value is in the audit log.
+// A caller that is counted by a cookie, a parameter, a host or a claim is named by its value, as
+// the server finds it in a request. No value is in the audit log.
 func TestACallerIsNamedByWhatItsRequestsCarry(t *testing.T) {
 	sessions, err := identity.NewSessions(identity.SessionsOptions{Keys: []identity.SessionKey{secretKey(t)}})
 	if err != nil {
