@@ -98,5 +98,16 @@ func TestAFieldThatOtherClausesVaryCannotBeTested(t *testing.T) {
 	}
 }
 
+// What the verifier cannot vary makes a limiter untested, never broken or kept.
+func TestALimiterByWhatTheVerifierCannotVaryIsNotTested(t *testing.T) {
+	for _, source := range []string{"cookie:sid", "query:tenant", "host", "claim:org.id"} {
+		policy := onePolicy("20 per minute by ip+" + source)
+		r := verifiedByField(t, policy, nil, nil)
+		if got := verdictOf(t, r, "admitted"); got.Verdict != Untested || !strings.Contains(got.Detail, source) || r.Broken() {
+			t.Errorf("%s: %s: %s", source, got.Verdict, got.Detail)
+		}
+	}
+}
+
 // chosenPolicy is onePolicy for a window by a value that the caller chooses.
 func chosenPolicy(window string) string { return onePolicy(window) + "    chosen: yes\n" }
