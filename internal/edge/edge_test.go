@@ -154,3 +154,15 @@ func TestTheFirstRowReportsThatEveryAddressIsServed(t *testing.T) {
 		}
 	}
 }
+
+// Start-up names the limiters that count by a credential that no flag verifies, also by a claim.
+func TestStartUpNamesTheLimitersThatCountByAnUnverifiedCredential(t *testing.T) {
+	c := testConfig(t, "limiters:\n  - {name: a, routes: [/a], windows: ['2 per minute by claim:org.id or ip']}\n"+
+		"  - {name: b, routes: [/b], windows: ['2 per minute by session'], requires: session}\n  - {name: c, routes: [/c], windows: [2 per minute by ip]}\n")
+	if got := unverified(&c, "session", "FLAG"); got != "not verified: requests are counted by IP address and forwarded, although required by b, although counted by in a; FLAG" {
+		t.Errorf("sessions %s", got)
+	}
+	if got := unverified(&c, "token", "FLAG"); got != "not verified: requests are counted by IP address and forwarded; FLAG" {
+		t.Errorf("tokens %s", got)
+	}
+}
