@@ -61,7 +61,7 @@ func TestALogIsCountedByWhatItsRequestsCarry(t *testing.T) {
 	if want := []target.Kind{target.Plain, target.Plain, target.Plain, target.AmbiguousQuery, target.AmbiguousQuery}; !slices.Equal(kinds, want) {
 		t.Errorf("kinds %v, want %v", kinds, want)
 	}
-	if l := out.Policy.Limiters[0]; l.Refused != 2 || len(out.Log.Lacks) != 0 { // a again, and the second one that has no value
+	if l := out.Policy.Limiters[0]; l.Refused != 2 || len(out.Log.Lacks) != 0 {
 		t.Errorf("%d refused, lacks %+v", l.Refused, out.Log.Lacks)
 	}
 	for source, values := range map[string][3]string{ // two of one budget, and one of another
