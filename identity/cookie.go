@@ -8,7 +8,9 @@ import "strings"
 func (c *Caller) appendCookie(dst []byte, name string) ([]byte, bool) {
 	value, found := "", false
 	for _, line := range c.request.Header("Cookie") {
-		for pair := range strings.SplitSeq(line, ";") {
+		for rest := line; rest != ""; {
+			var pair string
+			pair, rest, _ = strings.Cut(rest, ";")
 			before, v, _ := strings.Cut(pair, "=")
 			if strings.Trim(before, " \t") != name {
 				continue
