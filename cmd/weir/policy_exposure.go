@@ -146,6 +146,9 @@ func writeParts(b *strings.Builder, l *weir.Limiter) {
 	if l.Requires != "" {
 		fmt.Fprintf(b, "  requires: %s\n", l.Requires)
 	}
+	if l.Chosen {
+		b.WriteString("  chosen: yes\n")
+	}
 	for _, o := range l.Overrides {
 		fmt.Fprintf(b, "  %s\n", o)
 	}

@@ -72,6 +72,7 @@ type limiterJSON struct {
 	Windows        []explain.SpelledWindow `json:"windows"`
 	Cost           int64                   `json:"cost"`
 	Requires       string                  `json:"requires"` // empty: every caller is let in
+	Chosen         bool                    `json:"chosen"`
 	Message        string                  `json:"message"`
 	OnStoreFailure string                  `json:"on_store_failure"`
 	Mode           string                  `json:"mode"`
@@ -83,7 +84,7 @@ func limitersJSON(p weir.Policy) []limiterJSON {
 	all := make([]limiterJSON, len(p.Limiters))
 	for i, l := range p.Limiters {
 		all[i] = limiterJSON{
-			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Requires: l.Requires, Message: answer.MessageOf(&l), OnStoreFailure: l.OnStoreFailure.String(),
+			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Requires: l.Requires, Chosen: l.Chosen, Message: answer.MessageOf(&l), OnStoreFailure: l.OnStoreFailure.String(),
 			Mode: l.Mode.String(), Exempt: texts(l.Exempt), Overrides: texts(l.Overrides),
 		}
 		for _, w := range l.Windows {

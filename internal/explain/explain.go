@@ -152,6 +152,9 @@ func (e *Explanation) fill(m weir.Match, who Caller) {
 			e.because("the limiter requires a verified %s: without one the request is counted by address and answered 401", l.Requires)
 		}
 	}
+	if l.Chosen {
+		e.because("chosen: yes: the caller chooses a value that a window counts by, so it has a new budget for each value that it makes up")
+	}
 	for _, x := range l.Exempt {
 		if who.is(x) {
 			e.because("%s is exempt: counted, and never refused", x)
