@@ -137,7 +137,7 @@ func TestEveryRouteOfALimiterHasTheParameterThatItCountsBy(t *testing.T) {
 		{[]string{"/t/*"}, `route "/t/*" has no parameter {tenant}: it has none`},
 		{nil, ""}, // callers name such a limiter, and may have Keys of their own
 	} {
-		l := routed(limiter("l", "9 per minute by path:tenant or ip"), test.routes...)
+		l := routed(limiter("l", "9 per minute by ip+path:tenant"), test.routes...)
 		problems := policyOf(l).Problems(weir.Sources())
 		if got := fmt.Sprint(problems); (test.want == "") != (len(problems) == 0) || !strings.Contains(got, test.want) {
 			t.Errorf("%v: %v, want %q", test.routes, got, test.want)

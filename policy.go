@@ -34,6 +34,11 @@ type Limiter struct {
 	// empty, no request is answered 401, also if windows count by a credential (D27).
 	Requires string
 
+	// Chosen declares that windows may count by a value that the caller chooses alone, so that it
+	// has a new budget for each value that it makes up, and can spend another's (D32). Without it
+	// such a window is a problem.
+	Chosen bool
+
 	// Message names the text of the 429: one of Policy.Messages, or of the front door's catalogue.
 	// If empty, it is that of Policy.Answers.Refused.
 	Message string
@@ -142,10 +147,10 @@ func (m FailureMode) String() string {
 // A Problem is one mistake in a Policy, and its place.
 type Problem struct {
 	Limiter int // index into Policy.Limiters; -1 for the whole policy
-	// Field is "name", "routes", "windows", "cost", "requires", "message", "on_store_failure",
-	// "mode", "exempt", "deny", "overrides", "answers" or "notify"; empty for the limiter itself.
-	// Of the whole policy it is "limiters", or the path of a value of its words, such as
-	// "messages.sync.de".
+	// Field is "name", "routes", "windows", "cost", "requires", "chosen", "message",
+	// "on_store_failure", "mode", "exempt", "deny", "overrides", "answers" or "notify"; empty for
+	// the limiter itself. Of the whole policy it is "limiters", or the path of a value of its
+	// words, such as "messages.sync.de".
 	Field string
 	// Index is the index into Routes, Windows, Exempt, Deny, Overrides or Notify; -1 for the whole
 	// field.

@@ -57,10 +57,11 @@ func (c *checker) checkLimiter(l *Limiter, names map[string]int) {
 	for i := range l.Windows {
 		c.checkWindow(l, i)
 	}
+	c.checkChosen(l)
 	c.checkSpecial(l)
 	c.checkAnswers(l)
 	c.checkNotify(l)
-	if l.Requires != "" && SourceOf(l.Requires).Kind != Credential {
+	if l.Requires != "" && !slices.Contains(Credentials(), l.Requires) {
 		c.add("requires", -1, l.Requires, "requires %q: %s are allowed", l.Requires, strings.Join(Credentials(), " and "))
 	}
 	if l.OnStoreFailure > FailDeny {

@@ -46,6 +46,9 @@ type Source struct {
 	Field string
 	names nameForm // the spelling of the name after the colon
 	Kind  SourceKind
+	// From names the credential that the value is read from: "session" for a claim, which is part
+	// of a session. It is empty for a source that is read from nothing else.
+	From string
 	// Optional means that a request may have no value of it. Then the next alternative of the Part
 	// is counted, in the end the address.
 	Optional bool
@@ -73,8 +76,16 @@ var builtInSources = []Source{
 		Counts: "the id of the verified workspace API token"},
 	{Name: "header", Field: "NAME", Kind: Chosen, Optional: true, About: "one value of the field",
 		Counts: "the value of one HTTP field"},
-	{Name: pathSource, Field: "NAME", names: parameterName, Kind: Chosen, About: "one value of the parameter",
+	{Name: pathSource, Field: "NAME", names: segmentName, Kind: Chosen, About: "one value of the parameter",
 		Counts: "the value of one parameter of the route"},
+	{Name: "cookie", Field: "NAME", names: cookieName, Kind: Chosen, Optional: true, About: "one value of the cookie",
+		Counts: "the value of one cookie"},
+	{Name: "query", Field: "NAME", names: parameterName, Kind: Chosen, Optional: true, About: "one value of the parameter",
+		Counts: "the value of one query parameter"},
+	{Name: "host", Kind: Chosen, Optional: true, About: "one host",
+		Counts: "the name of the host that the request is for"},
+	{Name: "claim", Field: "NAME", names: claimName, Kind: Credential, From: "session", Optional: true, About: "one value of the claim",
+		Counts: "the value of one claim of the verified visitor session"},
 	{Name: everyoneSource, Kind: Common, About: "all callers together",
 		Counts: "nothing: all callers share one budget"},
 }
@@ -86,11 +97,23 @@ func Sources() []Source { return append([]Source(nil), builtInSources...) }
 // limiter can require.
 func Credentials() (names []string) {
 	for _, s := range builtInSources {
-		if s.Kind == Credential {
+		if s.Kind == Credential && s.From == "" {
 			names = append(names, s.Name)
 		}
 	}
 	return names
+}
+
+// Credential returns the credential that a request must have for a value of the source: "session"
+// for session and claim:NAME. It is empty for a source that needs none.
+func (s Source) Credential() string {
+	switch {
+	case s.Kind != Credential:
+		return ""
+	case s.From != "":
+		return s.From
+	}
+	return s.Name
 }
 
 // FindSource returns the row of all that a name in a Part refers to: "ip", or "header:X-Api-Key",

@@ -68,7 +68,8 @@ type request struct {
 
 func (r *request) Peer() string                { return r.peer }
 func (r *request) Header(name string) []string { return r.header[name] }
-func (r *request) Query(string) (string, bool) { return "", false }
+func (r *request) Host() string                { return "" }
+func (r *request) RawQuery() string            { return "" }
 func (r *request) Body(int) []byte             { return nil }
 
 // from returns a request from an address, with one field unless name is empty.

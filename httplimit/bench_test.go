@@ -114,6 +114,8 @@ func BenchmarkServeHTTP(b *testing.B) {
 		{"bare handler that sets four fields", http.HandlerFunc(fourFields)},
 		{"per address", perIP(b, weir.MaxLimit, httplimit.Options{}).Wrap(bare)},
 		{"per session seen before", perSession(b).Wrap(bare)},
+		{"per field and address", countingBy(b, "ip+header:Accept-Language").Wrap(bare)},
+		{"per claim seen before", countingBy(b, "claim:sid or ip").Wrap(bare)},
 		{"per address, IETF fields", perIP(b, weir.MaxLimit, httplimit.Options{IETF: true}).Wrap(bare)},
 		{"refused", perIP(b, 1, httplimit.Options{}).Wrap(bare)},
 		{"refused with an id", perIP(b, 1, httplimit.Options{Denial: knownID}).Wrap(bare)},
@@ -134,7 +136,10 @@ func BenchmarkServeHTTP(b *testing.B) {
 	}
 }
 
-func perSession(tb testing.TB) *httplimit.Middleware {
+func perSession(tb testing.TB) *httplimit.Middleware { return countingBy(tb, "session or ip") }
+
+// countingBy returns a Middleware with one window, counted by a key.
+func countingBy(tb testing.TB, key string) *httplimit.Middleware {
 	tb.Helper()
-	return perPolicy(tb, limiters(tb, map[string][]string{"l POST /api/v1/widget/typing": {"2147483647 per hour by session or ip"}}), httplimit.Options{})
+	return perPolicy(tb, limiters(tb, map[string][]string{"l POST /api/v1/widget/typing": {"2147483647 per hour by " + key}}), httplimit.Options{})
 }

@@ -256,7 +256,13 @@ func (e *edge) session(id string) string {
 // signed mints a session of an hour whose signature is verified with a public key.
 func (e *edge) signed(id string) string {
 	e.Helper()
-	token, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{"sid": id, "exp": e.clock.Now().Add(time.Hour).Unix()}).SignedString(signer)
+	return e.bearing(jwt.MapClaims{"sid": id, "exp": e.clock.Now().Add(time.Hour).Unix()})
+}
+
+// bearing returns the field with a session that has these claims.
+func (e *edge) bearing(claims jwt.MapClaims) string {
+	e.Helper()
+	token, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims).SignedString(signer)
 	if err != nil {
 		e.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func agentOf(req Request) string {
 	if lines := req.Header("X-Agent-Id"); len(lines) > 0 && lines[0] != "" {
 		return lines[0]
 	}
-	if v, ok := req.Query(agentParameter); ok && v != "" {
+	if v, ok := QueryValue(req.RawQuery(), agentParameter); ok && v != "" {
 		return v
 	}
 	if isPlainJSON(req) {

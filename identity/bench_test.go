@@ -33,6 +33,22 @@ func seen(t testing.TB) map[string]func() (*identity.Resolver, string, *identity
 			r, _ := verifier(t, identity.SessionsOptions{Lookup: set.lookup})
 			return r, identity.Session, bearing(withKid("k", claims("sid", "s")))
 		},
+		"claim": func() (*identity.Resolver, string, *identity.HTTPRequest) {
+			r, _ := verifier(t, identity.SessionsOptions{})
+			return r, "claim:org.id", bearing(es256(claims("sid", "s", "iss", "widget", "org", map[string]any{"id": 4711})))
+		},
+		"header": func() (*identity.Resolver, string, *identity.HTTPRequest) {
+			return resolver(t, identity.Options{}), "header:X-Api-Key", request("203.0.113.7:4711", "X-Api-Key", "a key of ordinary length")
+		},
+		"cookie": func() (*identity.Resolver, string, *identity.HTTPRequest) {
+			return resolver(t, identity.Options{}), "cookie:sid", request("203.0.113.7:4711", "Cookie", "theme=dark; sid=a1b2c3; lang=en")
+		},
+		"query": func() (*identity.Resolver, string, *identity.HTTPRequest) {
+			return resolver(t, identity.Options{}), "query:tenant", askedOf("page=2&tenant=acme", "shop.example.com")
+		},
+		"host": func() (*identity.Resolver, string, *identity.HTTPRequest) {
+			return resolver(t, identity.Options{}), identity.Host, askedOf("", "Shop.example.com:8443")
+		},
 		"token": func() (*identity.Resolver, string, *identity.HTTPRequest) {
 			r, s, _ := withTokens(t)
 			token, _ := s.mint("acme")

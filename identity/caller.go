@@ -212,10 +212,11 @@ func (c *Caller) Token() (TokenClaims, error) {
 	return *t, nil
 }
 
-// Verified returns nil if the caller has a verified credential of a source of that kind, else the
-// reason, as Session does. For any other source it returns ErrNone.
+// Verified returns nil if the caller has the verified credential that source is or is read from,
+// else the reason, as Session does. For claim:NAME that is the session, with or without the claim.
+// For any other source it returns ErrNone.
 func (c *Caller) Verified(source string) (err error) {
-	switch source {
+	switch credentialOf(source) {
 	case Session:
 		_, err = c.sessionClaims()
 	case Token:

@@ -19,10 +19,11 @@ func (r *HTTPRequest) Peer() string { return r.RemoteAddr }
 // Header implements Request.
 func (r *HTTPRequest) Header(name string) []string { return r.Request.Header[name] }
 
-// Query implements Request.
-func (r *HTTPRequest) Query(name string) (string, bool) {
-	return QueryValue(r.URL.RawQuery, name)
-}
+// Host implements Request.
+func (r *HTTPRequest) Host() string { return r.Request.Host }
+
+// RawQuery implements Request.
+func (r *HTTPRequest) RawQuery() string { return r.URL.RawQuery }
 
 // Body implements Request. It blocks until limit bytes or the end have arrived; the server's
 // timeouts bound that. An error of the body is returned to the next reader too, after the same

@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weirlimit/weir"
 )
 
 // The key sources that are built in (contract, section 5). weir.Sources describes each; sources.go
@@ -29,6 +31,10 @@ const (
 	Token    = "token"    // the id of a verified workspace API token (D15)
 	Header   = "header"   // the value of an HTTP field, chosen by the caller: header:X-Api-Key
 	Path     = "path"     // a parameter of the route, chosen by the caller: path:tenant
+	Cookie   = "cookie"   // the value of a cookie, chosen by the caller: cookie:session_id
+	Query    = "query"    // the value of a query parameter, chosen by the caller: query:tenant
+	Host     = "host"     // the name of the host that the request is for, chosen by the caller
+	Claim    = "claim"    // the value of a claim of the verified visitor session: claim:org.id
 	Everyone = "everyone" // the same for all callers: one budget that they share
 )
 
@@ -40,8 +46,11 @@ type Request interface {
 	Peer() string
 	// Header returns the lines of a field by its canonical name, in order.
 	Header(name string) []string
-	// Query returns the first value of a query parameter.
-	Query(name string) (value string, ok bool)
+	// Host returns the host and perhaps the port that the request is for: the field Host, or
+	// :authority in HTTP/2; empty if it has none.
+	Host() string
+	// RawQuery returns the query without the question mark, as received. QueryValue reads it.
+	RawQuery() string
 	// Body returns the first bytes of the body, at most limit, and leaves the whole body to the
 	// next reader.
 	Body(limit int) []byte
@@ -122,13 +131,22 @@ var (
 	canonicalHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"}
 )
 
-// Verifies reports whether source is a credential that this Resolver can verify.
+// Verifies reports whether source is a credential, or read from a credential, that this Resolver
+// can verify.
 func (r *Resolver) Verifies(source string) bool {
-	switch source {
+	switch credentialOf(source) {
 	case Session:
 		return r.options.Sessions != nil
 	case Token:
 		return r.options.Tokens != nil
 	}
 	return false
+}
+
+// credentialOf returns the credential that a source is or is read from (weir.Source.Credential).
+func credentialOf(source string) string {
+	if source == Session || source == Token { // as nearly always
+		return source
+	}
+	return weir.SourceOf(source).Credential()
 }

@@ -34,14 +34,28 @@ func QueryValue(raw, name string) (value string, ok bool) {
 	return "", false
 }
 
-// AgentIsAmbiguous reports whether readers would differ about the agent that a raw query names
-// (D10): it has two different values of agent_id, a value with an invalid escape, a semicolon
-// beside it, which some readers take as a separator, more parameters before it than some read, or a
-// name that only some read as agent_id (in other letters, with "." for "_", with brackets). It is
-// false for a query without an agent. It allocates only for a query that has escapes, or such a
-// name.
-func AgentIsAmbiguous(raw string) bool {
-	if !mayNameAgent(raw) {
+// appendParameter appends the value of a query parameter. A query that readers read in different
+// ways counts as one without it, as does one with an empty value.
+func (c *Caller) appendParameter(dst []byte, name string) ([]byte, bool) {
+	raw := c.request.RawQuery()
+	if raw == "" || QueryIsAmbiguous(raw, name) {
+		return dst, false
+	}
+	v, _ := QueryValue(raw, name)
+	return append(dst, v...), v != ""
+}
+
+// AgentIsAmbiguous is QueryIsAmbiguous for the parameter that names an agent.
+func AgentIsAmbiguous(raw string) bool { return QueryIsAmbiguous(raw, agentParameter) }
+
+// QueryIsAmbiguous reports whether readers would differ about the value of a parameter in a raw
+// query (D10): it has two different values, a value with an invalid escape, a semicolon beside it,
+// which some readers take as a separator, more parameters before it than some read, or a name that
+// only some read as name (in other letters, with "." for "_", with brackets). It is false for a
+// query without the parameter. name has letters, digits, and ".", "_", "~" or "-". It allocates
+// only for a query that has escapes, or such a name.
+func QueryIsAmbiguous(raw, name string) bool {
+	if !mayName(raw, name) {
 		return false
 	}
 	value, found, n := "", false, 0
@@ -49,17 +63,17 @@ func AgentIsAmbiguous(raw string) bool {
 		n++
 		if strings.IndexByte(pair, ';') >= 0 {
 			for part := range strings.SplitSeq(pair, ";") {
-				if name, _, _ := strings.Cut(part, "="); readsAsAgent(name) != noAgent {
+				if before, _, _ := strings.Cut(part, "="); readsAs(before, name) != otherName {
 					return true
 				}
 			}
 			continue
 		}
-		name, escaped, _ := strings.Cut(pair, "=")
-		switch readsAsAgent(name) {
-		case noAgent:
+		before, escaped, _ := strings.Cut(pair, "=")
+		switch readsAs(before, name) {
+		case otherName:
 			continue
-		case someAgent:
+		case nameToSome:
 			return true
 		}
 		v, err := url.QueryUnescape(escaped)
@@ -71,14 +85,22 @@ func AgentIsAmbiguous(raw string) bool {
 	return false
 }
 
-// mayNameAgent reports whether a query has an escape, or "agent" in any case.
-func mayNameAgent(raw string) bool {
-	const begin = "agent"
+// mayName reports whether a query has an escape, or the beginning of name in any case, up to what
+// some readers spell differently.
+func mayName(raw, name string) bool {
+	begin := name
+	if i := strings.IndexAny(name, "._"); i >= 0 {
+		begin = name[:i]
+	}
+	if begin == "" {
+		return true
+	}
+	first := lower(begin[0])
 	for i := range len(raw) {
-		switch raw[i] {
+		switch lower(raw[i]) {
 		case '%':
 			return true
-		case 'a', 'A':
+		case first:
 			if len(raw)-i >= len(begin) && strings.EqualFold(raw[i:i+len(begin)], begin) {
 				return true
 			}
@@ -87,53 +109,63 @@ func mayNameAgent(raw string) bool {
 	return false
 }
 
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
 // How servers read the name of a parameter.
 const (
-	noAgent   = iota
-	someAgent // some read it as agent_id
-	anAgent   // all read it as agent_id
+	otherName  = iota
+	nameToSome // some read it as the name that is looked for
+	nameToAll  // all read it so
 )
 
-// readsAsAgent returns how servers read the name of a parameter, given its raw text in the query.
-// ASP.NET ignores the case of letters. PHP ends a name at a NUL, drops blanks before it, and reads
-// ".", blank and "[" as "_". PHP, Rack and qs read "agent_id[]" as a list. qs reads "[agent_id]" as
-// the name itself.
-func readsAsAgent(name string) int {
-	if name == agentParameter {
-		return anAgent
+// readsAs returns how servers read a parameter whose raw name in the query is given, if they look
+// for name. ASP.NET ignores the case of letters. PHP ends a name at a NUL, drops blanks before it,
+// and reads ".", blank and "[" as "_". PHP, Rack and qs read "name[]" as a list. qs reads "[name]"
+// as the name itself.
+func readsAs(raw, name string) int {
+	if raw == name {
+		return nameToAll
 	}
-	if len(name) < len(agentParameter) {
-		return noAgent
+	if len(raw) < len(name) {
+		return otherName
 	}
-	if strings.ContainsAny(name, "%+") {
-		decoded, err := url.QueryUnescape(name)
+	if strings.ContainsAny(raw, "%+") {
+		decoded, err := url.QueryUnescape(raw)
 		if err != nil {
-			return noAgent // the "%" is part of the name, or the parameter is ignored
+			return otherName // the "%" is part of the name, or the parameter is ignored
 		}
-		if name = decoded; name == agentParameter {
-			return anAgent
+		if raw = decoded; raw == name {
+			return nameToAll
 		}
 	}
-	name, _, _ = strings.Cut(name, "\x00")
-	name = strings.TrimLeft(strings.TrimSpace(name), "[") // qs drops brackets around a whole name
-	if len(name) < len(agentParameter) {
-		return noAgent
+	raw, _, _ = strings.Cut(raw, "\x00")
+	raw = strings.TrimLeft(strings.TrimSpace(raw), "[") // qs drops brackets around a whole name
+	if len(raw) < len(name) {
+		return otherName
 	}
-	name, rest := name[:len(agentParameter)], name[len(agentParameter):]
+	raw, rest := raw[:len(name)], raw[len(name):]
 	if rest != "" && rest[0] != '[' && rest[0] != ']' {
-		return noAgent
+		return otherName
 	}
-	for i := range len(name) {
-		c := name[i]
-		switch {
-		case 'A' <= c && c <= 'Z':
-			c += 'a' - 'A'
-		case c == '.', c == ' ', c == '[':
-			c = '_'
-		}
-		if c != agentParameter[i] {
-			return noAgent
+	for i := range len(raw) {
+		if loose(raw[i]) != loose(name[i]) {
+			return otherName
 		}
 	}
-	return someAgent
+	return nameToSome
+}
+
+// loose returns the one spelling of a name's character for the servers that do not distinguish
+// several.
+func loose(c byte) byte {
+	switch c {
+	case '.', ' ', '[':
+		return '_'
+	}
+	return lower(c)
 }

@@ -29,6 +29,7 @@ type SessionClaims struct {
 	Expires time.Time      // exp
 	Claims  map[string]any // all claims; read only
 
+	owner     string    // the issuer or the verifying key's id, as Key begins
 	notBefore time.Time // nbf; zero if the token has none
 	verified  time.Time // when its signature was checked
 }
@@ -282,6 +283,7 @@ func (s *Sessions) claims(t *jwt.Token, token, keyID string) *SessionClaims {
 	if c.Issuer == "" {
 		who = appendNamed(nil, 'k', keyID)
 	}
+	c.owner = string(who)
 	sid, jti := text("sid"), text("jti")
 	c.ID = sid
 	if c.ID == "" {
@@ -311,29 +313,56 @@ func (s *Sessions) KeysOf(issuer, id string) ([]string, error) {
 		return nil, errors.New("the session's id is empty: it is the token's sid, or its jti if it has no sid")
 	case s.options.BudgetPerToken:
 		return nil, errors.New("each token has its own budget here, so a session's id does not name one")
-	case issuer != "" && s.options.Issuer != "" && issuer != s.options.Issuer:
-		return nil, fmt.Errorf("sessions of issuer %.80q are not accepted here; only those of %q are", issuer, s.options.Issuer)
-	case issuer == "":
-		issuer = s.options.Issuer
 	}
-	var begins [][]byte
-	if issuer != "" {
-		begins = append(begins, appendNamed(nil, 'i', issuer))
-	} else {
-		for _, k := range s.options.Keys {
-			begins = append(begins, appendNamed(nil, 'k', k.id))
-		}
-	}
-	if len(begins) == 0 {
-		return nil, errors.New("sessions of any issuer are accepted here, so the session's issuer must be named too")
+	owners, err := s.ownersOf(issuer)
+	if err != nil {
+		return nil, err
 	}
 	var keys []string
-	for _, who := range begins {
+	for _, who := range owners {
 		for _, kind := range []byte{'s', 'j'} {
 			keys = append(keys, string(appendNamed(bytes.Clone(who), kind, id)))
 		}
 	}
 	return keys, nil
+}
+
+// ClaimKeysOf returns the keys under which the budget of a claim's value may be counted: an integer
+// is given by its decimal digits. issuer is as for KeysOf. It returns an error if the value does
+// not determine the budget.
+func (s *Sessions) ClaimKeysOf(issuer, value string) ([]string, error) {
+	if value == "" {
+		return nil, errors.New("the claim's value is empty: a session with an empty claim is counted as one without it")
+	}
+	owners, err := s.ownersOf(issuer)
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	for _, who := range owners {
+		keys = append(keys, string(appendClaimValue(nil, string(who), value)))
+	}
+	return keys, nil
+}
+
+// ownersOf returns how the keys of an issuer's sessions may begin.
+func (s *Sessions) ownersOf(issuer string) (owners [][]byte, err error) {
+	switch {
+	case issuer != "" && s.options.Issuer != "" && issuer != s.options.Issuer:
+		return nil, fmt.Errorf("sessions of issuer %.80q are not accepted here; only those of %q are", issuer, s.options.Issuer)
+	case issuer == "":
+		issuer = s.options.Issuer
+	}
+	if issuer != "" {
+		return [][]byte{appendNamed(nil, 'i', issuer)}, nil
+	}
+	for _, k := range s.options.Keys {
+		owners = append(owners, appendNamed(nil, 'k', k.id))
+	}
+	if len(owners) == 0 {
+		return nil, errors.New("sessions of any issuer are accepted here, so the session's issuer must be named too")
+	}
+	return owners, nil
 }
 
 // appendNamed appends a kind and a length-prefixed value, so that two different lists never encode

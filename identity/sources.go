@@ -34,6 +34,10 @@ var finders = map[string]finder{
 	Token:    (*Caller).appendToken,
 	Header:   (*Caller).appendField,
 	Path:     (*Caller).appendNothing,
+	Cookie:   (*Caller).appendCookie,
+	Query:    (*Caller).appendParameter,
+	Host:     (*Caller).appendHost,
+	Claim:    (*Caller).appendClaim,
 	Everyone: func(_ *Caller, dst []byte, _ string) ([]byte, bool) { return dst, true },
 }
 
@@ -92,14 +96,14 @@ func (r *Resolver) Sources() []weir.Source {
 // AppendKey appends the value of a key source to dst; ok is false if this caller has none. It
 // allocates nothing for an address, nor for a credential that has been seen before.
 func (c *Caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
-	for i := range c.resolver.sources {
-		if s := &c.resolver.sources[i]; s.Name == source && s.Field == "" {
-			return s.find(c, dst, "")
+	name, field := source, ""
+	if i := strings.IndexByte(source, ':'); i >= 0 {
+		if name, field = source[:i], source[i+1:]; field == "" {
+			return dst, false
 		}
 	}
-	name, field := weir.SplitSource(source)
 	for i := range c.resolver.sources {
-		if s := &c.resolver.sources[i]; s.Name == name && s.Field != "" && field != "" {
+		if s := &c.resolver.sources[i]; s.Name == name && (s.Field != "") == (field != "") {
 			return s.find(c, dst, field)
 		}
 	}

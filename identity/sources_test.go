@@ -14,7 +14,7 @@ func TestEverySourceOfTheTableHasAValue(t *testing.T) {
 		if s.Field != "" {
 			name += ":X-Api-Key"
 		}
-		req := request("192.0.2.1:1", "X-Agent-Id", "a", "X-Api-Key", "k")
+		req := askedOf("X-Api-Key=k", "example.com", "X-Agent-Id", "a", "X-Api-Key", "k", "Cookie", "X-Api-Key=k")
 		if _, ok := key(caller(r, req), name); !ok && s.Kind != weir.Credential && s.Name != identity.Path {
 			t.Errorf("%s: no value", name)
 		}
@@ -63,14 +63,14 @@ func TestASourceOfAnEmbeddingServiceHasAWellFormedName(t *testing.T) {
 	}
 	r := resolver(t, identity.Options{Extra: []identity.Source{
 		{Source: weir.Source{Name: "account"}, Find: find},
-		{Source: weir.Source{Name: "cookie", Field: "NAME"}, Find: func(_ identity.Request, field string) (string, bool) { return field, true }},
+		{Source: weir.Source{Name: "form", Field: "NAME"}, Find: func(_ identity.Request, field string) (string, bool) { return field, true }},
 	}})
-	for source, want := range map[string]string{"account": "v", "cookie:Sid": "Sid"} {
+	for source, want := range map[string]string{"account": "v", "form:Sid": "Sid"} {
 		if v, ok := key(caller(r, request("192.0.2.1:1")), source); v != want || !ok {
 			t.Errorf("%s: %q, %v; want %q", source, v, ok, want)
 		}
 	}
-	for _, source := range []string{"account:Sid", "cookie", "cookie:"} {
+	for _, source := range []string{"account:Sid", "form", "form:"} {
 		if v, ok := key(caller(r, request("192.0.2.1:1")), source); ok {
 			t.Errorf("%s: %q", source, v)
 		}

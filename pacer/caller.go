@@ -1,12 +1,17 @@
 package pacer
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"math"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weirlimit/weir"
@@ -16,7 +21,9 @@ import (
 // as far as a caller can know. "token" and "session" are the value of Authorization: Bearer,
 // distinguished by the form of an API token. "agent" is the header X-Agent-Id, else agent_id of the
 // query or of a JSON body, else the User-Agent. "header:NAME" is the value of that field, if the
-// request has it once. A session that renews its token stays the same if the token names it by sid
+// request has it once; "cookie:NAME" and "query:NAME" are that of the cookie and the parameter, if
+// it has no other; "host" is the host without port; "claim:NAME" is that claim of the session. A
+// session that renews its token stays the same if the token names it by sid
 // or jti.
 func Source(r *http.Request, source string) (value string, ok bool) {
 	switch source {
@@ -27,11 +34,37 @@ func Source(r *http.Request, source string) (value string, ok bool) {
 		isToken := strings.HasPrefix(bearer, tokenPrefix)
 		return bearer, ok && isToken == (source == "token")
 	}
-	if name, field := weir.SplitSource(source); name == "header" && len(r.Header[field]) == 1 {
-		value = strings.Trim(r.Header[field][0], " \t")
-		return value, value != ""
+	name, field := weir.SplitSource(source)
+	switch name {
+	case "header":
+		if len(r.Header[field]) == 1 {
+			value = strings.Trim(r.Header[field][0], " \t")
+		}
+	case "cookie":
+		var all []string
+		for _, c := range r.CookiesNamed(field) {
+			all = append(all, c.Value)
+		}
+		value = only(all)
+	case "query":
+		value = only(r.URL.Query()[field])
+	case "host":
+		asked := url.URL{Host: cmp.Or(r.Host, r.URL.Host)}
+		value = strings.ToLower(strings.TrimSuffix(asked.Hostname(), "."))
+	case "claim":
+		if token, ok := bearer(r); ok {
+			value = claimOf(token, field)
+		}
 	}
-	return "", false
+	return value, value != ""
+}
+
+// only returns the value that all have, or "" if they differ or there is none.
+func only(all []string) string {
+	if len(all) == 0 || slices.ContainsFunc(all, func(v string) bool { return v != all[0] }) {
+		return ""
+	}
+	return all[0]
 }
 
 const tokenPrefix = "wpt_"
@@ -121,6 +154,48 @@ func sessionOf(token string) string {
 		return "jti " + claims.Iss + " " + claims.Jti
 	}
 	return ""
+}
+
+// claimOf returns the issuer and the value of a JWT's claim, or "" if the server counts no value of
+// it.
+func claimOf(token, name string) string {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	var claims map[string]any
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil || json.Unmarshal(payload, &claims) != nil {
+		return ""
+	}
+	issuer, _ := claims["iss"].(string)
+	switch v := findClaim(claims, name).(type) {
+	case string:
+		if v != "" {
+			return issuer + " " + v
+		}
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+			return issuer + " " + strconv.FormatInt(int64(v), 10)
+		}
+	}
+	return ""
+}
+
+// findClaim returns the claim of exactly that name, else the one that its dots lead to through
+// objects, or nil. The server finds it in the same way.
+func findClaim(in map[string]any, name string) any {
+	if value, ok := in[name]; ok {
+		return value
+	}
+	for i := range len(name) {
+		if object, ok := in[name[:i]].(map[string]any); ok && name[i] == '.' {
+			if value := findClaim(object, name[i+1:]); value != nil {
+				return value
+			}
+		}
+	}
+	return nil
 }
 
 // hashed returns a short hash of a possible secret.

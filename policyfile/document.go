@@ -31,6 +31,7 @@ type limiter struct {
 	Windows        []window    `json:"windows" like:"[60 per minute by ip]" jsonschema:"The windows that each request is charged to: all of them, or none if one is full."`
 	Cost           units       `json:"cost,omitempty" like:"1" jsonschema:"Units that one request spends. The default is 1."`
 	Requires       requires    `json:"requires,omitempty" like:"session" jsonschema:"The credential that a caller must have: session or token. A request without a verified one is counted by IP address and answered 401. By default every caller is let in."`
+	Chosen         yes         `json:"chosen,omitempty" like:"yes" jsonschema:"yes: windows may count by a value that the caller chooses alone, such as header:X-Api-Key. The caller has a new budget for each value that it makes up, and can spend another's. Without it such a window is an error."`
 	Message        message     `json:"message,omitempty" like:"bulk-sync" jsonschema:"The name of the text in a 429 response: one of messages, or of the catalogue (widget, bulk-sync, general)."`
 	Mode           mode        `json:"mode,omitempty" like:"shadow" jsonschema:"enforce (the default) or shadow. In shadow mode the limiter counts and reports what it would have refused, has no effect that a caller can see, and the next limiter that matches decides."`
 	Exempt         []who       `json:"exempt,omitempty" like:"[10.0.0.0/8, token 3fk2mq7a4c]" jsonschema:"Callers that are counted but never refused: networks, addresses, files of networks (\"@office.txt\", in quotes), or the public ids of API tokens."`
@@ -49,6 +50,7 @@ type (
 	failureMode string
 	mode        string
 	requires    string
+	yes         string
 	who         string
 	override    string
 	answered    string
@@ -67,6 +69,7 @@ var otherNames = map[string]string{
 	"auth": "requires", "authenticate": "requires", "authentication": "requires", "credential": "requires", "credentials": "requires",
 	"require": "requires", "required": "requires",
 	"alerts": "notify", "alert": "notify", "events": "notify", "thresholds": "notify", "warn": "notify", "answer": "answers",
+	"caller_chooses": "chosen", "choose": "chosen", "untrusted": "chosen", "unverified": "chosen",
 	"id": "name", "weight": "cost", "hits": "cost", "units": "cost",
 	"rules": "limiters", "zones": "limiters", "buckets": "limiters", "policies": "limiters", "rate_limits": "limiters",
 }
@@ -276,6 +279,9 @@ func (d *reading) text(n ast.Node, v reflect.Value, path string) {
 		}
 		if value, ok := scalarText(n); ok && value != "" {
 			hint = fmt.Sprintf("if you mean the text, put it in quotes: %q", excerpt(value))
+			if v.Type() == reflect.TypeFor[yes]() {
+				hint = chosenHint(value)
+			}
 			if n.Type() == ast.IntegerType && v.Type() == reflect.TypeFor[window]() {
 				hint = "write a window as: 60 per minute by ip; a comma in brackets ends an item, so write 1000, not 1,000"
 			}

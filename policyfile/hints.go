@@ -98,14 +98,11 @@ func sourceHint(name string, all []weir.Source) string {
 	var plain []string
 	field := ""
 	for _, s := range all {
-		if s.Name == name && name == identity.Path {
-			return "name a parameter of the route, such as: path:tenant"
-		}
-		if s.Field != "" && s.Name != identity.Path {
-			field = s.Name + ":X-Api-Key"
+		if s.Name == identity.Header {
+			field = s.Example()
 		}
 		if s.Name == name && s.Field != "" {
-			return "name the HTTP field, such as: " + field
+			return "name what it reads, such as: " + s.Example()
 		}
 		plain = append(plain, s.Name)
 	}
@@ -140,6 +137,17 @@ func requiresHint(s string) string {
 		return "token is a verified API token"
 	}
 	return didYouMean(s, weir.Credentials())
+}
+
+// chosenHint returns what was probably meant by chosen.
+func chosenHint(s string) string {
+	switch strings.ToLower(s) {
+	case "true", "on", "y", "1", "yes":
+		return "write: chosen: yes"
+	case "", "false", "off", "no", "n", "0":
+		return "leave it out to reject windows that count by what a caller chooses"
+	}
+	return "chosen: yes allows windows that count by what a caller chooses; leave it out otherwise"
 }
 
 // modeHint returns which mode was probably meant.

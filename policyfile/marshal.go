@@ -30,6 +30,9 @@ func Marshal(p weir.Policy) []byte {
 		if l.Requires != "" {
 			fmt.Fprintf(&b, "    requires: %s\n", scalar(l.Requires))
 		}
+		if l.Chosen {
+			b.WriteString("    chosen: yes\n")
+		}
 		if l.Message != "" {
 			fmt.Fprintf(&b, "    message: %s\n", scalar(l.Message))
 		}

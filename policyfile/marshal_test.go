@@ -44,6 +44,9 @@ func anyPolicy(t *rapid.T) weir.Policy {
 		}
 		l.Cost = rapid.Int64Range(0, l.Windows[0].Limit).Draw(t, "cost")
 		l.Requires = rapid.SampledFrom(append(weir.Credentials(), "")).Draw(t, "requires")
+		l.Chosen = slices.ContainsFunc(l.Windows, func(w weir.Window) bool {
+			return slices.ContainsFunc(slices.Concat(w.Key...), func(source string) bool { return weir.SourceOf(source).Kind == weir.Chosen })
+		})
 		l.Mode = weir.Mode(rapid.IntRange(0, 1).Draw(t, "limiter mode"))
 		l.Exempt = append([]weir.Who(nil), rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "exempt")...)
 		for _, who := range rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "deny") {

@@ -112,6 +112,11 @@ func (d *reading) options(l *limiter, out *weir.Limiter, path string) {
 		}
 		out.Answers = by
 	}
+	if at := path + ".chosen"; d.written(at) {
+		if out.Chosen = l.Chosen == "yes"; !out.Chosen {
+			d.fail(at, string(l.Chosen), chosenHint(string(l.Chosen)), "chosen %q: yes is allowed", excerpt(string(l.Chosen)))
+		}
+	}
 	if at := path + ".mode"; d.written(at) {
 		mode, err := weir.ParseMode(string(l.Mode))
 		if err != nil {

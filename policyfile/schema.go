@@ -64,6 +64,7 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[who]():         matching(callers),
 		reflect.TypeFor[override]():    matching(rate + ` +for` + callers),
 		reflect.TypeFor[requires]():    {Type: "string", Enum: enum(weir.Credentials()...)},
+		reflect.TypeFor[yes]():         {Type: "string", Enum: enum("yes")},
 		reflect.TypeFor[mode]():        {Type: "string", Enum: enum("enforce", "shadow")},
 		reflect.TypeFor[answered]():    {Type: "string", Enum: enum("usage")},
 		reflect.TypeFor[percent]():     {Type: "integer", Minimum: &minUnits, Maximum: &maxPercent},

@@ -90,8 +90,9 @@ func (w *warner) limiter(i int) {
 				"%q is divided by %s, and no other window bounds the caller: it chooses the value, so it can take a new budget, or spend another's", window, source)
 		}
 		if source := credentialAlone(window.Key); source != "" && l.Requires == "" {
-			w.warn(at, source, "add \"requires: "+source+"\" to answer them 401, or write \"by "+source+" or ip\" if they are meant to be served",
-				"%q lets in callers without a %s, and counts them by address", window, source)
+			needed := weir.SourceOf(source).Credential()
+			w.warn(at, source, "add \"requires: "+needed+"\" to answer them 401, or write \"by "+source+" or ip\" if they are meant to be served",
+				"%q lets in callers without a %s, and counts them by address", window, needed)
 		}
 		for _, other := range l.Windows[:j] {
 			w.pair(at, other, window)

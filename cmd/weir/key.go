@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/admin/client"
 	"github.com/weirlimit/weir/internal/cli"
@@ -19,9 +20,9 @@ import (
 
 const keyLong = `Show and change the budget of one caller on a running server.
 
-Name the caller with --ip, --agent, --session, --token, --header and --path, whichever the limiters count by, or with --denial
-and the id in the X-Weir-Denial field of a 429. The id of a session is the sid of its token, or the jti if it has no sid. The
-id of a token is its part between the two underscores.
+Name the caller with --ip, --agent, --session, --token, --host, --header, --path, --cookie, --query and --claim, whichever the
+limiters count by, or with --denial and the id in the X-Weir-Denial field of a 429. The id of a session is the sid of its
+token, or the jti if it has no sid. The id of a token is its part between the two underscores.
 
 A change reaches all nodes that share a store within two seconds. --data/audit.log records it, with its author and the reason.`
 
@@ -43,15 +44,14 @@ func newKey() *cobra.Command {
 // keyFlags are the flags that name a caller.
 type keyFlags struct {
 	operatorFlags
-	ip, agent, session, issuer, id, denial, limiter string
-	header                                          namedFields
-	path                                            namedParameters
+	ip, agent, session, issuer, id, host, denial, limiter string
+	values                                                []*namedValues
 }
 
 // named returns them by the names that the server uses.
 func (f *keyFlags) named() map[string]*string {
 	return map[string]*string{
-		"ip": &f.ip, "agent": &f.agent, "session": &f.session, "issuer": &f.issuer, "token": &f.id, "denial": &f.denial, "limiter": &f.limiter,
+		"ip": &f.ip, "agent": &f.agent, "session": &f.session, "issuer": &f.issuer, "token": &f.id, "host": &f.host, "denial": &f.denial, "limiter": &f.limiter,
 	}
 }
 
@@ -61,20 +61,21 @@ func (f *keyFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.ip, "ip", "", "the caller's `ADDRESS`; an IPv6 address is counted by its network")
 	flags.StringVar(&f.agent, "agent", "", "the `AGENT` of its widget")
 	flags.StringVar(&f.session, "session", "", "the `ID` of its session")
-	flags.StringVar(&f.issuer, "issuer", "", "the `ISS` of its session, if the server accepts any issuer")
+	flags.StringVar(&f.issuer, "issuer", "", "the `ISS` of its session or claim, if the server accepts any issuer")
 	flags.StringVar(&f.id, "token", "", "the public `ID` of its API token")
-	flags.Var(&f.header, "header", "the value of an HTTP field that it sends; repeatable")
-	flags.Var(&f.path, "path", "the value of a parameter of the route; repeatable")
+	flags.StringVar(&f.host, "host", "", "the `NAME` of the host that its requests are for")
+	f.values = sourceFlags(cmd, weir.Sources())
 	flags.StringVar(&f.denial, "denial", "", "the `ID` in the X-Weir-Denial field of one of its 429s")
 	flags.StringVar(&f.limiter, "limiter", "", "only this `LIMITER` of the policy")
-	cli.NoVariables(cmd, "ip", "agent", "session", "issuer", "token", "header", "path", "denial", "limiter")
+	cli.NoVariables(cmd, "ip", "agent", "session", "issuer", "token", "host", "denial", "limiter")
 	f.operatorFlags.register(cmd)
 }
 
 func (f *keyFlags) check(cmd *cobra.Command) error {
-	direct := f.ip+f.agent+f.session+f.id != "" || len(f.header)+len(f.path.namedFields) > 0
+	direct := f.ip+f.agent+f.session+f.id+f.host != "" ||
+		slices.ContainsFunc(f.values, func(v *namedValues) bool { return len(v.values) > 0 })
 	if !direct && f.denial == "" {
-		return cli.UsageError("for example: "+cmd.CommandPath()+" --ip 192.0.2.7", "no caller is named: give --ip, --agent, --session, --token, --header, --path or --denial")
+		return cli.UsageError("for example: "+cmd.CommandPath()+" --ip 192.0.2.7", "no caller is named: give --ip, --agent, --session, --token, --host, --header, --path, --cookie, --query, --claim or --denial")
 	}
 	if f.denial != "" && direct {
 		return cli.UsageError("see '"+cmd.CommandPath()+" --help'", "--denial already names a caller: leave the others out")
@@ -90,11 +91,10 @@ func (f *keyFlags) body() map[string]any {
 			b[name] = *value
 		}
 	}
-	if len(f.header) > 0 {
-		b["header"] = f.header.list()
-	}
-	if len(f.path.namedFields) > 0 {
-		b["path"] = f.path.list()
+	for _, v := range f.values {
+		if len(v.values) > 0 {
+			b[v.row.Name] = v.list()
+		}
 	}
 	return b
 }
@@ -116,7 +116,9 @@ func newKeyShow() *cobra.Command {
 					q.Set(name, *value)
 				}
 			}
-			q["header"], q["path"] = f.header.list(), f.path.list()
+			for _, v := range f.values {
+				q[v.row.Name] = v.list()
+			}
 			return f.askAndPrint(cmd, "/keys?"+q.Encode(), nil)
 		},
 	}

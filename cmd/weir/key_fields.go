@@ -5,59 +5,63 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/spf13/cobra"
+
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/admin"
+	"github.com/weirlimit/weir/internal/cli"
 )
 
-// A namedFields value has the values of HTTP fields by their key sources, such as header:X-Api-Key.
-// Its flag is repeatable, and takes each field once.
-type namedFields map[string]string
-
-func (f *namedFields) Set(text string) error {
-	source, value, err := admin.ParseField(text)
-	return f.add(source, value, err)
+// A namedValues value is a flag for the values of one kind of key source, such as those of HTTP
+// fields, by their names in a policy: header:X-Api-Key. The flag is repeatable, and takes each name
+// once.
+type namedValues struct {
+	row    weir.Source
+	values map[string]string
 }
 
-// add adds what was read of a flag, unless err.
-func (f *namedFields) add(source, value string, err error) error {
+// sourceFlags registers a flag for each of sources that has a name after the colon.
+func sourceFlags(cmd *cobra.Command, sources []weir.Source) (all []*namedValues) {
+	for _, row := range sources {
+		if row.Field == "" {
+			continue
+		}
+		v := &namedValues{row, make(map[string]string)}
+		cmd.Flags().Var(v, row.Name, row.Counts+"; repeatable")
+		cli.NoVariables(cmd, row.Name)
+		all = append(all, v)
+	}
+	return all
+}
+
+func (v *namedValues) Set(text string) error {
+	source, value, err := admin.ParseValue(v.row, text)
 	if err != nil {
 		return err
 	}
-	if _, ok := (*f)[source]; ok {
+	if _, ok := v.values[source]; ok {
 		return fmt.Errorf("%s is given twice", source)
 	}
-	if *f == nil {
-		*f = make(namedFields)
-	}
-	(*f)[source] = value
+	v.values[source] = value
 	return nil
 }
 
-// list returns the fields as the admin listener reads them.
-func (f namedFields) list() []string {
+// list returns the values as the admin listener reads them.
+func (v *namedValues) list() []string {
 	var all []string
-	for _, source := range slices.Sorted(maps.Keys(f)) {
+	for _, source := range slices.Sorted(maps.Keys(v.values)) {
 		_, name := weir.SplitSource(source)
-		all = append(all, name+"="+f[source])
+		all = append(all, name+"="+v.values[source])
 	}
 	return all
 }
 
 // String returns no value, since a value may be a secret.
-func (f *namedFields) String() string { return "" }
-func (f *namedFields) Type() string   { return "NAME=VALUE" }
+func (v *namedValues) String() string { return "" }
+func (v *namedValues) Type() string   { return "NAME=VALUE" }
 
 // Redact implements cli.Redacter. A text that is no NAME=VALUE may be a value.
-func (f *namedFields) Redact(string) string { return "…" }
+func (v *namedValues) Redact(string) string { return "…" }
 
-// Repeatable makes each of several flags add a field.
-func (f *namedFields) Repeatable() {}
-
-// A namedParameters value has the values of parameters of routes by their key sources, such as
-// path:tenant.
-type namedParameters struct{ namedFields }
-
-func (p *namedParameters) Set(text string) error {
-	source, value, err := admin.ParseParameter(text)
-	return p.add(source, value, err)
-}
+// Repeatable makes each of several flags add a value.
+func (v *namedValues) Repeatable() {}

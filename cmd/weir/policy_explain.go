@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -16,8 +17,8 @@ import (
 )
 
 func newPolicyExplain() *cobra.Command {
-	var file, ip, agent, session, token string
-	var header namedFields
+	var file, ip, agent, session, token, host string
+	var values []*namedValues
 	var machine cli.OnOff
 	var who explain.Caller
 	cmd := &cobra.Command{
@@ -27,8 +28,9 @@ func newPolicyExplain() *cobra.Command {
 windows counts the request by.
 
 Weir first brings the path to its canonical form, as the server does, because all spellings of an endpoint share
-one budget. Name the caller with --ip, --agent, --session, --token and --header. An address or agent that
-you leave out is shown in angle brackets. So is the value of a field, since it may be a secret.
+one budget. Name the caller with --ip, --agent, --session, --token, --host, --header, --cookie, --query and --claim; the
+path may have a query. An address or agent that you leave out is shown in angle brackets. So is the value of a field,
+a cookie, a parameter or a claim, since it may be a secret.
 
 ` + sourcesHelp(),
 		Example: `  weir policy explain POST /api/v1/widget/leads --ip 203.0.113.7 --session abc
@@ -52,8 +54,15 @@ you leave out is shown in angle brackets. So is the value of a field, since it m
 			who.Set(identity.Agent, agent)
 			who.Set(identity.Session, sessionID(session))
 			who.Set(identity.Token, apiTokenID(token))
-			for source, value := range header {
-				who.Set(source, value)
+			if name, ok := identity.AppendHost(nil, host); ok {
+				who.Set(identity.Host, string(name))
+			} else if host != "" {
+				return cli.UsageError("for example --host shop.example.com", "--host %q: expected the name of a host", host)
+			}
+			for _, v := range values {
+				for source, value := range v.values {
+					who.Set(source, value)
+				}
 			}
 			e, err := explain.Request(policy.Policy, args[0], args[1], who)
 			if err != nil {
@@ -71,10 +80,12 @@ you leave out is shown in angle brackets. So is the value of a field, since it m
 	flags.StringVar(&agent, "agent", "", "the `ID` of the agent")
 	flags.StringVar(&session, "session", "", "the `ID` of a verified visitor session")
 	flags.StringVar(&token, "token", "", "the `ID` of a verified API token")
-	flags.Var(&header, "header", "the value of an HTTP field that it sends; repeatable")
+	flags.StringVar(&host, "host", "", "the `NAME` of the host that the request is for")
+	// The parameters of a route are in the path that is explained.
+	values = sourceFlags(cmd, slices.DeleteFunc(weir.Sources(), func(s weir.Source) bool { return s.Name == identity.Path }))
 	flags.StringVar(&file, "policy", "", "`FILE` with the policy (default the contract)")
 	cli.Must(cmd.MarkFlagFilename("policy"))
-	cli.NoVariables(cmd, "header")
+	cli.NoVariables(cmd, "host")
 	cli.JSONFlag(cmd, &machine)
 	return cmd
 }

@@ -19,7 +19,7 @@ The figures are the worst case over all ways to time the requests. A window of 3
 in each minute that it counts, and up to 600 in 60 seconds around a reset: all of one window at its end, and all
 of the next one at its beginning. On average it is 300 a minute. A cost reduces the figures: 600 units at a
 cost of 10 are 60 requests. A caller is assumed to choose its agent and its HTTP fields freely, and to have any number of
-addresses, sessions and tokens besides the one that is given. An IPv6 /64 is one address. The figures hold if sessions
+addresses, sessions and tokens besides the one that is given. A claim that the policy counts by has figures too. An IPv6 /64 is one address. The figures hold if sessions
 and tokens are verified and one process counts. Under on_store_failure: allow they hold only while the store
 answers.`
 
@@ -29,7 +29,8 @@ type exposureJSON struct {
 	Routes  []string `json:"routes"` // they share the figures
 	Windows []string `json:"windows"`
 	Cost    int64    `json:"cost"`
-	// Passes has an entry for each party: one address, one session, one token, everybody.
+	// Passes has an entry for each party: one address, one session, one token, each claim that the
+	// policy counts by, everybody.
 	Passes map[string]passJSON `json:"passes"`
 }
 
@@ -41,13 +42,14 @@ type passJSON struct {
 }
 
 func exposuresJSON(p weir.Policy) map[string]any {
+	parties := explain.Parties(p)
 	all := make([]exposureJSON, len(p.Limiters))
 	for i, l := range limitersJSON(p) {
 		e := exposureJSON{Name: l.Name, Routes: l.Routes, Cost: l.Cost, Passes: map[string]passJSON{}}
 		for _, w := range l.Windows {
 			e.Windows = append(e.Windows, w.Window)
 		}
-		for _, g := range explain.Parties() {
+		for _, g := range parties {
 			limiter := &p.Limiters[i]
 			e.Passes[g.Name] = passJSON{g.Served(limiter), explain.Exposure(limiter, g, 60), explain.Exposure(limiter, g, 3600)}
 		}
@@ -80,17 +82,19 @@ func newCell(l *weir.Limiter, p explain.Party) cell {
 // printExposure prints the table for people: a line of figures for each limiter, and below it what
 // they follow from.
 func printExposure(out io.Writer, p weir.Policy) error {
+	parties := explain.Parties(p)
 	names := len("limiter")
 	rows := make([][]cell, len(p.Limiters))
 	for i := range p.Limiters {
 		names = max(names, len(p.Limiters[i].Name))
-		for _, g := range explain.Parties() {
+		for _, g := range parties {
 			rows[i] = append(rows[i], newCell(&p.Limiters[i], g))
 		}
 	}
-	widths := make([][2]int, len(explain.Parties()))
-	for j := range explain.Parties() {
-		for _, row := range append(rows, []cell{{"60 s", "3600 s", ""}, {"60 s", "3600 s", ""}, {"60 s", "3600 s", ""}, {"60 s", "3600 s", ""}}) {
+	widths := make([][2]int, len(parties))
+	heads := slices.Repeat([]cell{{"60 s", "3600 s", ""}}, len(parties))
+	for j := range parties {
+		for _, row := range append(rows, heads) {
 			widths[j][0] = max(widths[j][0], utf8.RuneCountInString(row[j].minute))
 			widths[j][1] = max(widths[j][1], utf8.RuneCountInString(row[j].hour))
 		}
@@ -98,11 +102,11 @@ func printExposure(out io.Writer, p weir.Policy) error {
 	var b strings.Builder
 	b.WriteString("The maximum of requests in any 60 s and any 3600 s. The routes of a limiter share it.\n\n")
 	fmt.Fprintf(&b, "%-*s", names, "")
-	for j, g := range explain.Parties() {
+	for j, g := range parties {
 		fmt.Fprintf(&b, "   %*s", widths[j][0]+2+widths[j][1], g.Name)
 	}
 	fmt.Fprintf(&b, "\n%-*s", names, "limiter")
-	for j := range explain.Parties() {
+	for j := range parties {
 		writeCell(&b, cell{"60 s", "3600 s", ""}, widths[j])
 	}
 	b.WriteByte('\n')
@@ -144,6 +148,9 @@ func writeParts(b *strings.Builder, l *weir.Limiter) {
 	}
 	if l.Answers != weir.AnswerBackend {
 		fmt.Fprintf(b, "  answers: %s\n", l.Answers)
+	}
+	if l.Chosen {
+		b.WriteString("  chosen: yes\n")
 	}
 	for _, o := range l.Overrides {
 		fmt.Fprintf(b, "  %s\n", o)

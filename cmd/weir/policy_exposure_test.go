@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/weirlimit/weir"
 )
 
 func TestTheExposureOfEveryExampleFitsAScreen(t *testing.T) {
@@ -22,6 +24,24 @@ func TestTheExposureOfEveryExampleFitsAScreen(t *testing.T) {
 			if n := utf8.RuneCountInString(line); n > 100 {
 				t.Errorf("%s: a line of %d characters: %s", name, n, line)
 			}
+		}
+	}
+}
+
+// What the caller may choose is declared wherever a policy is shown.
+func TestAShownPolicyDeclaresWhatTheCallerMayChoose(t *testing.T) {
+	w, err := weir.ParseWindow("5 per minute by header:X-Api-Key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, chosen := range []bool{true, false} {
+		p := weir.Policy{Limiters: []weir.Limiter{{Name: "l", Windows: []weir.Window{w}, Chosen: chosen}}}
+		var b strings.Builder
+		if err := printExposure(&b, p); err != nil {
+			t.Fatal(err)
+		}
+		if limitersJSON(p)[0].Chosen != chosen || strings.Contains(b.String(), "chosen: yes") != chosen {
+			t.Errorf("chosen %v: %+v\n%s", chosen, limitersJSON(p)[0], b.String())
 		}
 	}
 }

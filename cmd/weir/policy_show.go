@@ -114,6 +114,7 @@ type limiterJSON struct {
 	Windows        []explain.SpelledWindow `json:"windows"`
 	Cost           int64                   `json:"cost"`
 	Requires       string                  `json:"requires"` // empty: every caller is let in
+	Chosen         bool                    `json:"chosen"`
 	Message        string                  `json:"message"`
 	OnStoreFailure string                  `json:"on_store_failure"`
 	Mode           string                  `json:"mode"`
@@ -128,7 +129,8 @@ func limitersJSON(p weir.Policy) []limiterJSON {
 	all := make([]limiterJSON, len(p.Limiters))
 	for i, l := range p.Limiters {
 		all[i] = limiterJSON{
-			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Requires: l.Requires, Message: answer.MessageOf(&p.Words, &l), OnStoreFailure: l.OnStoreFailure.String(),
+			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Requires: l.Requires, Chosen: l.Chosen,
+			Message: answer.MessageOf(&p.Words, &l), OnStoreFailure: l.OnStoreFailure.String(),
 			Mode: l.Mode.String(), Exempt: texts(l.Exempt), Deny: texts(l.Deny), Overrides: texts(l.Overrides),
 			Answers: l.Answers.String(), Notify: append([]int64{}, l.Notify...),
 		}

@@ -30,6 +30,7 @@ limiters:
   - name: agents
     routes: [/agents]
     windows: [1 per hour by agent]
+    chosen: yes
   - name: both
     routes: [/both]
     windows: [1 per hour by ip+agent, 2 per day by session or ip]

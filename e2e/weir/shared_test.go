@@ -99,7 +99,7 @@ func TestEveryKindOfStoreIsShared(t *testing.T) {
 			}
 		})
 	}
-	split := policyFile(t, "limiters:\n  - name: all\n    routes: [/*]\n    windows: [20 per day by ip, 2 per minute by agent]\n")
+	split := policyFile(t, "limiters:\n  - name: all\n    routes: [/*]\n    windows: [20 per day by ip, 2 per minute by agent]\n    chosen: yes\n")
 	_, stderr, code := weirCommand(t.Context(), t, "serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--policy", split, "--store", "redis://"+nodes)
 	if code != cli.Failed || !strings.Contains(stderr, `limiter "all"`) || !strings.Contains(stderr, "\nhint: ") {
 		t.Errorf("a policy whose windows are on several nodes: status %d, it printed:\n%s", code, stderr)

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
 )
 
 // A callerQuery names a caller in one of three ways: by any combination of key sources; by a denial
@@ -20,10 +20,14 @@ type callerQuery struct {
 	Session string `json:"session"` // its sid, or if it has none, its jti
 	Issuer  string `json:"issuer"`  // its iss, if this server does not require a certain one
 	Token   string `json:"token"`   // the public id
-	// Header has the values of HTTP fields, each as NAME=VALUE.
-	Header []string `json:"header"`
-	// Path has the values of parameters of routes, each as NAME=VALUE.
+	Host    string `json:"host"`
+	// The values of HTTP fields, parameters of routes, cookies, query parameters and claims, each
+	// as NAME=VALUE.
+	Header  []string `json:"header"`
 	Path    []string `json:"path"`
+	Cookie  []string `json:"cookie"`
+	Query   []string `json:"query"`
+	Claim   []string `json:"claim"`
 	Denial  string   `json:"denial"`
 	Hash    string   `json:"hash"`
 	Limiter string   `json:"limiter"`
@@ -49,11 +53,14 @@ func (r *refusal) write(w http.ResponseWriter) { refuse(w, r.status, r.code, r.m
 // maxCallerQuery is the max length of a caller's name, in bytes.
 const maxCallerQuery = 16 << 10
 
-const howToName = "name one by ip, agent, session, token, header or path, by denial, or by limiter and hash"
+const howToName = "name one by ip, agent, session, token, host, header, path, cookie, query or claim, by denial, or by limiter and hash"
 
 // find returns the caller that c names.
 func (s *Server) find(c callerQuery) (*named, *refusal) {
-	direct := c.IP != "" || c.Agent != "" || c.Session != "" || c.Token != "" || len(c.Header)+len(c.Path) > 0
+	direct := c.IP+c.Agent+c.Session+c.Token+c.Host != ""
+	for _, list := range c.lists() {
+		direct = direct || len(*list) > 0
+	}
 	ways := 0
 	for _, given := range []bool{direct, c.Denial != "", c.Hash != ""} {
 		if given {
@@ -77,9 +84,11 @@ func (s *Server) find(c callerQuery) (*named, *refusal) {
 
 // size returns the length of what names the caller, in bytes.
 func (c *callerQuery) size() int {
-	n := len(c.Agent) + len(c.Session) + len(c.Issuer) + len(c.Denial)
-	for _, field := range slices.Concat(c.Header, c.Path) {
-		n += len(field)
+	n := len(c.Agent) + len(c.Session) + len(c.Issuer) + len(c.Denial) + len(c.Host)
+	for _, list := range c.lists() {
+		for _, text := range *list {
+			n += len(text)
+		}
 	}
 	return n
 }
@@ -146,82 +155,68 @@ func (s *Server) byKeys(c callerQuery) (*named, *refusal) {
 		}
 		n.add(&one, "token", c.Token)
 	}
-	for _, field := range c.Header {
-		if err := n.addNamed(&one, ParseField, field); err != nil {
-			return nil, invalid(fmt.Errorf("header: %w", err))
+	if c.Host != "" {
+		host, err := hostOf(c.Host)
+		if err != nil {
+			return nil, invalid(err)
 		}
+		n.add(&one, identity.Host, host)
 	}
-	for _, parameter := range c.Path {
-		if err := n.addNamed(&one, ParseParameter, parameter); err != nil {
-			return nil, invalid(fmt.Errorf("path: %w", err))
-		}
+	claims, err := n.addLists(&one, &c)
+	if err != nil {
+		return nil, invalid(err)
 	}
-	if c.Session == "" {
+	if c.Session == "" && len(claims) == 0 {
 		n.callers = []weir.Keys{&one}
 		return n, nil
 	}
+	return n, s.addSessions(n, &one, &c, claims)
+}
+
+// addSessions adds the callers that one may be with the session or the claims that c names: their
+// keys begin with the issuer, or with the key that verifies them, of which there may be several.
+func (s *Server) addSessions(n *named, one *partialCaller, c *callerQuery, claims map[string]string) *refusal {
 	if s.options.Sessions == nil {
-		return nil, &refusal{http.StatusUnprocessableEntity, "no_sessions", "This server does not verify sessions, so it counts no caller by session."}
+		return &refusal{http.StatusUnprocessableEntity, "no_sessions", "This server does not verify sessions, so it counts no caller by session or claim."}
 	}
-	keys, err := s.options.Sessions.KeysOf(c.Issuer, c.Session)
-	if err != nil {
-		return nil, &refusal{http.StatusUnprocessableEntity, "unknown_session", err.Error()}
+	var owners []map[string]string // the values for each possible caller
+	keep := func(source string, keys []string) {
+		if n.sources = append(n.sources, source); owners == nil {
+			owners = make([]map[string]string, len(keys))
+			for i := range owners {
+				owners[i] = maps.Clone(one.values)
+			}
+		}
+		for i := range owners {
+			owners[i][source] = keys[i*len(keys)/len(owners)]
+		}
 	}
-	n.sources = append(n.sources, "session")
-	for _, key := range keys {
-		each := one
-		each.values = maps.Clone(one.values)
-		each.values["session"] = key
+	if c.Session != "" {
+		keys, err := s.options.Sessions.KeysOf(c.Issuer, c.Session)
+		if err != nil {
+			return &refusal{http.StatusUnprocessableEntity, "unknown_session", err.Error()}
+		}
+		keep(identity.Session, keys)
+	}
+	for _, source := range slices.Sorted(maps.Keys(claims)) {
+		keys, err := s.options.Sessions.ClaimKeysOf(c.Issuer, claims[source])
+		if err != nil {
+			return &refusal{http.StatusUnprocessableEntity, "unknown_session", err.Error()}
+		}
+		keep(source, keys)
+	}
+	for _, values := range owners {
+		each := *one
+		each.values = values
 		n.callers = append(n.callers, &each)
 	}
-	return n, nil
+	return nil
 }
 
 // add gives the caller the value of a key source.
 func (n *named) add(to *partialCaller, source, value string) {
 	to.values[source] = value
 	n.sources = append(n.sources, source)
-}
-
-// addNamed gives the caller the value of a key source that has a name, as parse reads the two.
-func (n *named) addNamed(to *partialCaller, parse func(string) (source, value string, err error), text string) error {
-	source, value, err := parse(text)
-	if err == nil && to.values[source] != "" {
-		err = fmt.Errorf("%s is given twice", source)
-	}
-	if err == nil {
-		n.add(to, source, value)
-	}
-	return err
-}
-
-// ParseParameter reads NAME=VALUE as the key source path:NAME and the value by which a segment of a
-// path is counted. Its errors do not repeat the value.
-func ParseParameter(s string) (source, value string, err error) {
-	name, segment, ok := strings.Cut(s, "=")
-	key, err := weir.ParseKey("path:" + name)
-	if !ok || err != nil || len(key) != 1 || len(key[0]) != 1 {
-		return "", "", errors.New("the name of a route's parameter and its value are needed, as in tenant=acme")
-	}
-	if value, ok = weir.FoldSegment(segment); !ok {
-		return "", "", errors.New("the value of a parameter is one segment of a path, decoded and without slashes, as in tenant=acme")
-	}
-	return key[0][0], value, nil
-}
-
-// ParseField reads NAME=VALUE as the key source header:NAME and its value. Its errors do not repeat
-// the value, nor a text without a name, which may be a value.
-func ParseField(s string) (source, value string, err error) {
-	name, value, ok := strings.Cut(s, "=")
-	value = strings.Trim(value, " \t")
-	if !ok || value == "" {
-		return "", "", errors.New("a field's name and its value are needed, as in X-Api-Key=VALUE")
-	}
-	key, err := weir.ParseKey("header:" + name)
-	if err != nil || len(key) != 1 || len(key[0]) != 1 {
-		return "", "", errors.New("the text before the = is not the name of a field that a limiter can count by, such as X-Api-Key")
-	}
-	return key[0][0], value, nil
 }
 
 // kinds returns the sources joined by "+", as in a policy.

@@ -189,19 +189,15 @@ func (s *Server) showKeys(w http.ResponseWriter, r *http.Request) {
 
 // callerOf reads a caller from a query. Each parameter is allowed once.
 func callerOf(q map[string][]string) (c callerQuery, bad *refusal) {
-	into := map[string]*string{"ip": &c.IP, "agent": &c.Agent, "session": &c.Session, "issuer": &c.Issuer, "token": &c.Token, "denial": &c.Denial, "hash": &c.Hash, "limiter": &c.Limiter}
+	into := map[string]*string{"ip": &c.IP, "agent": &c.Agent, "session": &c.Session, "issuer": &c.Issuer, "token": &c.Token, "host": &c.Host, "denial": &c.Denial, "hash": &c.Hash, "limiter": &c.Limiter}
 	for name, values := range q {
-		switch name {
-		case "header":
-			c.Header = values
-			continue
-		case "path":
-			c.Path = values
+		if list := c.lists()[name]; list != nil {
+			*list = values
 			continue
 		}
 		to := into[name]
 		if to == nil || len(values) != 1 {
-			return c, &refusal{http.StatusBadRequest, "invalid_query", fmt.Sprintf("Query parameter %.40q: ip, agent, session, issuer, token, denial, hash and limiter are allowed, each once, and header and path.", name)}
+			return c, &refusal{http.StatusBadRequest, "invalid_query", fmt.Sprintf("Query parameter %.40q: ip, agent, session, issuer, token, host, denial, hash and limiter are allowed, each once, and header, path, cookie, query and claim.", name)}
 		}
 		*to = values[0]
 	}

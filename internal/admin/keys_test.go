@@ -195,7 +195,7 @@ func TestTheStatusDescribesTheServer(t *testing.T) {
 func TestACallerIsNamedByAField(t *testing.T) {
 	f := newFixture(t, nil)
 	f.answered(call{method: "POST", path: "/policy", header: map[string]string{"Content-Type": "application/yaml"}, body: "limiters:\n" +
-		"  - name: keyed\n    routes: [/keyed]\n    windows: [4 per minute by header:X-Api-Key or ip]\n" +
+		"  - name: keyed\n    routes: [/keyed]\n    windows: [4 per minute by header:X-Api-Key or ip]\n    chosen: yes\n" +
 		"  - name: both\n    routes: [/both]\n    windows: [3 per minute by ip+header:X-Api-Key]\n"}, nil)
 	resolver, err := identity.New(identity.Options{})
 	if err != nil {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/identity/jwks"
 	"github.com/weirlimit/weir/internal/cli"
@@ -19,16 +21,34 @@ const verified = "; a request without one is counted by IP address, and answered
 // would.
 func unverified(c *Config, source, flags string) string {
 	line := "not verified: requests are counted by IP address and forwarded"
-	var all []string
-	for _, l := range c.Policy.Policy.Limiters {
-		if l.Requires == source {
-			all = append(all, l.Name)
+	var requiring, counting []string
+	for i := range c.Policy.Policy.Limiters {
+		switch l := &c.Policy.Policy.Limiters[i]; {
+		case l.Requires == source:
+			requiring = append(requiring, l.Name)
+		case countsBy(l, source):
+			counting = append(counting, l.Name)
 		}
 	}
-	if len(all) > 0 {
-		line += ", although required by " + strings.Join(all, ", ")
+	if len(requiring) > 0 {
+		line += ", although required by " + strings.Join(requiring, ", ")
+	}
+	if len(counting) > 0 {
+		line += ", although counted by in " + strings.Join(counting, ", ")
 	}
 	return line + "; " + flags
+}
+
+// countsBy reports whether a window of l counts by a credential, or by what is read from it.
+func countsBy(l *weir.Limiter, credential string) bool {
+	for i := range l.Windows {
+		for _, source := range slices.Concat(l.Windows[i].Key...) {
+			if weir.SourceOf(source).Credential() == credential {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // openSessions returns the verifier of sessions that another service issues, and its start-up line.

@@ -23,7 +23,7 @@ import (
 var policies = policyfile.Reader{Sources: identity.Sources(), Messages: answer.Messages()}
 
 // twoPolicy has a limit of two requests.
-const twoPolicy = "limiters:\n  - name: all\n    routes: [/*]\n    windows: [2 per minute by session or ip, 1000 per hour by agent]\n"
+const twoPolicy = "limiters:\n  - name: all\n    routes: [/*]\n    windows: [2 per minute by session or ip, 1000 per hour by agent]\n    chosen: yes\n"
 
 // testConfig returns a server on a free port before an upstream that accepts every
 // request.
@@ -152,5 +152,17 @@ func TestTheFirstRowReportsThatEveryAddressIsServed(t *testing.T) {
 		if !strings.HasPrefix(row.Text, s.URL()) || strings.Contains(row.Text, "every address") != want {
 			t.Errorf("--listen %s: %s %s", listen, row.Name, row.Text)
 		}
+	}
+}
+
+// Start-up names the limiters that count by a credential that no flag verifies, also by a claim.
+func TestStartUpNamesTheLimitersThatCountByAnUnverifiedCredential(t *testing.T) {
+	c := testConfig(t, "limiters:\n  - {name: a, routes: [/a], windows: ['2 per minute by claim:org.id or ip']}\n"+
+		"  - {name: b, routes: [/b], windows: ['2 per minute by session'], requires: session}\n  - {name: c, routes: [/c], windows: [2 per minute by ip]}\n")
+	if got := unverified(&c, "session", "FLAG"); got != "not verified: requests are counted by IP address and forwarded, although required by b, although counted by in a; FLAG" {
+		t.Errorf("sessions %s", got)
+	}
+	if got := unverified(&c, "token", "FLAG"); got != "not verified: requests are counted by IP address and forwarded; FLAG" {
+		t.Errorf("tokens %s", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/weirlimit/weir"
@@ -19,12 +20,33 @@ type Caller struct {
 }
 
 // Set sets the value of a key source other than the address: an agent, the id of a session or of a
-// token, or the value of an HTTP field. An empty value sets none.
+// token, the value of an HTTP field, of a cookie or of a claim. A caller with a claim has the
+// session that it is read from. An empty value sets none.
 func (c *Caller) Set(source, value string) {
+	if value == "" {
+		return
+	}
 	if c.values == nil {
 		c.values = make(map[string]string)
 	}
 	c.values[source] = value
+	if from := weir.SourceOf(source).From; from != "" && c.values[from] == "" {
+		c.values[from] = "<" + from + ">"
+	}
+}
+
+// setQuery sets the parameters of a raw query that the windows of l count by, unless they are set.
+func (c *Caller) setQuery(l *weir.Limiter, query string) {
+	for i := range l.Windows {
+		for _, source := range slices.Concat(l.Windows[i].Key...) {
+			name, field := weir.SplitSource(source)
+			if name != identity.Query || c.values[source] != "" || identity.QueryIsAmbiguous(query, field) {
+				continue
+			}
+			value, _ := identity.QueryValue(query, field)
+			c.Set(source, value)
+		}
+	}
 }
 
 // SetIP sets the address, which is counted as a server counts it: IPv4 whole, IPv6 by its /64
@@ -71,7 +93,7 @@ func (c *Caller) spell(w weir.Who) string {
 
 // value returns what the caller is counted by under a key source; ok is false if the caller has no
 // value of it. A value that every caller has and that is not known is a placeholder. So is the
-// value of an HTTP field, which may be a secret.
+// value of a source with a name after the colon, which may be a secret.
 func (c *Caller) value(source string) (value string, ok bool) {
 	row, value := weir.SourceOf(source), c.values[source]
 	switch {
@@ -106,10 +128,10 @@ func (c *Caller) count(part weir.Part) Counted {
 func without(sources []string) string {
 	var credentials, all []string
 	for _, source := range sources {
-		if name, field := weir.SplitSource(source); field != "" {
-			all = append(all, "no "+name+" "+field)
+		if row := weir.SourceOf(source); row.Kind == weir.Credential && row.From == "" {
+			credentials = append(credentials, source)
 		} else {
-			credentials = append(credentials, name)
+			all = append(all, "no "+strings.Replace(source, ":", " ", 1))
 		}
 	}
 	if len(credentials) > 0 {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -94,18 +95,26 @@ func Request(p weir.Policy, method, sent string, who Caller) (*Explanation, erro
 		e.because("%s is another spelling of %s: dot segments are resolved, empty segments removed, needless escapes undone; the backend receives this form", escaped, path)
 	}
 	var choice target.Choice
-	target.Choose(d, &target.Request{Method: method, Path: decoded, Ambiguous: identity.AgentIsAmbiguous(query)}, &choice)
+	target.Choose(d, &target.Request{Method: method, Path: decoded, Ambiguous: identity.AgentIsAmbiguous(query), Query: query}, &choice)
 	switch choice.Kind {
 	case target.Health:
 		e.because("the gateway answers health checks itself, outside all limits")
 		return e, nil
-	case target.AmbiguousAgent:
-		e.because("servers read the agent in the query differently: without X-Agent-Id it is answered 400 invalid_request, and charged to the surface's fallback")
+	case target.AmbiguousQuery:
+		what := "the agent in the query differently: without X-Agent-Id"
+		if choice.Parameter != "" {
+			what = choice.Parameter + " in the query differently:"
+		}
+		e.because("servers read %s it is answered 400 invalid_request, and charged to the surface's fallback", what)
 		e.fill(&p, choice.Match, who)
 		return e, nil
 	}
 	if hasQuery {
 		e.because("the query does not affect the choice")
+		if l := choice.Match.Limiter(); l != nil {
+			who.values = maps.Clone(who.values)
+			who.setQuery(l, query)
+		}
 	}
 	e.fill(&p, choice.Match, who)
 	return e, e.explainRoutes(p, decoded, choice.Match, d.CatchAll(decoded))
@@ -154,6 +163,9 @@ func (e *Explanation) fill(p *weir.Policy, m weir.Match, who Caller) {
 		if who.values[l.Requires] == "" {
 			e.because("the limiter requires a verified %s: without one the request is counted by address and answered 401", l.Requires)
 		}
+	}
+	if l.Chosen {
+		e.because("chosen: yes: the caller chooses a value that a window counts by, so it has a new budget for each value that it makes up")
 	}
 	denied := false
 	for _, x := range l.Deny {

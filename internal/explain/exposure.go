@@ -16,14 +16,25 @@ type Party struct {
 	Source string // empty: the requests have nothing in common
 }
 
-// Parties returns the groups that exposure is reported for. One address is what a server counts as
-// one: a network of IPv6 (D12). What a caller chooses makes no party: many callers can choose the
+// Parties returns the groups that exposure of a policy is reported for. One address is what a
+// server counts as one: a network of IPv6 (D12). A claim is a party if the policy counts by it: all
+// sessions with one value of it. What a caller chooses makes no party: many callers can choose the
 // same value.
-func Parties() []Party {
+func Parties(p weir.Policy) []Party {
 	var all []Party
 	for _, s := range weir.Sources() {
-		if s.Kind == weir.Address || s.Kind == weir.Credential {
+		if s.Kind == weir.Address || s.Kind == weir.Credential && s.From == "" {
 			all = append(all, Party{s.About, s.Name})
+		}
+	}
+	for i := range p.Limiters {
+		for _, w := range p.Limiters[i].Windows {
+			for _, source := range slices.Concat(w.Key...) {
+				party := Party{"one " + source, source}
+				if weir.SourceOf(source).From != "" && !slices.Contains(all, party) {
+					all = append(all, party)
+				}
+			}
 		}
 	}
 	return append(all, Party{Name: "everybody"})
@@ -38,13 +49,15 @@ func (p Party) bounds(k weir.Key) bool {
 // what they have in common, or by what all callers share. It does not if it could count by anything
 // else, because a caller can change its address, choose its agent and HTTP fields, and have any
 // number of sessions and tokens. A request carries one credential, so a caller with a session sends
-// no token.
+// no token. One session has one value of each claim, or none.
 func (p Party) fixes(part weir.Part) bool {
 	for _, source := range part {
 		switch {
 		case source == p.Source || kind(source) == weir.Common:
 			return true
-		case credential(source) && credential(p.Source):
+		case credential(source) == "" || credential(p.Source) == "":
+			return false
+		case credential(source) != credential(p.Source) || p.Source == credential(p.Source):
 			continue
 		default:
 			return false
@@ -57,10 +70,11 @@ func (p Party) fixes(part weir.Part) bool {
 // Served reports whether a limiter admits requests of the party at all, if credentials are
 // verified: a limiter that requires another credential answers them 401.
 func (p Party) Served(l *weir.Limiter) bool {
-	return !credential(p.Source) || l.Requires == "" || l.Requires == p.Source
+	needed := credential(p.Source)
+	return needed == "" || l.Requires == "" || l.Requires == needed
 }
 
-func credential(source string) bool { return kind(source) == weir.Credential }
+func credential(source string) string { return weir.SourceOf(source).Credential() }
 
 func kind(source string) weir.SourceKind { return weir.SourceOf(source).Kind }
 

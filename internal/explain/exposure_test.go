@@ -125,7 +125,7 @@ func TestNoCallerExceedsItsExposureAndSomeCallerReachesIt(t *testing.T) {
 			})
 		}
 		span := rapid.Int64Range(1, 9).Draw(t, "span")
-		said := Exposure(&l, Parties()[0], span)
+		said := Exposure(&l, Parties(weir.Policy{})[0], span)
 		worst := &worstCaller{l.Windows, l.Cost, map[attempt]int64{}}
 		got := worst.inAnySpan(span)
 		if got > said.Requests {
@@ -170,7 +170,7 @@ func TestTheWorstMinuteOfALimitOfThirtyIsSixty(t *testing.T) {
 		}
 	}
 	limiter := d.Match("POST", "/api/v1/widget/leads").Limiter()
-	if said := Exposure(limiter, Parties()[1], 60); passed != 60 || said == nil || *said != (Bound{60, true}) {
+	if said := Exposure(limiter, Parties(weir.Policy{})[1], 60); passed != 60 || said == nil || *said != (Bound{60, true}) {
 		t.Errorf("%d passed in 60 s, and %v is said", passed, said)
 	}
 }
@@ -198,7 +198,7 @@ func TestAWindowBoundsThoseItCountsTogether(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := ""
-			for i, p := range Parties() {
+			for i, p := range Parties(weir.Policy{}) {
 				if p.bounds(k) {
 					got += "aste"[i : i+1]
 				} else {
@@ -209,6 +209,46 @@ func TestAWindowBoundsThoseItCountsTogether(t *testing.T) {
 				t.Errorf("%s bounds %s, want %s", key, got, bounded)
 			}
 		})
+	}
+}
+
+// All sessions with one value of a claim are a party if the policy counts by the claim. A window
+// bounds them if it counts them together, and one by a claim does not bound a session, which may
+// lack the claim and be counted by an address.
+func TestAWindowByAClaimBoundsTheSessionsThatHaveIt(t *testing.T) {
+	for key, bounded := range map[string]string{ // of address, session, token, the claim, everybody
+		"claim:org":                      "---c-",
+		"claim:org or ip":                "---c-",
+		"claim:org or session":           "-s-c-",
+		"session or claim:org":           "-s---", // a claim may be of many sessions
+		"token or claim:org":             "--tc-", // a caller has one credential
+		"claim:org or token or ip":       "--tc-",
+		"ip+claim:org":                   "-----",
+		"ip or claim:org":                "a----",
+		"claim:org or everyone":          "-stc-",
+		"header:X-A+claim:org":           "-----",
+		"claim:org or claim:org":         "---c-",
+		"claim:org or session+claim:org": "---c-",
+	} {
+		p := policyBy(t, key)
+		got := ""
+		for i, party := range Parties(p) {
+			if party.bounds(p.Limiters[0].Windows[0].Key) {
+				got += "astce"[i : i+1]
+			} else {
+				got += "-"
+			}
+		}
+		if got != bounded {
+			t.Errorf("%s bounds %s, want %s", key, got, bounded)
+		}
+	}
+	p := policyBy(t, "claim:org")
+	for requires, served := range map[string]bool{"": true, "session": true, "token": false} {
+		p.Limiters[0].Requires = requires
+		if got := Parties(p)[3].Served(&p.Limiters[0]); got != served {
+			t.Errorf("requires %q: served %v, want %v", requires, got, served)
+		}
 	}
 }
 
@@ -239,7 +279,7 @@ func TestTheTightestWindowIsTheExposure(t *testing.T) {
 			l.Windows = append(l.Windows, window)
 		}
 		var got []string
-		for _, p := range Parties() {
+		for _, p := range Parties(weir.Policy{}) {
 			minute, hour := Exposure(&l, p, 60), Exposure(&l, p, 3600)
 			switch {
 			case !p.Served(&l):

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/weirlimit/weir"
@@ -13,7 +14,8 @@ func policyBy(t *testing.T, key string) weir.Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return weir.Policy{Limiters: []weir.Limiter{{Name: "all", Routes: []weir.Route{{Path: "/", Prefix: true}}, Windows: []weir.Window{w}}}}
+	chosen := slices.ContainsFunc(slices.Concat(w.Key...), func(source string) bool { return weir.SourceOf(source).Kind == weir.Chosen })
+	return weir.Policy{Limiters: []weir.Limiter{{Name: "all", Chosen: chosen, Routes: []weir.Route{{Path: "/", Prefix: true}}, Windows: []weir.Window{w}}}}
 }
 
 // An explanation names the field that counts, but not its value, which may be a secret.
@@ -57,7 +59,7 @@ func TestAWindowByAFieldBoundsNobodyAlone(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			got := ""
 			l := &policyBy(t, key).Limiters[0]
-			for _, p := range Parties() {
+			for _, p := range Parties(weir.Policy{}) {
 				switch b := Exposure(l, p, 60); {
 				case !p.Served(l):
 					got += "."
@@ -71,5 +73,34 @@ func TestAWindowByAFieldBoundsNobodyAlone(t *testing.T) {
 				t.Errorf("%s: %s, want %s of one address, session, token, everybody", key, got, want)
 			}
 		})
+	}
+}
+
+// A caller with a claim has the session that it is read from. What is named after a colon is not
+// shown, and a parameter that the path has is known without being named.
+func TestWhatACallerSendsIsExplainedBySource(t *testing.T) {
+	for _, c := range []struct{ key, path, source, value, want string }{
+		{"claim:org or ip", "/", "claim:org", "acme", "[{claim:org <claim> }]"},
+		{"claim:org or session", "/", "claim:plan", "gold", "[{session <session> no claim org}]"},
+		{"token or claim:org", "/", "", "", "[{ip 192.0.2.7 no verified token, no claim org}]"},
+		{"ip+cookie:sid", "/", "cookie:sid", "a", "[{ip 192.0.2.7 } {cookie:sid <cookie> }]"},
+		{"ip+host", "/", "host", "example.com", "[{ip 192.0.2.7 } {host example.com }]"},
+		{"ip+host", "/", "", "", "[{ip 192.0.2.7 } {ip 192.0.2.7 no host}]"},
+		{"ip+query:tenant", "/?tenant=a", "", "", "[{ip 192.0.2.7 } {query:tenant <query> }]"},
+		{"ip+query:tenant", "/?tenant=", "", "", "[{ip 192.0.2.7 } {ip 192.0.2.7 no query tenant}]"},
+		{"ip+query:tenant", "/?tenant=a&tenant=b", "", "", "[{ip 192.0.2.7 } {ip 192.0.2.7 no query tenant}]"},
+	} {
+		var who Caller
+		if err := who.SetIP("192.0.2.7"); err != nil {
+			t.Fatal(err)
+		}
+		who.Set(c.source, c.value)
+		e, err := Request(policyBy(t, c.key), "GET", c.path, who)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(e.Windows[0].Counted); got != c.want {
+			t.Errorf("%s at %s with %s: %s, want %s", c.key, c.path, c.source, got, c.want)
+		}
 	}
 }

@@ -36,13 +36,14 @@ type caller struct {
 // sources map key sources to fields of the log.
 type sources struct {
 	// The address, the agent, then every other source that a limiter counts by.
-	all       []string
-	rows      []weir.Source // for each, its row in the table of sources
-	mapped    []int         // for each, the field that holds it; -1: none
-	alike     []uint64      // for each, the places of the sources in the same field
-	forwarded int           // the field that holds the header field by; -1: none
-	by        string        // the header field that trusted proxies write
-	trusted   []netip.Prefix
+	all        []string
+	rows       []weir.Source // for each, its row in the table of sources
+	mapped     []int         // for each, the field that holds it; -1: none
+	alike      []uint64      // for each, the places of the sources in the same field
+	parameters []string      // the names of the query parameters that a limiter counts by
+	forwarded  int           // the field that holds the header field by; -1: none
+	by         string        // the header field that trusted proxies write
+	trusted    []netip.Prefix
 }
 
 // The places of two sources in sources.all.
@@ -65,8 +66,12 @@ func newSources(o *Options) *sources {
 		policies = append(policies, *o.Against)
 	}
 	note := func(source string) {
-		if isInLog(source) && !slices.Contains(s.all, source) {
-			s.all = append(s.all, source)
+		if !isInLog(source) || slices.Contains(s.all, source) {
+			return
+		}
+		s.all = append(s.all, source)
+		if name, field := weir.SplitSource(source); name == identity.Query && field != "" {
+			s.parameters = append(s.parameters, field)
 		}
 	}
 	for _, p := range policies {
@@ -158,13 +163,18 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 		if c.line.Agent != nil {
 			c.seen |= 1 << placeAgent
 		} else if !c.has(placeAgent, c.sources.mapped[placeAgent]) {
-			if v, ok := c.Query("agent_id"); !ok || v == "" {
+			if v, ok := identity.QueryValue(c.query, "agent_id"); !ok || v == "" {
 				c.lacks |= 1 << placeAgent
 			}
 		}
 		return c.Caller.AppendKey(dst, source)
 	}
-	if field := c.sources.mapped[place]; field >= 0 {
+	field := c.sources.mapped[place]
+	if field < 0 && c.sources.rows[place].Name == identity.Query { // every line has its query
+		c.seen |= 1 << place
+		return c.Caller.AppendKey(dst, source)
+	}
+	if field >= 0 {
 		if v := c.line.Field(field); len(v) > 0 {
 			c.seen |= c.sources.alike[place]
 			if v = counted(&c.sources.rows[place], v); len(v) > 0 {
@@ -228,11 +238,14 @@ func (c *caller) trusts(a netip.Addr) bool {
 	return slices.ContainsFunc(c.sources.trusted, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// counted returns the counted form of a field that holds a source: of an HTTP field the value
-// without the blanks around it, of an API token its public id, as in a policy. It drops the scheme
-// of an Authorization field.
+// counted returns the counted form of a field that holds a source: of a source with a name after
+// the colon the value without the blanks around it, of a host its one form, of an API token its
+// public id, as in a policy. It drops the scheme of an Authorization field.
 func counted(row *weir.Source, v []byte) []byte {
 	switch {
+	case row.Name == identity.Host:
+		host, _ := identity.AppendHost(nil, text(v))
+		return host
 	case row.Field != "":
 		return bytes.Trim(v, " \t")
 	case row.Kind != weir.Credential:
@@ -323,41 +336,11 @@ func (c *caller) field(place, index int) []string {
 	return c.lines[place][:]
 }
 
-// Query implements identity.Request, like identity.HTTPRequest; plain queries do not allocate.
-func (c *caller) Query(name string) (string, bool) {
-	if !strings.Contains(c.query, name) && !strings.Contains(c.query, "%") {
-		return "", false
-	}
-	rest := c.query
-	for n := 0; rest != "" && n < maxPlainPairs; n++ {
-		pair, after, _ := strings.Cut(rest, "&")
-		if !isPlainPair(pair) {
-			break
-		}
-		if key, value, _ := strings.Cut(pair, "="); key == name && pair != "" {
-			return value, true
-		}
-		rest = after
-	}
-	if rest == "" {
-		return "", false
-	}
-	return identity.QueryValue(c.query, name)
-}
+// Host implements identity.Request: a line has none, except in a field that a key source maps to.
+func (c *caller) Host() string { return "" }
 
-// isPlainPair reports whether a parameter contains no escapes.
-func isPlainPair(pair string) bool {
-	for i := range len(pair) {
-		if c := pair[i]; c == '%' || c == '+' || c == ';' {
-			return false
-		}
-	}
-	return true
-}
-
-// maxPlainPairs is how many parameters are read before net/url, which has a bound of its own, is
-// used.
-const maxPlainPairs = 64
+// RawQuery implements identity.Request.
+func (c *caller) RawQuery() string { return c.query }
 
 // Body implements identity.Request: a log has none.
 func (c *caller) Body(int) []byte { return nil }

@@ -3,6 +3,7 @@ package replay
 import (
 	"hash/maphash"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/weirlimit/weir/identity"
@@ -35,7 +36,7 @@ func (r *Replay) choose(method, raw string, named bool) (chosen *remembered, que
 		path, query = raw[:i], raw[i+1:]
 	}
 	ambiguous := query != "" && identity.AgentIsAmbiguous(query) && !named
-	if ambiguous || !target.IsPlainQuery(query) || !target.IsMethod(method) {
+	if ambiguous || r.isOdd(query) || !target.IsPlainQuery(query) || !target.IsMethod(method) {
 		return r.chooseOdd(method, raw, ambiguous)
 	}
 	if len(path) > maxRemembered {
@@ -58,6 +59,12 @@ func (r *Replay) choose(method, raw string, named bool) (chosen *remembered, que
 	return slot, query, true
 }
 
+// isOdd reports whether a query can be read in more than one way for a parameter that a policy
+// counts by.
+func (r *Replay) isOdd(query string) bool {
+	return query != "" && slices.ContainsFunc(r.sources.parameters, func(name string) bool { return identity.QueryIsAmbiguous(query, name) })
+}
+
 // chooseOdd is choose for a request that is not plain.
 func (r *Replay) chooseOdd(method, raw string, ambiguous bool) (chosen *remembered, query string, ok bool) {
 	if !isToken(method) {
@@ -67,7 +74,7 @@ func (r *Replay) chooseOdd(method, raw string, ambiguous bool) (chosen *remember
 	if err != nil {
 		return nil, "", false
 	}
-	asked := target.Request{Method: method, Ambiguous: ambiguous}
+	asked := target.Request{Method: method, Ambiguous: ambiguous, Query: u.RawQuery}
 	asked.Read(u)
 	r.chooseInto(&r.paths.last, &asked)
 	return &r.paths.last, u.RawQuery, true

@@ -109,7 +109,7 @@ func (c *caller) hidesAgent() bool {
 	if field := c.sources.mapped[placeAgent]; field >= 0 && len(c.line.Field(field)) > 0 {
 		return false
 	}
-	v, ok := c.Query("agent_id")
+	v, ok := identity.QueryValue(c.query, "agent_id")
 	return !ok || v == ""
 }
 

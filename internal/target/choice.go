@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -29,9 +28,10 @@ const (
 	// Preflight is a CORS preflight for a surface, charged to the limiter that counts preflights
 	// (D9: preflights never use up a visitor's or a token's budget).
 	Preflight
-	// AmbiguousAgent is a query that names an agent in more than one way, if the limiter counts by
-	// agent. It is answered 400 and charged to the catch-all of the path (D10).
-	AmbiguousAgent
+	// AmbiguousQuery is a query that can be read in more than one way for what the limiter counts
+	// by: the agent, or a parameter. It is answered 400 and charged to the catch-all of the path
+	// (D10).
+	AmbiguousQuery
 	// UnknownMethod is answered 405 and charged to the limiter that covers the path.
 	UnknownMethod
 )
@@ -55,6 +55,9 @@ type Request struct {
 	// Ambiguous is true if the query determines the agent and servers could read it differently
 	// (see identity.AgentIsAmbiguous).
 	Ambiguous bool
+
+	// Query is the raw query. A limiter may count by its parameters.
+	Query string
 }
 
 // A Purpose is why a client sends a request.
@@ -86,6 +89,9 @@ type Choice struct {
 	Kind    Kind
 	Surface Surface
 	Match   weir.Match // empty for Asterisk and Health
+
+	// Parameter is the one that AmbiguousQuery is about; empty for the agent.
+	Parameter string
 }
 
 // Choose decides how a request is handled, for every kind of server. No other function decides in
@@ -93,12 +99,12 @@ type Choice struct {
 func Choose(d *weir.Decider, r *Request, c *Choice) {
 	if r.Raw != "" {
 		var path string
-		c.Kind = Unreadable
+		c.Kind, c.Parameter = Unreadable, ""
 		c.Match, path = unreadable(d, r.Raw)
 		c.Surface = surfaceOf(d, path)
 		return
 	}
-	c.Kind, c.Surface = Plain, surfaceOf(d, r.Path)
+	c.Kind, c.Parameter, c.Surface = Plain, "", surfaceOf(d, r.Path)
 	switch {
 	case r.Path == "*":
 		c.Kind, c.Match = Asterisk, weir.Match{}
@@ -113,24 +119,37 @@ func Choose(d *weir.Decider, r *Request, c *Choice) {
 		c.Kind = UnknownMethod
 	}
 	c.Match = match(d, r.Method, r.Path)
-	if r.Ambiguous && c.Kind == Plain && countsAgents(c.Match.Limiter()) {
-		c.Kind, c.Match = AmbiguousAgent, d.CatchAll(r.Path)
+	if c.Kind != Plain || !r.Ambiguous && r.Query == "" {
+		return
+	}
+	if name, ok := ambiguous(r, c.Match.Limiter()); ok {
+		c.Kind, c.Parameter, c.Match = AmbiguousQuery, name, d.CatchAll(r.Path)
 	}
 }
 
-// countsAgents reports whether a limiter counts by agent. l may be nil.
-func countsAgents(l *weir.Limiter) bool {
+// ambiguous reports whether a query can be read in more than one way for what a limiter counts by.
+// parameter is empty for the agent. l may be nil.
+func ambiguous(r *Request, l *weir.Limiter) (parameter string, found bool) {
 	if l == nil {
-		return false
+		return "", false
 	}
 	for i := range l.Windows {
 		for _, part := range l.Windows[i].Key {
-			if slices.Contains(part, identity.Agent) {
-				return true
+			for _, source := range part {
+				if source == identity.Agent {
+					if r.Ambiguous {
+						return "", true
+					}
+					continue
+				}
+				name, field := weir.SplitSource(source)
+				if name == identity.Query && field != "" && identity.QueryIsAmbiguous(r.Query, field) {
+					return field, true
+				}
 			}
 		}
 	}
-	return false
+	return "", false
 }
 
 func isHealth(path string) bool { return path == "/healthz" || path == "/readyz" }

@@ -45,7 +45,7 @@ func verdictOf(t *testing.T, r *Report, clause string) Result {
 // of them have two budgets.
 func TestALimiterByAFieldKeepsEveryClause(t *testing.T) {
 	for _, window := range []string{"20 per minute by header:X-Api-Key or ip", "20 per minute by ip+header:X-Api-Key, 200 per hour by ip", "20 per minute by header:Cookie"} {
-		r := verifiedByField(t, onePolicy(window), nil, nil)
+		r := verifiedByField(t, chosenPolicy(window), nil, nil)
 		if r.Broken() {
 			t.Errorf("%s: a clause is broken:\n%s", window, table(r))
 		}
@@ -59,11 +59,11 @@ func TestALimiterByAFieldKeepsEveryClause(t *testing.T) {
 
 func TestAServerThatCountsAnotherFieldIsFound(t *testing.T) {
 	const window = "20 per minute by header:X-Api-Key or ip"
-	r := verifiedByField(t, onePolicy(window), func(r *http.Request) { r.Header.Set("X-Api-Key", "one for all") }, nil)
+	r := verifiedByField(t, chosenPolicy(window), func(r *http.Request) { r.Header.Set("X-Api-Key", "one for all") }, nil)
 	if got := verdictOf(t, r, "separate"); got.Verdict != Broken {
 		t.Errorf("all values share a budget, and separate is %s: %s\n%s", got.Verdict, got.Detail, table(r))
 	}
-	r = verifiedByField(t, onePolicy(window), func(r *http.Request) { r.Header.Set("X-Api-Key", r.Header.Get("X-Api-Key")+r.RemoteAddr) }, nil)
+	r = verifiedByField(t, chosenPolicy(window), func(r *http.Request) { r.Header.Set("X-Api-Key", r.Header.Get("X-Api-Key")+r.RemoteAddr) }, nil)
 	// If the window ends before shared is tested, another clause shows the defect.
 	if got := verdictOf(t, r, "shared"); got.Verdict == Kept || !r.Broken() {
 		t.Errorf("each connection has a budget, and shared is %s: %s\n%s", got.Verdict, got.Detail, table(r))
@@ -80,7 +80,7 @@ func TestAGivenFieldNamesTheCaller(t *testing.T) {
 		defer mu.Unlock()
 		seen[r.Header.Get("X-Api-Key")] = true
 	}
-	r := verifiedByField(t, onePolicy("20 per minute by header:X-Api-Key or ip"), remember, http.Header{"X-Api-Key": {key}})
+	r := verifiedByField(t, chosenPolicy("20 per minute by header:X-Api-Key or ip"), remember, http.Header{"X-Api-Key": {key}})
 	if r.Broken() || !seen[key] || len(seen) != 2 {
 		t.Errorf("values %v, want the given one and an invented one:\n%s", len(seen), table(r))
 	}
@@ -91,9 +91,23 @@ func TestAGivenFieldNamesTheCaller(t *testing.T) {
 
 func TestAFieldThatOtherClausesVaryCannotBeTested(t *testing.T) {
 	for _, field := range []string{"Origin", "Authorization", "X-Forwarded-For", "Accept-Language"} {
-		r := verifiedByField(t, onePolicy("20 per minute by header:"+field+" or ip"), nil, nil)
+		r := verifiedByField(t, chosenPolicy("20 per minute by header:"+field+" or ip"), nil, nil)
 		if got := verdictOf(t, r, "admitted"); got.Verdict != Untested || !strings.Contains(got.Detail, "header:"+field) {
 			t.Errorf("%s: %s: %s", field, got.Verdict, got.Detail)
 		}
 	}
 }
+
+// What the verifier cannot vary makes a limiter untested, never broken or kept.
+func TestALimiterByWhatTheVerifierCannotVaryIsNotTested(t *testing.T) {
+	for _, source := range []string{"cookie:sid", "query:tenant", "host", "claim:org.id"} {
+		policy := onePolicy("20 per minute by ip+" + source)
+		r := verifiedByField(t, policy, nil, nil)
+		if got := verdictOf(t, r, "admitted"); got.Verdict != Untested || !strings.Contains(got.Detail, source) || r.Broken() {
+			t.Errorf("%s: %s: %s", source, got.Verdict, got.Detail)
+		}
+	}
+}
+
+// chosenPolicy is onePolicy for a window by a value that the caller chooses.
+func chosenPolicy(window string) string { return onePolicy(window) + "    chosen: yes\n" }

@@ -47,17 +47,21 @@ func drawWorld(t *rapid.T) world {
 		key := rapid.SampledFrom(keys).Draw(t, "key")
 		per := rapid.SampledFrom([]int{1, 2, 7, 30, 60}).Draw(t, "per")
 		fmt.Fprintf(&b, "    windows: [%d per %d seconds by %s", limit, per, key)
-		longer := 0
+		longer, chosen := 0, strings.Contains(key, "agent")
 		if rapid.Bool().Draw(t, "longer") {
 			more := limit + rapid.IntRange(0, 60).Draw(t, "more")
 			longer = per * rapid.IntRange(2, 5).Draw(t, "times")
 			by := rapid.SampledFrom(keys).Draw(t, "longer key")
 			fmt.Fprintf(&b, ", %d per %d seconds by %s", more, longer, by)
+			chosen = chosen || strings.Contains(by, "agent")
 			if by == "everyone" {
 				longer = 0
 			}
 		}
 		b.WriteString("]\n")
+		if chosen {
+			b.WriteString("    chosen: yes\n")
+		}
 		if strings.Contains(key, "session") && rapid.Bool().Draw(t, "requires") {
 			b.WriteString("    requires: session\n")
 		}

@@ -92,8 +92,13 @@ func strangeSource(l *weir.Limiter) string {
 		case sourcePath:
 			return fmt.Sprintf("it counts by %q, and the verifier does not vary the path", source)
 		default:
-			if kind := kindOf(source); kind != weir.Address && kind != weir.Common {
+			switch row, known := weir.FindSource(weir.Sources(), source); {
+			case !known:
 				return fmt.Sprintf("it counts by %q, whose value a caller cannot know", source)
+			case row.Kind == weir.Chosen:
+				return fmt.Sprintf("it counts by %q, and the verifier cannot vary that", source)
+			case row.From != "":
+				return fmt.Sprintf("it counts by %q, and the verifier does not know the claims of a %s", source, row.From)
 			}
 		}
 		if isOwnField(field) {

@@ -146,7 +146,7 @@ func (x *exchange) read(head string) {
 		x.refuse(refusal)
 		return
 	}
-	x.Method, x.Host, x.Proto = x.head.Method, x.head.Host, "HTTP/1.1"
+	x.Method, x.Record.Host, x.Proto = x.head.Method, x.head.Host, "HTTP/1.1"
 	if x.head.Minor == 0 {
 		x.Proto = "HTTP/1.0"
 	}
@@ -194,6 +194,7 @@ func (x *exchange) readTarget() bool {
 // if the limiter admits it.
 func (x *exchange) route() {
 	e := x.c.engine
+	x.Asked.Query = x.query
 	x.Asked.Ambiguous = x.query != "" && identity.AgentIsAmbiguous(x.query) && !identity.NamesAgent(x)
 	e.Choose(&x.Route, x.field)
 	e.Identity.Start(&x.caller, x)
@@ -258,5 +259,8 @@ func (x *exchange) field(name string) string {
 	return ""
 }
 
-// Query implements identity.Request.
-func (x *exchange) Query(name string) (string, bool) { return identity.QueryValue(x.query, name) }
+// Host implements identity.Request.
+func (x *exchange) Host() string { return x.head.Host }
+
+// RawQuery implements identity.Request.
+func (x *exchange) RawQuery() string { return x.query }

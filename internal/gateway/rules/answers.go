@@ -63,6 +63,16 @@ var (
 	Unjudged = Answer{Status: http.StatusInternalServerError, Code: "internal", Message: "The limits of this request could not be checked."}
 )
 
+// ambiguousQuery returns the answer to a query that can be read in more than one way for a
+// parameter that its limiter counts by; an empty name means the agent.
+func ambiguousQuery(parameter string) *Answer {
+	if parameter == "" {
+		return &ambiguousAgent
+	}
+	return &Answer{Status: http.StatusBadRequest, Code: "invalid_request",
+		Message: fmt.Sprintf("The request's query can be read as having more than one value of %[1]s. Send %[1]s once, in exactly this spelling, percent-encoded, and without a semicolon.", parameter)}
+}
+
 // RejectMalformed answers a message that HTTP does not allow, and counts it. It is outside all
 // limits, and the connection ends with it: where the next request begins is not known. reason is
 // lower case, without what was sent.

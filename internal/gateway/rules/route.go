@@ -48,8 +48,8 @@ func (r *Rules) Own(ctx context.Context, t *Route, values func(name string) []st
 		return r.health(ctx, t.Asked.Method, t.Asked.Path)
 	case target.Unreadable:
 		return &ambiguousPath
-	case target.AmbiguousAgent:
-		return &ambiguousAgent
+	case target.AmbiguousQuery:
+		return ambiguousQuery(t.Choice.Parameter)
 	case target.UnknownMethod:
 		return &unknownMethod
 	case target.Preflight:

@@ -84,7 +84,8 @@ func (e *Engine) route(x *exchange, r *http.Request) {
 	stripNominated(r.Header)
 	x.Asked = target.Request{Method: r.Method, Purpose: rules.Purpose(r.Method, r.Header.Get)}
 	x.Asked.Read(r.URL)
-	if query := r.URL.RawQuery; query != "" && identity.AgentIsAmbiguous(query) {
+	x.Asked.Query = r.URL.RawQuery
+	if query := x.Asked.Query; query != "" && identity.AgentIsAmbiguous(query) {
 		x.Asked.Ambiguous = !identity.NamesAgent(&identity.HTTPRequest{Request: r})
 	}
 	x.Path = rules.PathOf(&x.Asked, r.URL)

@@ -1,0 +1,172 @@
+package identity_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/identity"
+)
+
+// askedOf returns a request for a host with a raw query. fields are as for request.
+func askedOf(query, host string, fields ...string) *identity.HTTPRequest {
+	r := request("192.0.2.1:4711", fields...)
+	r.Request.Host, r.URL.RawQuery = host, query
+	return r
+}
+
+// A cookie that a backend could read with another value than the one that was counted has no value.
+func TestACookieIsCountedByItsOneValue(t *testing.T) {
+	r := resolver(t, identity.Options{})
+	for _, c := range []struct {
+		lines []string
+		want  string
+	}{
+		{[]string{"sid=a"}, "a"},
+		{[]string{"theme=dark; sid=a;lang=en"}, "a"},
+		{[]string{"theme=dark", "sid=a"}, "a"},
+		{[]string{" sid = a "}, "a"},
+		{[]string{`sid="a"`}, "a"},
+		{[]string{"sid=a=b"}, "a=b"},
+		{[]string{"sid=a, b"}, "a, b"},
+		{[]string{"sid=a; sid=a"}, "a"},
+		{[]string{"sid=a", `sid="a"`}, "a"},
+		{[]string{"sid=" + strings.Repeat("x", 64<<10)}, strings.Repeat("x", 64<<10)},
+		{[]string{"sid=a; sid=b"}, ""},
+		{[]string{"sid=a", "sid=b"}, ""},
+		{[]string{"sid=a; sid="}, ""},
+		{[]string{"sid=; sid=a"}, ""},
+		{[]string{"sid="}, ""},
+		{[]string{`sid=""`}, ""},
+		{[]string{"sid"}, ""},
+		{[]string{"SID=a; sid2=b; xsid=c"}, ""},
+		{[]string{`sid="a`}, ""},
+		{[]string{`sid=a"b`}, ""},
+		{[]string{`sid=a\b`}, ""},
+		{[]string{"sid=\xff"}, ""},
+		{[]string{"sid=a\tb"}, ""},
+		{[]string{"sid=a; sid=\xff"}, ""},
+		{[]string{""}, ""},
+		{[]string{";=;;"}, ""},
+		{nil, ""},
+	} {
+		var fields []string
+		for _, line := range c.lines {
+			fields = append(fields, "Cookie", line)
+		}
+		if v, ok := key(caller(r, request("192.0.2.1:1", fields...)), "cookie:sid"); ok && v != c.want || ok != (c.want != "") {
+			t.Errorf("%.60q: %.60q, %v; want %.60q", c.lines, v, ok, c.want)
+		}
+	}
+}
+
+// A query that readers read differently has no value, also where no gateway answers it 400.
+func TestAParameterIsCountedByItsOneValue(t *testing.T) {
+	r := resolver(t, identity.Options{})
+	for query, want := range map[string]string{
+		"tenant=a":                              "a",
+		"x=1&tenant=a&y=2":                      "a",
+		"tenant=a%20b":                          "a b",
+		"tenant=a+b":                            "a b",
+		"ten%61nt=a":                            "a",
+		"tenant=a&tenant=%61":                   "a",
+		"tenant=a&tenants=b":                    "a",
+		"tenant=%ff":                            "\xff",
+		"tenant=a&tenant=b":                     "",
+		"tenant=&tenant=b":                      "",
+		"tenant=a&tenant[]=b":                   "",
+		"tenant=a&Tenant=b":                     "",
+		"tenant=a;x=1":                          "",
+		"tenant=a&x=1;tenant=b":                 "",
+		"tenant=%zz":                            "",
+		"tenant=":                               "",
+		"tenant":                                "",
+		"x=tenant":                              "",
+		"":                                      "",
+		"[tenant]=a":                            "",
+		"+tenant=a":                             "",
+		"tenant%00=a":                           "",
+		strings.Repeat("x&", 1000) + "tenant=a": "",
+	} {
+		if v, ok := key(caller(r, askedOf(query, "")), "query:tenant"); ok && v != want || ok != (want != "") {
+			t.Errorf("%.60q: %q, %v; want %q", query, v, ok, want)
+		}
+	}
+}
+
+// Names that some servers read alike are ambiguous beside each other, whatever they are made of.
+func TestAParameterThatReadersNameDifferentlyIsAmbiguous(t *testing.T) {
+	for _, c := range []struct {
+		name, query string
+		ambiguous   bool
+	}{
+		{"api_key", "api_key=a", false},
+		{"api_key", "api.key=a", true},
+		{"api_key", "api+key=a", true},
+		{"api_key", "api[key=a", true},
+		{"api_key", "API_KEY=a", true},
+		{"api.key", "api.key=a", false},
+		{"api.key", "api_key=a", true},
+		{"_id", "_id=a", false},
+		{"_id", ".id=a", true},
+		{"_", "x=1", false},
+		{"a-b", "a_b=1", false},
+		{"a-b", "A-b=1", true},
+	} {
+		if got := identity.QueryIsAmbiguous(c.query, c.name); got != c.ambiguous {
+			t.Errorf("%s in %q: ambiguous %v, want %v", c.name, c.query, got, c.ambiguous)
+		}
+	}
+}
+
+// All spellings of one host are one budget, and what is no host is none.
+func TestAHostHasOneForm(t *testing.T) {
+	r := resolver(t, identity.Options{})
+	for authority, want := range map[string]string{
+		"example.com":           "example.com",
+		"Example.COM":           "example.com",
+		"example.com:8443":      "example.com",
+		"example.com:":          "example.com",
+		"example.com.":          "example.com",
+		"example.com.:443":      "example.com",
+		"xn--bcher-KVA.example": "xn--bcher-kva.example",
+		"a_b.example.com":       "a_b.example.com",
+		"localhost":             "localhost",
+		"192.0.2.7:80":          "192.0.2.7",
+		"[2001:DB8:0::7]:80":    "[2001:db8::7]",
+		"[2001:db8::7]":         "[2001:db8::7]",
+		"":                      "",
+		".":                     "",
+		"..":                    "",
+		".example.com":          "",
+		"example..com":          "",
+		"example.com..":         "",
+		"bücher.example":        "",
+		"ex%61mple.com":         "",
+		"a b":                   "",
+		"user@example.com":      "",
+		"example.com:80:81":     "",
+		"example.com:x":         "",
+		":80":                   "",
+		"[::1":                  "",
+		"[::1%eth0]":            "",
+		"[192.0.2.7]":           "",
+		"[::1]x":                "",
+		"example.com\x00":       "",
+		"\xff":                  "",
+	} {
+		v, ok := key(caller(r, askedOf("", authority)), identity.Host)
+		if v != want || ok != (want != "") {
+			t.Errorf("%q: %q, %v; want %q", authority, v, ok, want)
+		}
+	}
+}
+
+// A source that appends a value extends what is there already, and a source without one leaves it.
+func TestAHostThatIsNoneLeavesTheKeyAlone(t *testing.T) {
+	if got, ok := identity.AppendHost([]byte("key"), "example com"); ok || string(got) != "key" {
+		t.Errorf("%q, %v", got, ok)
+	}
+	if got, ok := identity.AppendHost([]byte("key"), "Example.com:1"); !ok || string(got) != "keyexample.com" {
+		t.Errorf("%q, %v", got, ok)
+	}
+}

@@ -1,0 +1,98 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+)
+
+// lists returns the members of c that hold NAME=VALUE, by their key sources.
+func (c *callerQuery) lists() map[string]*[]string {
+	return map[string]*[]string{identity.Header: &c.Header, identity.Path: &c.Path, identity.Cookie: &c.Cookie, identity.Query: &c.Query, identity.Claim: &c.Claim}
+}
+
+// addLists gives the caller the values that the lists of c hold, and returns the claims among them,
+// whose keys depend on the session.
+func (n *named) addLists(to *partialCaller, c *callerQuery) (claims map[string]string, err error) {
+	claims = make(map[string]string)
+	lists := c.lists()
+	for _, row := range weir.Sources() {
+		list := lists[row.Name]
+		if list == nil {
+			continue
+		}
+		for _, text := range *list {
+			source, value, err := ParseValue(row, text)
+			if err == nil && to.values[source]+claims[source] != "" {
+				err = fmt.Errorf("%s is given twice", source)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", row.Name, err)
+			}
+			if row.From != "" {
+				claims[source] = value
+			} else {
+				n.add(to, source, value)
+			}
+		}
+	}
+	return claims, nil
+}
+
+// ParseValue reads NAME=VALUE as a key source, whose row is given and has a name after the colon,
+// and its value. Its errors do not repeat the value, nor a text without a name, which may be a
+// value.
+func ParseValue(row weir.Source, s string) (source, value string, err error) {
+	_, example := weir.SplitSource(row.Example())
+	name, value, ok := strings.Cut(s, "=")
+	if row.Name == identity.Header {
+		value = strings.Trim(value, " \t")
+	}
+	if !ok || value == "" {
+		return "", "", fmt.Errorf("a name and its value are needed, as in %s=VALUE", example)
+	}
+	key, err := weir.ParseKey(row.Name + ":" + name)
+	if err != nil || len(key) != 1 || len(key[0]) != 1 {
+		return "", "", fmt.Errorf("the text before the = is not the name of a %s that a limiter can count by, such as %s", word(row), example)
+	}
+	if row.Name == identity.Path {
+		if value, ok = weir.FoldSegment(value); !ok {
+			return "", "", errors.New("the value of a parameter is one segment of a path, decoded and without slashes, as in tenant=acme")
+		}
+	}
+	return key[0][0], value, nil
+}
+
+// word returns what a source reads, in a word.
+func word(row weir.Source) string {
+	switch row.Name {
+	case identity.Header:
+		return "field"
+	case identity.Query, identity.Path:
+		return "parameter"
+	}
+	return row.Name
+}
+
+// hostOf returns the form in which a host is counted. It accepts a name in any letters.
+func hostOf(text string) (string, error) {
+	name := text
+	if strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		ascii, err := idna.Lookup.ToASCII(text)
+		if err != nil {
+			return "", errors.New("host must be the name of a host, such as shop.example.com")
+		}
+		name = ascii
+	}
+	host, ok := identity.AppendHost(nil, name)
+	if !ok {
+		return "", errors.New("host must be the name or the address of a host, such as shop.example.com")
+	}
+	return string(host), nil
+}
