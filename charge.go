@@ -116,6 +116,9 @@ func (s *Scratch) add(l *limiter, r *Request) error {
 	if l.special != nil {
 		exempt, limits = l.special.find(r.Keys, s.keys)
 	}
+	if l.plans != nil {
+		l.plans.fill(r.Keys, &limits)
+	}
 	for i := range l.Windows {
 		w := &l.Windows[i]
 		c := &s.charges[s.n]

@@ -18,7 +18,8 @@ type limiter struct {
 	Limiter
 	cost    int64
 	scopes  [][]byte // for each window, the first bytes of its keys
-	special *special // nil if the limiter treats all callers alike
+	special *special // nil if the limiter has neither exemptions nor overrides
+	plans   *planned // nil if the limiter has no plans
 }
 
 // compile returns the policy ready to serve, and its problems. If it has any, the first result must
@@ -47,7 +48,7 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 		check.limiter = i
 		check.checkLimiter(l, names)
 		names[l.Name] = i
-		ready := &limiter{Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l)}
+		ready := &limiter{Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l), plans: newPlanned(l)}
 		for _, w := range l.Windows {
 			ready.scopes = append(ready.scopes, appendScope(nil, l.Name, int64(w.Per/time.Second), w.Key))
 		}
@@ -95,6 +96,7 @@ func (p Policy) clone() Policy {
 		l.Routes = append([]Route(nil), l.Routes...)
 		l.Exempt = append([]Who(nil), l.Exempt...)
 		l.Overrides = append([]Override(nil), l.Overrides...)
+		l.Plans = l.Plans.clone()
 		l.Windows = append([]Window(nil), l.Windows...)
 		for j := range l.Windows {
 			key := append(Key(nil), l.Windows[j].Key...)

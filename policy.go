@@ -50,6 +50,9 @@ type Limiter struct {
 	// Overrides are other limits for some callers. If several apply to a caller, a token has
 	// priority over a network, and a smaller network over a larger one.
 	Overrides []Override
+
+	// Plans are other limits by what a caller has paid for. An override has priority over a plan.
+	Plans Plans
 }
 
 // A Mode is what a limiter does with its decisions.
@@ -125,9 +128,9 @@ func (m FailureMode) String() string {
 type Problem struct {
 	Limiter int // index into Policy.Limiters; -1 for the whole policy
 	// Field is "name", "routes", "windows", "cost", "requires", "message", "on_store_failure",
-	// "mode", "exempt" or "overrides"; empty for the limiter itself.
+	// "mode", "exempt", "overrides" or "plans"; empty for the limiter itself.
 	Field   string
-	Index   int    // index into Routes, Windows, Exempt or Overrides; -1 for the whole field
+	Index   int    // index into Routes, Windows, Exempt, Overrides or Plans.List; -1 for the whole field
 	Value   string // the offending value as the policy spells it; may be empty
 	Message string // what is wrong, what is allowed, what to do
 }

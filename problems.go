@@ -58,6 +58,7 @@ func (c *checker) checkLimiter(l *Limiter, names map[string]int) {
 		c.checkWindow(l, i)
 	}
 	c.checkSpecial(l)
+	c.checkPlans(l)
 	if l.Requires != "" && SourceOf(l.Requires).Kind != Credential {
 		c.add("requires", -1, l.Requires, "requires %q: %s are allowed", l.Requires, strings.Join(Credentials(), " and "))
 	}

@@ -12,6 +12,7 @@
 //	fold.go          the form of a path that chooses it
 //	charge.go     2. one charge for each window of the limiter
 //	who.go           the callers that have other limits, or none
+//	plan.go          limits by a caller's plan
 //	key.go           the bytes that a window counts by
 //	store.go      3. the store takes all charges, or none
 //	decision.go   4. the standing of each window, the binding one first

@@ -168,7 +168,7 @@ type exception struct {
 	limits [MaxWindows]int64 // 0: no override
 }
 
-// newSpecial returns nil for a limiter that treats all callers alike.
+// newSpecial returns nil for a limiter without exemptions and overrides.
 func newSpecial(l *Limiter) *special {
 	if len(l.Exempt)+len(l.Overrides) == 0 {
 		return nil
@@ -291,17 +291,23 @@ func (c *checker) checkOverride(l *Limiter, i int, o Override) {
 	} else if l.Cost > o.Limit {
 		c.add("overrides", i, o.String(), "cost %d exceeds the limit of %q: no request of these callers could ever be served; lower the cost or raise the limit, or revoke their credential", l.Cost, o)
 	}
+	c.checkChanges("overrides", i, o.String(), l, o.Per)
+}
+
+// checkChanges rejects another limit for windows of a length that no window of l has which it could
+// change. value is the limit as the policy spells it.
+func (c *checker) checkChanges(field string, index int, value string, l *Limiter, per time.Duration) {
 	lengths := make([]string, 0, len(l.Windows))
 	shared := ""
 	for i := range l.Windows {
 		w := &l.Windows[i]
-		if o.Changes(w) {
+		if (Override{Per: per}).Changes(w) {
 			return
 		}
-		if w.Per == o.Per {
+		if w.Per == per {
 			shared = "; a window by everyone is shared by all callers, and is not changed"
 		}
 		lengths = append(lengths, w.String())
 	}
-	c.add("overrides", i, o.String(), "%q changes the limit of a window, and no window of this limiter has that length: it has %s%s", o, strings.Join(lengths, ", "), shared)
+	c.add(field, index, value, "%q changes the limit of a window, and no window of this limiter has that length: it has %s%s", value, strings.Join(lengths, ", "), shared)
 }
