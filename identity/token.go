@@ -80,6 +80,7 @@ func isLowerBase32(s string) bool {
 type StoredToken struct {
 	ID        string
 	Workspace string // the workspace it belongs to; may be empty
+	Plan      string // the plan that it has been sold; may be empty
 	Hash      TokenHash
 	Revoked   bool
 }
@@ -99,7 +100,10 @@ type Tokens interface {
 type TokenClaims struct {
 	ID        string // public; budgets are counted by it
 	Workspace string // the workspace it belongs to; may be empty
+	Plan      string // the plan that it has been sold (weir.Plans.By token); may be empty
 }
+
+func (t *StoredToken) claims() TokenClaims { return TokenClaims{t.ID, t.Workspace, t.Plan} }
 
 // ErrUnreadable means that a credential could not be verified because its store did not answer.
 // Options.Tokens reports the cause; the client does not see it.
@@ -111,7 +115,7 @@ var errTokenRefused = errors.New("the token is unknown or was revoked: create an
 type checkedToken struct {
 	id      string
 	hash    TokenHash
-	claims  atomic.Pointer[TokenClaims] // a look-up may find another workspace
+	claims  atomic.Pointer[TokenClaims] // a look-up may find another workspace or plan
 	looked  atomic.Int64                // when it was last found valid, in Unix nanoseconds
 	looking sync.Mutex                  // held during a look-up
 	failed  time.Time                   // when the last look-up failed, or zero; guarded by looking
@@ -129,7 +133,8 @@ func checkToken(tokens Tokens, token string, now time.Time) (*checkedToken, erro
 		return nil, err
 	}
 	t := &checkedToken{id: id, hash: hash}
-	t.claims.Store(&TokenClaims{stored.ID, stored.Workspace})
+	claims := stored.claims()
+	t.claims.Store(&claims)
 	t.looked.Store(now.UnixNano())
 	return t, nil
 }
@@ -185,8 +190,8 @@ func (t *checkedToken) recheck(tokens Tokens, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if t.claims.Load().Workspace != stored.Workspace {
-		t.claims.Store(&TokenClaims{stored.ID, stored.Workspace})
+	if claims := stored.claims(); *t.claims.Load() != claims {
+		t.claims.Store(&claims)
 	}
 	t.looked.Store(now.UnixNano())
 	return nil
