@@ -33,6 +33,7 @@ type limiter struct {
 	Mode           mode        `json:"mode,omitempty" like:"shadow" jsonschema:"enforce (the default) or shadow. In shadow mode the limiter counts and reports what it would have refused, has no effect that a caller can see, and the next limiter that matches decides."`
 	Exempt         []who       `json:"exempt,omitempty" like:"[10.0.0.0/8, token 3fk2mq7a4c]" jsonschema:"Callers that are counted but never refused: networks, addresses, or the public ids of API tokens."`
 	Overrides      []override  `json:"overrides,omitempty" like:"[600 per minute for token 3fk2mq7a4c]" jsonschema:"Other limits for some callers. Each replaces the limits of the windows that have the same length."`
+	Plans          plans       `json:"plans,omitempty" like:"{by: claim:plan, gold: 600 per minute}" jsonschema:"Other limits by the caller's plan. by is where a plan is read: claim:NAME of a verified session, token, or header:NAME that a trusted proxy writes. Each other key is a plan: LIMIT per [N] UNIT or a list of those, which replace the limits of the windows that have the same length. An unknown plan has the windows' own limits."`
 	OnStoreFailure failureMode `json:"on_store_failure,omitempty" like:"local" jsonschema:"What the limiter does while the store does not answer: local counts in this process under the same limits, allow admits every request, deny answers 503."`
 }
 
@@ -55,6 +56,7 @@ var otherNames = map[string]string{
 	"by": "windows", "key": "windows", "keys": "windows", "period": "windows",
 	"path": "routes", "paths": "routes", "match": "routes", "method": "routes", "methods": "routes", "endpoints": "routes",
 	"whitelist": "exempt", "allowlist": "exempt", "allow": "exempt", "skip": "exempt", "except": "exempt", "bypass": "exempt",
+	"plan": "plans", "tiers": "plans", "tier": "plans", "subscriptions": "plans",
 	"override": "overrides", "exceptions": "overrides", "dry_run": "mode", "dryrun": "mode", "shadow": "mode", "shadow_mode": "mode",
 	"auth": "requires", "authenticate": "requires", "authentication": "requires", "credential": "requires", "credentials": "requires",
 	"require": "requires", "required": "requires",
@@ -102,6 +104,10 @@ func (d *reading) value(n ast.Node, v reflect.Value, path string) {
 	d.at[path] = nodePlace(n)
 	if n == nil || n.Type() == ast.AliasType {
 		d.failed[path] = true // checkTokens has reported it
+		return
+	}
+	if p, ok := v.Addr().Interface().(*plans); ok {
+		d.plans(n, p, path)
 		return
 	}
 	switch v.Kind() {

@@ -36,6 +36,7 @@ func Marshal(p weir.Policy) []byte {
 		}
 		writeList(&b, "exempt", l.Exempt)
 		writeList(&b, "overrides", l.Overrides)
+		writePlans(&b, &l.Plans)
 		if l.OnStoreFailure != weir.FailLocal {
 			fmt.Fprintf(&b, "    on_store_failure: %s\n", scalar(l.OnStoreFailure.String()))
 		}

@@ -51,8 +51,30 @@ func anyPolicy(t *rapid.T) weir.Policy {
 				l.Overrides = append(l.Overrides, weir.Override{Limit: rapid.Int64Range(max(l.Cost, 1), weir.MaxLimit).Draw(t, "override"), Per: l.Windows[0].Per, For: who})
 			}
 		}
+		l.Plans = anyPlans(t, &l)
 		l.Message = rapid.SampledFrom([]string{"", "widget", "bulk-sync", "null"}).Draw(t, "message")
 		p.Limiters = append(p.Limiters, l)
+	}
+	return p
+}
+
+// anyPlans draws plans whose rates change a window of l, or none.
+func anyPlans(t *rapid.T, l *weir.Limiter) (p weir.Plans) {
+	names := rapid.SliceOfNDistinct(rapid.OneOf(rapid.StringMatching(`[A-Za-z0-9._-]{1,12}`), rapid.SampledFrom([]string{"null", "true", "off", "1", "1.5", "-", "~"})), 0, 4, rapid.ID[string]).Draw(t, "plans")
+	for _, name := range names {
+		if !weir.IsPlanName(name) {
+			continue
+		}
+		plan := weir.Plan{Name: name}
+		for _, w := range l.Windows {
+			if rapid.Bool().Draw(t, "changes") || w.Per == l.Windows[0].Per {
+				plan.Rates = append(plan.Rates, weir.Rate{Limit: rapid.Int64Range(max(l.Cost, 1), weir.MaxLimit).Draw(t, "rate"), Per: w.Per})
+			}
+		}
+		p.List = append(p.List, plan)
+	}
+	if len(p.List) > 0 {
+		p.By = rapid.SampledFrom([]string{"token", "claim:plan", "claim:org.plan", "claim:https://example.com/plan", "claim:-", "header:X-Plan"}).Draw(t, "by")
 	}
 	return p
 }

@@ -50,6 +50,7 @@ func (d *reading) limiter(l *limiter, path string) weir.Limiter {
 	out.Windows = readItems(d, path, "windows", l.Windows, weir.ParseWindow, windowHint)
 	out.Exempt = readItems(d, path, "exempt", l.Exempt, weir.ParseWho, whoHint)
 	out.Overrides = readItems(d, path, "overrides", l.Overrides, weir.ParseOverride, overrideHint)
+	out.Plans = d.limiterPlans(&l.Plans, path)
 	d.options(l, &out, path)
 	return out
 }
@@ -155,7 +156,11 @@ func (d *reading) policyProblem(p weir.Policy, doc *document, x weir.Problem) {
 			return
 		}
 	}
-	if x.Index >= 0 {
+	switch {
+	case x.Index < 0:
+	case x.Field == "plans":
+		path = d.planPath(path, &l, x)
+	default:
 		path = fmt.Sprintf("%s[%d]", path, d.policyAt.of(x.Limiter, x.Field, x.Index))
 	}
 	if inner, ok := d.at[path]; ok {

@@ -59,6 +59,7 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[units]():       {Type: "integer", Minimum: &minUnits, Maximum: &maxUnits},
 		reflect.TypeFor[who]():         text(callers),
 		reflect.TypeFor[override]():    text(rate + ` +for` + callers),
+		reflect.TypeFor[plans]():       plansSchema(text, rate+` *`),
 		reflect.TypeFor[requires]():    {Type: "string", Enum: enum(weir.Credentials()...)},
 		reflect.TypeFor[mode]():        {Type: "string", Enum: enum("enforce", "shadow")},
 		reflect.TypeFor[failureMode](): {Type: "string", Enum: enum("local", "allow", "deny")},
@@ -67,6 +68,22 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 		schemas[reflect.TypeFor[message]()] = &jsonschema.Schema{Type: "string", Enum: enum(r.Messages...)}
 	}
 	return schemas
+}
+
+// plansSchema returns the schema of a mapping with by and a key for each plan. rate matches a rate.
+func plansSchema(text func(pattern string) *jsonschema.Schema, rate string) *jsonschema.Schema {
+	s := &jsonschema.Schema{
+		Type:          "object",
+		Properties:    map[string]*jsonschema.Schema{planBy: text(`(token|claim:[A-Za-z0-9._:/-]{1,64}|header:[A-Za-z0-9-]{1,64})`)},
+		Required:      []string{planBy},
+		MinProperties: jsonschema.Ptr(2),
+		MaxProperties: jsonschema.Ptr(weir.MaxPlans + 1),
+		PropertyNames: &jsonschema.Schema{Pattern: `^[A-Za-z0-9._-]{1,64}$`},
+	}
+	list := &jsonschema.Schema{Items: text(rate)}
+	bound(list, 1, weir.MaxWindows)
+	s.AdditionalProperties = &jsonschema.Schema{AnyOf: []*jsonschema.Schema{text(rate), list}}
+	return s
 }
 
 // sourcePattern matches each of the key sources.
