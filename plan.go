@@ -88,14 +88,15 @@ func claimProblem(name string) error {
 	return nil
 }
 
-// IsPlanName reports whether s can be the name of a plan in a policy.
+// IsPlanName reports whether s can be the name of a plan in a policy. A whole API token cannot,
+// because names of plans are shown.
 func IsPlanName(s string) bool {
 	for _, c := range []byte(s) {
 		if !isPlanByte(c) {
 			return false
 		}
 	}
-	return s != "" && s != "by" && len(s) <= maxPlanName
+	return s != "" && s != "by" && len(s) <= maxPlanName && !strings.HasPrefix(s, wholeToken)
 }
 
 func isPlanByte(c byte) bool {

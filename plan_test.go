@@ -245,6 +245,7 @@ func TestPlansAreChecked(t *testing.T) {
 		{weir.Plans{By: "token", List: []weir.Plan{{Name: "gold"}}}, 0, "has no rate"},
 		{plansBy("token", "go ld: 20 per minute"), 0, `plan "go ld"`},
 		{plansBy("token", "by: 20 per minute"), 0, "not the word by"},
+		{plansBy("token", "wpt_abc_def: 20 per minute"), 0, "letters, digits"},
 		{plansBy("token", strings.Repeat("x", 65)+": 20 per minute"), 0, "at most 64"},
 		{twice, 0, "occurs twice"},
 		{many, 0, "1001 plans: at most 1000"},

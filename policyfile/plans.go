@@ -62,7 +62,8 @@ func (d *reading) plans(n ast.Node, p *plans, path string) {
 			p.by, _ = d.planText(pair.Value, inner)
 		case !weir.IsPlanName(key.Value):
 			d.failed[path] = true
-			d.report(at, inner, key.Value, plansForm, "plan %q: letters, digits, dots, dashes and underscores are allowed, at most 64", excerpt(key.Value))
+			name := withoutToken(key.Value)
+			d.report(at, within(path, name), name, plansForm, "plan %q: letters, digits, dots, dashes and underscores are allowed, at most 64", excerpt(name))
 		default:
 			p.list = append(p.list, d.plan(pair.Value, key.Value, inner))
 		}
