@@ -27,11 +27,15 @@ type CallerWindow struct {
 	// below are not set.
 	Lacks string `json:"lacks,omitempty"`
 
-	Limit    int64        `json:"limit"`    // the limit that applies
-	Declared int64        `json:"declared"` // the policy's limit, or its override's for this caller
-	Override bool         `json:"override"`
-	Grant    *CallerGrant `json:"grant"` // null: none
-	Exempt   bool         `json:"exempt"`
+	Limit    int64 `json:"limit"`    // the limit that applies
+	Declared int64 `json:"declared"` // the policy's limit, or its override's or plan's for this caller
+	Override bool  `json:"override"`
+	// Plan is the caller's plan if it sets Declared. PlanUnknown means that the plan is not known, and
+	// Declared is what a caller without one has.
+	Plan        string       `json:"plan,omitempty"`
+	PlanUnknown bool         `json:"plan_unknown,omitempty"`
+	Grant       *CallerGrant `json:"grant"` // null: none
+	Exempt      bool         `json:"exempt"`
 	// Everyone means that all callers share the window, so resets and grants do not change it.
 	Everyone bool  `json:"shared"`
 	Count    int64 `json:"count"`
@@ -133,7 +137,7 @@ func (n *named) window(h *weir.WindowState) CallerWindow {
 	if w.Lacks = n.lacks(h.Window); w.Lacks != "" {
 		return w
 	}
-	w.Everyone = h.Everyone
+	w.Everyone, w.Plan, w.PlanUnknown = h.Everyone, h.Plan, h.PlanUnknown
 	w.Limit, w.Declared, w.Override, w.Exempt, w.Count, w.Remain, w.Reset = h.Limit, h.Declared, h.Override, h.Exempt, h.Count, h.Remaining, h.Reset
 	if h.Grant.Limit > 0 {
 		w.Grant = &CallerGrant{h.Grant.Limit, h.Grant.Until}
