@@ -19,14 +19,21 @@ const verified = "; a request without one is counted by IP address, and answered
 // would.
 func unverified(c *Config, source, flags string) string {
 	line := "not verified: requests are counted by IP address and forwarded"
-	var all []string
-	for _, l := range c.Policy.Policy.Limiters {
+	var all, planned []string
+	for i := range c.Policy.Policy.Limiters {
+		l := &c.Policy.Policy.Limiters[i]
 		if l.Requires == source {
 			all = append(all, l.Name)
+		}
+		if readsPlan(l, source) {
+			planned = append(planned, l.Name)
 		}
 	}
 	if len(all) > 0 {
 		line += ", although required by " + strings.Join(all, ", ")
+	}
+	if len(planned) > 0 {
+		line += ", so nobody has a plan of " + strings.Join(planned, ", ")
 	}
 	return line + "; " + flags
 }
