@@ -130,7 +130,8 @@ type Problem struct {
 	// Field is "name", "routes", "windows", "cost", "requires", "message", "on_store_failure",
 	// "mode", "exempt", "overrides" or "plans"; empty for the limiter itself.
 	Field   string
-	Index   int    // index into Routes, Windows, Exempt, Overrides or Plans.List; -1 for the whole field
+	// Index is one into Routes, Windows, Exempt, Overrides or Plans.List; -1 for the whole field.
+	Index   int
 	Value   string // the offending value as the policy spells it; may be empty
 	Message string // what is wrong, what is allowed, what to do
 }

@@ -66,8 +66,8 @@ func (s *SavedSource) IsPlan() bool {
 	return ok && (by == tokenSource || strings.Contains(by, ":"))
 }
 
-// Plan implements Planner: it returns the plan that was in force when the caller was saved. known is
-// false if the limiter had no plans then, or read them from elsewhere.
+// Plan implements Planner: it returns the plan that was in force when the caller was saved. known
+// is false if the limiter had no plans then, or read them from elsewhere.
 func (k SavedKeys) Plan(by string) (plan string, known bool) {
 	for i := range k {
 		if from, ok := strings.CutPrefix(k[i].Source, savedPlan); ok && from == by {

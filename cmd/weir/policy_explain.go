@@ -16,7 +16,7 @@ import (
 )
 
 func newPolicyExplain() *cobra.Command {
-	var file, ip, agent, session, token string
+	var file, ip, agent, session, token, plan string
 	var header namedFields
 	var machine cli.OnOff
 	var who explain.Caller
@@ -27,7 +27,7 @@ func newPolicyExplain() *cobra.Command {
 windows counts the request by.
 
 Weir first brings the path to its canonical form, as the server does, because all spellings of an endpoint share
-one budget. Name the caller with --ip, --agent, --session, --token and --header. An address or agent that
+one budget. Name the caller with --ip, --agent, --session, --token and --header, and its plan with --plan. An address or agent that
 you leave out is shown in angle brackets. So is the value of a field, since it may be a secret.
 
 ` + sourcesHelp(),
@@ -52,6 +52,7 @@ you leave out is shown in angle brackets. So is the value of a field, since it m
 			who.Set(identity.Agent, agent)
 			who.Set(identity.Session, sessionID(session))
 			who.Set(identity.Token, apiTokenID(token))
+			who.SetPlan(redactToken(plan))
 			for source, value := range header {
 				who.Set(source, value)
 			}
@@ -62,7 +63,7 @@ you leave out is shown in angle brackets. So is the value of a field, since it m
 			if machine {
 				return cli.WriteJSON(cmd.OutOrStdout(), e)
 			}
-			return printExplanation(cmd.OutOrStdout(), e)
+			return printExplanation(cmd.OutOrStdout(), e, plan)
 		},
 	}
 	flags := cmd.Flags()
@@ -72,6 +73,7 @@ you leave out is shown in angle brackets. So is the value of a field, since it m
 	flags.StringVar(&session, "session", "", "the `ID` of a verified visitor session")
 	flags.StringVar(&token, "token", "", "the `ID` of a verified API token")
 	flags.Var(&header, "header", "the value of an HTTP field that it sends; repeatable")
+	flags.StringVar(&plan, "plan", "", "the `NAME` of its plan, for a limiter with plans")
 	flags.StringVar(&file, "policy", "", "`FILE` with the policy (default the contract)")
 	cli.Must(cmd.MarkFlagFilename("policy"))
 	cli.NoVariables(cmd, "header")
@@ -117,8 +119,8 @@ func apiTokenID(token string) string {
 	return token
 }
 
-// printExplanation prints an explanation for people.
-func printExplanation(out io.Writer, e *explain.Explanation) error {
+// printExplanation prints an explanation for people. plan is the caller's.
+func printExplanation(out io.Writer, e *explain.Explanation, plan string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "request\t%s %s\n", e.Method, e.Path)
 	fmt.Fprintf(w, "canonical\t%s\n", cmp.Or(e.Canonical, "none: the path can be read in more than one way, so it is answered 400"))
@@ -128,6 +130,9 @@ func printExplanation(out io.Writer, e *explain.Explanation) error {
 		fmt.Fprintf(w, "cost\t%d\n", e.Cost)
 		for _, window := range e.Windows {
 			fmt.Fprintf(w, "window\t%s\n", window.Window)
+			if window.PlanLimit > 0 {
+				fmt.Fprintf(w, "\t  limit %d by plan %s\n", window.PlanLimit, plan)
+			}
 			for _, kv := range window.Counted {
 				note := ""
 				if kv.Note != "" {

@@ -77,6 +77,24 @@ type limiterJSON struct {
 	Mode           string                  `json:"mode"`
 	Exempt         []string                `json:"exempt"`
 	Overrides      []string                `json:"overrides"`
+	Plans          *plansJSON              `json:"plans"` // null: none
+}
+
+// plansJSON are the plans of a limiter: for each name its rates, as a policy writes them.
+type plansJSON struct {
+	By    string              `json:"by"`
+	Rates map[string][]string `json:"rates"`
+}
+
+func newPlansJSON(p *weir.Plans) *plansJSON {
+	if len(p.List) == 0 {
+		return nil
+	}
+	out := &plansJSON{p.By, make(map[string][]string, len(p.List))}
+	for _, plan := range p.List {
+		out.Rates[plan.Name] = texts(plan.Rates)
+	}
+	return out
 }
 
 func limitersJSON(p weir.Policy) []limiterJSON {
@@ -84,7 +102,7 @@ func limitersJSON(p weir.Policy) []limiterJSON {
 	for i, l := range p.Limiters {
 		all[i] = limiterJSON{
 			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Requires: l.Requires, Message: answer.MessageOf(&l), OnStoreFailure: l.OnStoreFailure.String(),
-			Mode: l.Mode.String(), Exempt: texts(l.Exempt), Overrides: texts(l.Overrides),
+			Mode: l.Mode.String(), Exempt: texts(l.Exempt), Overrides: texts(l.Overrides), Plans: newPlansJSON(&l.Plans),
 		}
 		for _, w := range l.Windows {
 			all[i].Windows = append(all[i].Windows, explain.SpellOut(w))

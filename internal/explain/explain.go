@@ -58,6 +58,8 @@ func SpellOut(w weir.Window) SpelledWindow {
 type CountedWindow struct {
 	SpelledWindow
 	Counted []Counted `json:"counted"`
+	// PlanLimit is the limit that the caller's plan has in place of Limit; 0: none.
+	PlanLimit int64 `json:"plan_limit,omitempty"`
 }
 
 // A Counted value is what one part of a key counts a caller by.
@@ -148,9 +150,10 @@ func (e *Explanation) fill(m weir.Match, who Caller) {
 			e.because("%s is exempt: counted, and never refused", x)
 		}
 	}
+	e.explainPlans(l, who)
 	for _, o := range l.Overrides {
 		if who.is(o.For) {
-			e.because("an override applies to the caller: %s; of several, the most specific one applies", o)
+			e.because("an override applies to the caller: %s; of several, the most specific one applies, and has priority over a plan", o)
 		}
 	}
 }

@@ -68,6 +68,8 @@ func kind(source string) weir.SourceKind { return weir.SourceOf(source).Kind }
 type Bound struct {
 	Requests int64 `json:"requests"`
 	Exact    bool  `json:"exact"` // a caller can reach it; otherwise the maximum may be lower
+	// By is the override or plan whose limit this is, as in "plan gold"; empty: a window's own.
+	By string `json:"by,omitempty"`
 }
 
 // String returns the number, behind "≤" if it is not exact.
@@ -82,7 +84,7 @@ func (b *Bound) String() string {
 // seconds, on the clock that counts. It is nil if no window bounds them.
 func Exposure(l *weir.Limiter, p Party, span int64) *Bound {
 	if !p.Served(l) {
-		return &Bound{0, true}
+		return &Bound{0, true, ""}
 	}
 	if l.Mode == weir.Shadow || len(l.Exempt) > 0 {
 		return nil
@@ -90,34 +92,26 @@ func Exposure(l *weir.Limiter, p Party, span int64) *Bound {
 	var bounding []weir.Window
 	var tightest weir.Window
 	lowest := int64(-1)
-	raised := false
+	raised, by := false, ""
 	for _, w := range l.Windows {
 		if !p.bounds(w.Key) {
 			continue
 		}
-		if limit := maxOverride(l, w); limit > w.Limit {
+		limit, raisedBy := highest(l, p, w)
+		if limit > w.Limit {
 			w.Limit, raised = limit, true
+		} else {
+			raisedBy = ""
 		}
 		bounding = append(bounding, w)
 		if n := maxIn(w, max(l.Cost, 1), span); lowest < 0 || n < lowest {
-			lowest, tightest = n, w
+			lowest, tightest, by = n, w, raisedBy
 		}
 	}
 	if lowest < 0 {
 		return nil
 	}
-	return &Bound{lowest, !raised && attained(bounding, tightest, max(l.Cost, 1), span)}
-}
-
-// maxOverride returns the highest limit that an override gives any caller in a window; 0 if there
-// is no override.
-func maxOverride(l *weir.Limiter, w weir.Window) (limit int64) {
-	for _, o := range l.Overrides {
-		if o.Changes(&w) {
-			limit = max(limit, o.Limit)
-		}
-	}
-	return limit
+	return &Bound{lowest, !raised && attained(bounding, tightest, max(l.Cost, 1), span), by}
 }
 
 // maxIn returns the maximum number of requests of that cost that one window lets pass in any span

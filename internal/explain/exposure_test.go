@@ -170,7 +170,7 @@ func TestTheWorstMinuteOfALimitOfThirtyIsSixty(t *testing.T) {
 		}
 	}
 	limiter := d.Match("POST", "/api/v1/widget/leads").Limiter()
-	if said := Exposure(limiter, Parties()[1], 60); passed != 60 || said == nil || *said != (Bound{60, true}) {
+	if said := Exposure(limiter, Parties()[1], 60); passed != 60 || said == nil || *said != (Bound{Requests: 60, Exact: true}) {
 		t.Errorf("%d passed in 60 s, and %v is said", passed, said)
 	}
 }
