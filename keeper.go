@@ -20,12 +20,13 @@ const maxGrant = 366 * 24 * time.Hour
 type WindowState struct {
 	// Standing has the limit in force. Its Reset is 0 while the window is not open.
 	Standing
-	Declared int64 // the limit of the policy: the window's, or that of the caller's override or plan
-	Override bool  // Declared is an override
-	// Plan is the caller's plan if the limiter lists it and it sets Declared; otherwise it is empty.
+	// Declared is the limit of the policy: the window's, or that of the caller's override or plan.
+	Declared int64
+	Override bool // Declared is an override
+	// Plan is the caller's plan if the limiter lists it and it sets Declared; else it is empty.
 	Plan string
-	// PlanUnknown means that the limiter has plans, and what names the caller does not tell its plan.
-	// Declared is then what a caller without a plan has.
+	// PlanUnknown means that the limiter has plans, and what names the caller does not tell its
+	// plan. Declared is then what a caller without a plan has.
 	PlanUnknown bool
 	Grant       Grant // the grant in force; zero: there is none
 	Exempt      bool  // the caller is never refused

@@ -36,9 +36,9 @@ const MaxPlans = 1000
 // A Planner is a caller that may have a plan. Keys without this method have no plan, and Inspect
 // reports their plan as unknown.
 type Planner interface {
-	// Plan returns the caller's plan as Plans.By reads it. It is empty if the caller has none; known
-	// is false if these Keys cannot tell. A plan must not be the caller's own word: what is not
-	// verified is no plan.
+	// Plan returns the caller's plan as Plans.By reads it. It is empty if the caller has none;
+	// known is false if these Keys cannot tell. A plan must not be the caller's own word: what is
+	// not verified is no plan.
 	Plan(by string) (plan string, known bool)
 }
 

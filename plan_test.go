@@ -184,7 +184,8 @@ func TestSavedKeysHaveThePlanThatWasInForce(t *testing.T) {
 		t.Errorf("saved from keys without plans: limit %d, unknown %v", limit, unknown)
 	}
 	moved := l
-	moved.Plans.By = "claim:plan" // a policy that reads the plan elsewhere does not take it from the old place
+	// A policy that reads the plan elsewhere does not take it from the old place.
+	moved.Plans.By = "claim:plan"
 	saved := weir.SaveKeys(&l, subscribed("192.0.2.1", "a", "gold"))
 	if err := b.d.Swap(policyOf(moved)); err != nil {
 		t.Fatal(err)

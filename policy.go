@@ -129,7 +129,7 @@ type Problem struct {
 	Limiter int // index into Policy.Limiters; -1 for the whole policy
 	// Field is "name", "routes", "windows", "cost", "requires", "message", "on_store_failure",
 	// "mode", "exempt", "overrides" or "plans"; empty for the limiter itself.
-	Field   string
+	Field string
 	// Index is one into Routes, Windows, Exempt, Overrides or Plans.List; -1 for the whole field.
 	Index   int
 	Value   string // the offending value as the policy spells it; may be empty

@@ -27,11 +27,12 @@ type CallerWindow struct {
 	// below are not set.
 	Lacks string `json:"lacks,omitempty"`
 
-	Limit    int64 `json:"limit"`    // the limit that applies
-	Declared int64 `json:"declared"` // the policy's limit, or its override's or plan's for this caller
+	Limit int64 `json:"limit"` // the limit that applies
+	// Declared is the policy's limit, or that of its override or plan for this caller.
+	Declared int64 `json:"declared"`
 	Override bool  `json:"override"`
-	// Plan is the caller's plan if it sets Declared. PlanUnknown means that the plan is not known, and
-	// Declared is what a caller without one has.
+	// Plan is the caller's plan if it sets Declared. PlanUnknown means that the plan is not known,
+	// and Declared is what a caller without one has.
 	Plan        string       `json:"plan,omitempty"`
 	PlanUnknown bool         `json:"plan_unknown,omitempty"`
 	Grant       *CallerGrant `json:"grant"` // null: none

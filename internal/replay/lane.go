@@ -262,6 +262,9 @@ func (l *lane) shadowed(v weir.Shadowed) {
 	s := l.of(v.Limiter)
 	lacks := r.caller.lacks
 	r.caller.lacks = 0
+	if plans := &s.rules.Plans; len(plans.List) > 0 {
+		r.caller.Plan(plans.By) // which the decision asked for too
+	}
 	s.count(r, v.Decision, func(of *weir.Standing) []byte {
 		key := r.key[:0]
 		for _, part := range of.Window.Key {
@@ -348,7 +351,7 @@ func (w *window) count(r *Replay, s *limiter, d *weir.Decision, of *weir.Standin
 	cost := uint32(d.Cost)
 	asked := plus(e.demand, cost)
 	switch {
-	case !s.special || w.follows(r, d, of):
+	case !s.special && len(s.rules.Plans.List) == 0 || w.follows(r, d, of):
 		if !e.has(follows) {
 			// What others have spent of the budget, according to the engine; usually nothing.
 			before := of.Count
@@ -378,7 +381,7 @@ func (w *window) count(r *Replay, s *limiter, d *weir.Decision, of *weir.Standin
 
 // follows reports whether a change of the window's limit would change the present caller's.
 func (w *window) follows(r *Replay, d *weir.Decision, of *weir.Standing) bool {
-	if d.Exempt || of.Limit != w.rules.Limit {
+	if d.Exempt || of.Limit != w.rules.Limit || r.hasPlan(of.Limiter, w.rules) {
 		return false
 	}
 	for _, o := range w.own {

@@ -60,8 +60,8 @@ type Options struct {
 	Forwarded int
 
 	// Keys maps key sources, as policies spell them, to indexes into accesslog.Options.Fields:
-	// session, token, agent, ip, header:X-Api-Key, or one of your own. The value of such a field
-	// counts as verified; without a value the caller has no such credential.
+	// session, token, agent, ip, header:X-Api-Key, or one of your own. PlanKey maps the plan. The
+	// value of such a field counts as verified; without a value the caller has no such credential.
 	Keys map[string]int
 
 	// Memory bounds everything that is remembered, in bytes; 0 means 256 MiB. At least MinMemory.
