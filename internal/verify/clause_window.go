@@ -45,7 +45,7 @@ func (c *windowCheck) see(a *answer) {
 		c.broken(a, "Remaining is %d of %d", a.remaining, a.limit)
 		return
 	}
-	if low := c.part.window; a.limit != low.Limit && a.remaining > low.Limit && len(c.part.limiter.Overrides) == 0 {
+	if low := c.part.window; a.limit != low.Limit && a.remaining > low.Limit && !c.part.hasOtherLimits() {
 		c.broken(a, "Remaining is %d of %d, and the window of %d per %v has less left: the fields must describe the window with the least left",
 			a.remaining, a.limit, low.Limit, low.Per)
 		return

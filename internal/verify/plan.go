@@ -73,7 +73,8 @@ func (p *part) lengthsOf(limit int64) []time.Duration {
 	var lengths []time.Duration
 	for i := range l.Windows {
 		w := &l.Windows[i]
-		if w.Limit == limit || slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.Changes(w) && o.Limit == limit }) {
+		if w.Limit == limit || slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.Changes(w) && o.Limit == limit }) ||
+			slices.ContainsFunc(l.Plans.List, func(plan weir.Plan) bool { return plan.Of(w) == limit }) {
 			lengths = append(lengths, w.Per)
 		}
 	}
@@ -92,6 +93,12 @@ func (p *part) whole(a *answer) int64 {
 	return a.limit
 }
 
+// hasOtherLimits reports whether some callers have other limits than the windows' own: the verifier
+// may be one of them, and takes its limits from the answers.
+func (p *part) hasOtherLimits() bool {
+	return len(p.limiter.Overrides)+len(p.limiter.Plans.List) > 0
+}
+
 // countsByAgent reports whether a window of the limiter is counted by the agent.
 func (p *part) countsByAgent() bool {
 	return slices.ContainsFunc(p.limiter.Windows, func(w weir.Window) bool { return w.Key.Uses(sourceAgent) })
@@ -106,7 +113,7 @@ func (p *part) limitsInWords() string {
 		}
 		text += rateInWords(w)
 	}
-	if len(p.limiter.Overrides) > 0 {
+	if p.hasOtherLimits() {
 		text += ", and others for some callers"
 	}
 	return text
