@@ -21,6 +21,8 @@ type Caller struct {
 	session *SessionClaims
 	token   *TokenClaims
 	errs    [2]error // why there is no session, no token
+
+	lastPlan rememberedPlan
 }
 
 const (
@@ -43,7 +45,7 @@ var (
 
 // Start makes c the caller of req. It computes nothing yet.
 func (r *Resolver) Start(c *Caller, req Request) {
-	// The other fields keep their values: they are void while known is 0.
+	// The other fields keep their values: they are void while known is 0. lastPlan stays valid.
 	c.resolver, c.request, c.limiter, c.known = r, req, "", 0
 }
 

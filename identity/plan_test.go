@@ -162,3 +162,23 @@ func BenchmarkPlan(b *testing.B) {
 		})
 	}
 }
+
+// A Caller is used again for the next request: it must not have the plan of another session, nor of
+// another claim.
+func TestAReusedCallerHasThePlanOfItsOwnRequest(t *testing.T) {
+	r, _ := verifier(t, identity.SessionsOptions{})
+	gold, free := bearing(hs256(claims("sid", "a", "plan", "gold", "old", "bronze"))), bearing(hs256(claims("sid", "b", "plan", "free")))
+	c := new(identity.Caller)
+	for i, step := range []struct {
+		req      *identity.HTTPRequest
+		by, want string
+	}{
+		{gold, "claim:plan", "gold"}, {gold, "claim:old", "bronze"}, {free, "claim:old", ""}, {free, "claim:plan", "free"},
+		{gold, "claim:plan", "gold"}, {request("192.0.2.1:1"), "claim:plan", ""}, {gold, "claim:plan", "gold"},
+	} {
+		r.Start(c, step.req)
+		if got := plan(c, step.by); got != step.want {
+			t.Errorf("request %d by %s: plan %q, want %q", i, step.by, got, step.want)
+		}
+	}
+}
