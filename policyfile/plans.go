@@ -3,6 +3,7 @@ package policyfile
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -204,12 +205,19 @@ func rateHint(s string) string {
 	return windowHint(s)
 }
 
+// plainBy matches a by that needs no quotes: its colon is within a word.
+var plainBy = regexp.MustCompile(`^(?:token|(?:claim|header):[A-Za-z0-9][A-Za-z0-9._-]*)$`)
+
 // writePlans writes the plans of a limiter: a line for each.
 func writePlans(b *bytes.Buffer, p *weir.Plans) {
 	if p.By == "" && len(p.List) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "    plans:\n      by: %s\n", scalar(p.By))
+	by := p.By
+	if !plainBy.MatchString(by) {
+		by = scalar(by)
+	}
+	fmt.Fprintf(b, "    plans:\n      by: %s\n", by)
 	for _, plan := range p.List {
 		fmt.Fprintf(b, "      %s: ", scalar(plan.Name))
 		if len(plan.Rates) == 1 {
