@@ -245,8 +245,8 @@ func (c *Caller) verifyToken() (*TokenClaims, error) {
 	}
 	now := r.options.Now()
 	if t := r.tokens.find(credential); t != nil {
-		if err := t.recheck(r.options.Tokens, now); err != nil {
-			if err == errTokenRefused {
+		if err := t.holds(r.options.Tokens, now); err != nil {
+			if err == errTokenRefused || err == errTokenExpired {
 				r.tokens.drop(credential)
 			}
 			return nil, err

@@ -109,7 +109,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.jwtIssuer, "jwt-issuer", "", "the `ISS` that sessions must have; only with --upstream")
 	flags.StringVar(&f.jwtAudience, "jwt-audience", "", "the `AUD` that sessions must have; only with --upstream")
 	flags.Var(&f.jwtLeeway, "jwt-leeway", "how far the clock of the issuing service may be off; only with --upstream")
-	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with ids and hashes of API tokens that another service issues ; only with --upstream")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with a line for each API token or key of another service: ID SHA256 [workspace=NAME] [plan=NAME] [expires=TIME]; 'weir token hash' prints one; only with --upstream")
 	cli.SwitchFlag(cmd, &f.tokens, "tokens", "verify API tokens: those of 'weir token create' in --data; only with --upstream")
 	flags.Var(&f.minRate, "min-rate", "minimum number of bytes a second that a client sends of a body, or reads of an answer; off: none; a slower upload is answered 408")
 	flags.Var(&f.minRateGrace, "min-rate-grace", "how long a client may be slower than --min-rate in total; it earns time back while it is faster")

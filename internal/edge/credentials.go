@@ -91,7 +91,7 @@ func openTokens(ctx context.Context, c *Config, own *parts) (identity.Tokens, st
 		})
 		if err != nil {
 			return nil, "", cli.Fail(fmt.Errorf("read the tokens of --token-file %q: %w", c.TokenFile, err),
-				fileHint(err, "a line for each token: its id, the SHA-256 of the whole token in hex, and optionally its workspace"))
+				fileHint(err, "a line for each token: ID SHA256 [workspace=NAME] [plan=NAME] [expires=TIME]; 'weir token hash' prints one"))
 		}
 		return tokens, fmt.Sprintf("verified by --token-file %s, %s", filepath.Base(c.TokenFile), cli.Count(tokens.Len(), "token")) + verified, nil
 	}
