@@ -252,3 +252,6 @@ func (x *exchange) field(name string) string {
 
 // Query implements identity.Request.
 func (x *exchange) Query(name string) (string, bool) { return identity.QueryValue(x.query, name) }
+
+// RawQuery implements identity.Request.
+func (x *exchange) RawQuery() string { return x.query }
