@@ -16,8 +16,8 @@ const (
 // HashKey returns the hash by which a key of any form is stored: SHA-256 of all of it. A key has 16
 // to 8192 visible ASCII characters. One that begins with wpt_ is Weir's own and must have the right
 // checksum (see ParseToken). The hash has no salt, since it is what a key is found by, so a key
-// needs at least 128 random bits: whoever reads the hashes could guess anything less. Errors contain
-// nothing of the key.
+// needs at least 128 random bits: whoever reads the hashes could guess anything less. Errors
+// contain nothing of the key.
 func HashKey(key string) (TokenHash, error) {
 	if strings.HasPrefix(key, tokenPrefix) {
 		_, hash, err := ParseToken(key)

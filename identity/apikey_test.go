@@ -94,11 +94,12 @@ func TestAnExpiredKeyIsRefusedAtThatSecond(t *testing.T) {
 	f.is("when the named day begins", expiredText)
 }
 
-// D15: within a second, also from the cache.
+// It is within a second also for a key in the cache (D15).
 func TestARemovedKeyStopsWithinASecond(t *testing.T) {
 	f := keyed(t, lineOf("acme", foreignKey, ""))
 	f.is("at first", "")
-	f.write(lineOf("acme", strings.ToUpper(foreignKey), ""), time.Minute) // its owner has another key now
+	// Its owner has another key now.
+	f.write(lineOf("acme", strings.ToUpper(foreignKey), ""), time.Minute)
 	f.clock = f.clock.Add(time.Second)
 	f.is("a second later", refusedText)
 }
@@ -170,6 +171,27 @@ func visible() string {
 		b = append(b, c)
 	}
 	return string(b)
+}
+
+func TestTheLineOfATokenIsReadAsItWasWritten(t *testing.T) {
+	at := time.Date(2027, 1, 31, 18, 0, 0, 0, time.FixedZone("", 3600))
+	for _, want := range []StoredToken{
+		{ID: "acme"},
+		{ID: "a", Workspace: "w", Plan: "gold", Expires: at.UTC(), Hash: sha256.Sum256(nil)},
+	} {
+		line, err := want.Line()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := parseStored(strings.Fields(line)); err != nil || got != want {
+			t.Errorf("%q is read as %+v, %v", line, got, err)
+		}
+	}
+	for _, bad := range []StoredToken{{}, {ID: "a b"}, {ID: "a", Plan: "gold expires=2020-01-01"}, {ID: "a", Workspace: "a\nb"}} {
+		if line, err := bad.Line(); err == nil {
+			t.Errorf("%+v has the line %q", bad, line)
+		}
+	}
 }
 
 // The line of a whole token, or of a key in place of its hash, must not print it.

@@ -230,9 +230,9 @@ func basicUser(req Request) (string, error) {
 	return user, nil
 }
 
-// onlyParameter returns the value of a parameter of a raw query, and "" if there is none. It returns
-// an error if readers would differ about it: it occurs twice, has an invalid escape, or stands
-// beside a semicolon, which some readers take as a separator.
+// onlyParameter returns the value of a parameter of a raw query, and "" if there is none. It
+// returns an error if readers would differ about it: it occurs twice, has an invalid escape, or
+// stands beside a semicolon, which some readers take as a separator.
 func onlyParameter(raw, name string) (value string, err error) {
 	if !mayHave(raw, name) {
 		return "", nil

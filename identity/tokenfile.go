@@ -17,11 +17,11 @@ import (
 //	ID SHA256 [workspace=NAME] [plan=NAME] [expires=TIME]
 //
 // ID is the public name that the token is counted by (CheckTokenID), SHA256 the hash of the whole
-// token in hex (HashKey), and TIME when it is refused (ParseExpires). Words are separated by blanks.
-// Empty lines and lines that begin with # are skipped. Two lines with one id, or with one hash, are
-// an error. The file is read again when it has changed, and a token that is no longer in it is
-// revoked. Replace the file by renaming another over it: a file that is written in place may be read
-// half-written. A TokenFile is safe for concurrent use.
+// token in hex (HashKey), and TIME when it is refused (ParseExpires). Words are separated by
+// blanks. Empty lines and lines that begin with # are skipped. Two lines with one id, or with one
+// hash, are an error. The file is read again when it has changed, and a token that is no longer in
+// it is revoked. Replace the file by renaming another over it: a file that is written in place may
+// be read half-written. A TokenFile is safe for concurrent use.
 type TokenFile struct {
 	path   string
 	report func(error)
@@ -81,8 +81,8 @@ func (f *TokenFile) LookupHash(hash TokenHash) (StoredToken, error) {
 	return t.tokens[i], nil
 }
 
-// current returns the tokens in force. It checks the file if fileLook has passed. A large file takes
-// a while to read: meanwhile the other callers get the last version.
+// current returns the tokens in force. It checks the file if fileLook has passed. A large file
+// takes a while to read: meanwhile the other callers get the last version.
 func (f *TokenFile) current() *tokenTable {
 	if f.mu.TryLock() {
 		trouble := f.look()

@@ -183,7 +183,8 @@ func TestTwoChangesWithinOneTickAreBothSeen(t *testing.T) {
 	w.write(lineA+"# x\n", 0)
 	w.clock = w.clock.Add(fileLook)
 	w.holds("the first", true, false)
-	w.write(strings.ReplaceAll(lineA, idA, "cccccccccc")+"# x\n", fileLook) // the same length and time
+	// The length and the time stay the same.
+	w.write(strings.ReplaceAll(lineA, idA, "cccccccccc")+"# x\n", fileLook)
 	w.clock = w.clock.Add(fileLook)
 	w.holds("the second", false, false)
 }

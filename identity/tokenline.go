@@ -109,6 +109,29 @@ func parseStored(words []string) (StoredToken, error) {
 	return t, nil
 }
 
+// Line returns the line that a TokenFile has for the token, without a line break. It returns an
+// error if the line would be rejected.
+func (t *StoredToken) Line() (string, error) {
+	if err := CheckTokenID(t.ID); err != nil {
+		return "", err
+	}
+	line := t.ID + " " + hex.EncodeToString(t.Hash[:])
+	var parsed StoredToken
+	for _, a := range []struct{ name, value string }{{"workspace", t.Workspace}, {"plan", t.Plan}} {
+		if a.value == "" {
+			continue
+		}
+		if err := parsed.setAttribute(a.name, a.value); err != nil {
+			return "", err
+		}
+		line += " " + a.name + "=" + a.value
+	}
+	if !t.Expires.IsZero() {
+		line += " expires=" + t.Expires.UTC().Format(time.RFC3339)
+	}
+	return line, nil
+}
+
 // setAttribute sets what one word of a line says.
 func (t *StoredToken) setAttribute(name, value string) error {
 	switch name {
@@ -141,8 +164,8 @@ func setName(to *string, attribute, value string) error {
 // maxTokenID is the max length of a token's public id.
 const maxTokenID = 64
 
-// CheckTokenID returns what is wrong with a token's public id: it has 1 to 64 letters, digits, dots,
-// dashes and underscores, and does not begin with wpt_, as a whole token does.
+// CheckTokenID returns what is wrong with a token's public id: it has 1 to 64 letters, digits,
+// dots, dashes and underscores, and does not begin with wpt_, as a whole token does.
 func CheckTokenID(id string) error {
 	if strings.HasPrefix(id, tokenPrefix) {
 		return errors.New("the id begins with wpt_, as a whole token does: a public id is needed, such as the part between the two underscores")

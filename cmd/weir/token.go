@@ -24,15 +24,16 @@ revoked one, within a second and without a restart.`
 func newToken() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Create, list and revoke API tokens",
+		Short: "Create, list and revoke API tokens, and hash those of another service",
 		Long:  tokenLong,
 		Example: `  weir token create --workspace demo
   weir token list
-  weir token revoke 3f9a…`,
+  weir token revoke 3f9a…
+  weir token hash --id acme --plan gold < key >> keys`,
 		Args: cobra.ArbitraryArgs,
 		RunE: cli.Group,
 	}
-	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenRevoke())
+	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenRevoke(), newTokenHash())
 	return cmd
 }
 

@@ -93,7 +93,7 @@ func openTokens(ctx context.Context, c *Config, own *parts) (identity.Tokens, st
 			return nil, "", cli.Fail(fmt.Errorf("read the tokens of --token-file %q: %w", c.TokenFile, err),
 				fileHint(err, "a line for each token: ID SHA256 [workspace=NAME] [plan=NAME] [expires=TIME]; 'weir token hash' prints one"))
 		}
-		return tokens, fmt.Sprintf("verified by --token-file %s, %s", filepath.Base(c.TokenFile), cli.Count(tokens.Len(), "token")) + verified, nil
+		return tokens, fmt.Sprintf("verified by --token-file %s, %s", filepath.Base(c.TokenFile), cli.Count(tokens.Len(), "token")) + c.placesRow() + verified, nil
 	}
 	if !c.Tokens {
 		return nil, unverified(c, identity.Token, "--tokens verifies those of 'weir token create', --token-file others"), nil
@@ -103,5 +103,5 @@ func openTokens(ctx context.Context, c *Config, own *parts) (identity.Tokens, st
 		return nil, "", cli.Fail(fmt.Errorf("open the tokens in %q: %w", c.Data, err), DataHint)
 	}
 	own.own(tokens.Close)
-	return tokens, fmt.Sprintf("verified by --tokens: those of 'weir token create', in %s", absolute(c.Data)) + verified, nil
+	return tokens, fmt.Sprintf("verified by --tokens: those of 'weir token create', in %s", absolute(c.Data)) + c.placesRow() + verified, nil
 }

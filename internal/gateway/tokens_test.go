@@ -25,8 +25,8 @@ func places(t *testing.T, all ...string) (list []identity.Place) {
 	return list
 }
 
-// A hiddenRequest is a request with tokens in it. want are the target and the Authorization that the
-// upstream gets.
+// A hiddenRequest is a request with tokens in it. want are the target and the Authorization that
+// the upstream gets.
 type hiddenRequest struct {
 	target string
 	fields []string

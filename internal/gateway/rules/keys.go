@@ -47,8 +47,8 @@ func (r *Rules) HidesName(name string) bool {
 }
 
 // HidesSchemes reports whether an Authorization may not be forwarded, depending on its scheme. If a
-// request has several, one that is hidden hides all: what is left could be valid on its own, and was
-// not counted so.
+// request has several, one that is hidden hides all: what is left could be valid on its own, and
+// was not counted so.
 func (r *Rules) HidesSchemes() bool { return len(r.hidden.schemes) > 0 }
 
 // hidesScheme reports whether the value of Authorization has a hidden scheme. A value that identity
