@@ -39,6 +39,10 @@ func openSessions(ctx context.Context, c *Config, own *parts) (*identity.Session
 		return nil, unverified(c, identity.Session, "--jwt-key or --jwks gives the key"), nil
 	}
 	o := identity.SessionsOptions{Issuer: s.Issuer, Audience: s.Audience, Leeway: s.Leeway}
+	o.Refreshed = func(issuer string) {
+		c.Log.Warn("two sessions of one subject came, and their tokens have no sid: each token has a budget of its own, so a refreshed token "+
+			"is a new budget; give all tokens of a session the same sid", "issuer", issuer)
+	}
 	var by []string
 	for _, path := range s.KeyFiles {
 		key, err := identity.LoadKey(path)
