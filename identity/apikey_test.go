@@ -197,18 +197,40 @@ func TestTheLineOfATokenIsReadAsItWasWritten(t *testing.T) {
 // The line of a whole token, or of a key in place of its hash, must not print it.
 func TestALineThatHoldsAKeyDoesNotPrintIt(t *testing.T) {
 	for _, line := range []string{foreignKey, foreignKey + " " + foreignKey, "acme " + foreignKey, "acme " + hashA + " " + foreignKey, foreignKey + " " + hashA} {
-		_, err := readTokenTable(strings.NewReader(line))
+		_, err := readTokenTable(strings.NewReader(line), 0)
 		if err == nil || strings.Contains(err.Error(), foreignKey[:12]) {
 			t.Errorf("%q: error %v", line, err)
 		}
 	}
 }
 
+// A million keys take a second to read. No caller waits for that, and a later one sees the change.
+func TestNoCallerWaitsForALargeFile(t *testing.T) {
+	var content strings.Builder
+	content.WriteString(lineOf("acme", foreignKey, ""))
+	for i := range manyTokens {
+		content.WriteString(lineOf(fmt.Sprint(i), fmt.Sprint("key", i), ""))
+	}
+	f := keyed(t, content.String())
+	f.is("at first", "")
+	f.write(strings.Replace(content.String(), "acme", "#acme", 1), time.Minute)
+	f.clock = f.clock.Add(time.Second)
+	f.is("while the new version is read", "")
+	f.mu.Lock() // its reader holds it
+	looked := f.looked
+	f.mu.Unlock()
+	if !looked.Equal(f.clock) {
+		t.Errorf("the file was last read at %v, want %v", looked, f.clock)
+	}
+	f.clock = f.clock.Add(recheckMust)
+	f.is("afterwards", refusedText)
+}
+
 func FuzzALineOfAFileOfKeys(f *testing.F) {
 	f.Add(lineA)
 	f.Add("acme " + hashA + " plan=gold expires=2027-01-31 workspace=w")
 	f.Fuzz(func(t *testing.T, content string) {
-		table, err := readTokenTable(strings.NewReader(content))
+		table, err := readTokenTable(strings.NewReader(content), int64(len(content)))
 		if err != nil {
 			return
 		}
@@ -231,7 +253,7 @@ func BenchmarkAMillionKeys(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := readTokenTable(strings.NewReader(content.String())); err != nil {
+		if _, err := readTokenTable(strings.NewReader(content.String()), int64(content.Len())); err != nil {
 			b.Fatal(err)
 		}
 	}

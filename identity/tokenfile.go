@@ -81,26 +81,42 @@ func (f *TokenFile) LookupHash(hash TokenHash) (StoredToken, error) {
 	return t.tokens[i], nil
 }
 
-// current returns the tokens in force. It checks the file if fileLook has passed. A large file
-// takes a while to read: meanwhile the other callers get the last version.
+// manyTokens is how many tokens a file has if no caller waits until another version is read: that
+// takes about 1 ms for a thousand.
+const manyTokens = 20_000
+
+// current returns the tokens in force. It checks the file if fileLook has passed. While another
+// version is read, other callers get the last one.
 func (f *TokenFile) current() *tokenTable {
-	if f.mu.TryLock() {
-		trouble := f.look()
-		f.mu.Unlock()
-		if trouble != nil {
-			f.report(trouble) // outside the lock: it may take its time
-		}
+	last := f.tokens.Load()
+	if !f.mu.TryLock() {
+		return last
 	}
-	return f.tokens.Load()
+	now := f.now()
+	switch {
+	case now.Sub(f.looked) < fileLook && !now.Before(f.looked):
+		f.mu.Unlock()
+		return last
+	case last.len() < manyTokens:
+		f.look(now)
+		return f.tokens.Load()
+	}
+	go f.look(now) // it ends when the file is read
+	return last
 }
 
-// look checks the file if fileLook has passed. It returns an error that has not been reported yet.
-func (f *TokenFile) look() error {
-	now := f.now()
-	if now.Sub(f.looked) < fileLook && !now.Before(f.looked) {
-		return nil
-	}
+// look checks the file, and reports an error that has not been reported yet. It unlocks f.mu.
+func (f *TokenFile) look(now time.Time) {
 	f.looked = now
+	trouble := f.trouble()
+	f.mu.Unlock()
+	if trouble != nil {
+		f.report(trouble) // outside the lock: it may take its time
+	}
+}
+
+// trouble reads the file if it has changed. It returns an error that has not been reported yet.
+func (f *TokenFile) trouble() error {
 	err := f.refresh()
 	if err == nil {
 		f.reported = ""
@@ -131,7 +147,7 @@ func (f *TokenFile) refresh() error {
 	}
 	defer file.Close()
 	source := &limitedFile{file: file, left: maxTokenFile}
-	tokens, err := readTokenTable(source)
+	tokens, err := readTokenTable(source, info.Size())
 	if source.failed != nil { // its lines may be fine
 		return fmt.Errorf("read tokens: %w", source.failed)
 	}

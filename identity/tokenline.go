@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -31,15 +32,23 @@ const tokenLine = "a line is: ID SHA256 [workspace=NAME] [plan=NAME] [expires=TI
 // maxTokenLine is the max length of a line in bytes.
 const maxTokenLine = 64 << 10
 
-// readTokenTable reads lines until r ends. An error begins with the number of its line.
-func readTokenTable(r io.Reader) (*tokenTable, error) {
-	t := &tokenTable{byHash: make(map[TokenHash]uint32), byID: make(map[string]uint32)}
+// bytesPerToken is about how long a line is, of which 65 bytes are the hash.
+const bytesPerToken = 80
+
+// readTokenTable reads lines until r ends, about size bytes. An error begins with the number of its
+// line.
+func readTokenTable(r io.Reader, size int64) (*tokenTable, error) {
+	about := int(size / bytesPerToken) // room at once takes half the memory of growing step by step
+	t := &tokenTable{
+		tokens: make([]StoredToken, 0, about), byHash: make(map[TokenHash]uint32, about), byID: make(map[string]uint32, about),
+	}
+	var fields []string
 	var at []uint32                  // the lines of tokens
 	names := make(map[string]string) // workspaces and plans, each kept once
 	lines, n := bufio.NewScanner(r), 1
 	lines.Buffer(nil, maxTokenLine)
 	for ; lines.Scan(); n++ {
-		fields := strings.Fields(lines.Text())
+		fields = slices.AppendSeq(fields[:0], strings.FieldsSeq(lines.Text()))
 		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
 			continue
 		}
@@ -94,7 +103,9 @@ func parseStored(words []string) (StoredToken, error) {
 	if len(digits) != hex.EncodedLen(len(t.Hash)) {
 		return StoredToken{}, fmt.Errorf("the hash has %d characters: the SHA-256 of the whole token is needed, 64 hex digits", len(digits))
 	}
-	if _, err := hex.Decode(t.Hash[:], []byte(digits)); err != nil {
+	var ascii [2 * len(t.Hash)]byte
+	copy(ascii[:], digits)
+	if _, err := hex.Decode(t.Hash[:], ascii[:]); err != nil {
 		return StoredToken{}, errors.New("the hash is not hex: the SHA-256 of the whole token is needed, 64 hex digits")
 	}
 	for i, word := range words[2:] {

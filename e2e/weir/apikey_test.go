@@ -36,8 +36,8 @@ func lineOfKey(t *testing.T, key string, args ...string) string {
 	return out.String()
 }
 
-// serveKeys serves a backend by keyPolicy and a file of customerKey (acme), another one (gold.1) and
-// one that has expired (old).
+// serveKeys serves a backend by keyPolicy and a file of customerKey (acme), another one (gold.1)
+// and one that has expired (old).
 func serveKeys(t *testing.T, backend string, args ...string) *server {
 	t.Helper()
 	dir := t.TempDir()
