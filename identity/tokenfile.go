@@ -28,6 +28,9 @@ type TokenFile struct {
 	now    func() time.Time
 	tokens atomic.Pointer[tokenTable] // of the last good version
 
+	// checked is when a check began after which tokens were in force, in Unix nanoseconds.
+	checked atomic.Int64
+
 	mu       sync.Mutex  // held while the file is checked and read; guards what follows
 	looked   time.Time   // when the file was last checked for a change
 	seen     os.FileInfo // the version last read, good or bad; nil if it could not be read
@@ -52,6 +55,7 @@ func OpenTokenFile(path string, report func(error)) (*TokenFile, error) {
 	}
 	f := &TokenFile{path: path, report: report, now: time.Now}
 	f.looked = f.now()
+	f.checked.Store(f.looked.UnixNano())
 	if err := f.refresh(); err != nil {
 		return nil, err
 	}
@@ -81,34 +85,41 @@ func (f *TokenFile) LookupHash(hash TokenHash) (StoredToken, error) {
 	return t.tokens[i], nil
 }
 
-// manyTokens is how many tokens a file has if no caller waits until another version is read: that
-// takes about 1 ms for a thousand.
-const manyTokens = 20_000
+// A file with manyTokens takes so long to read that callers get the last version meanwhile, if that
+// was in force at most readPatience ago. With fewer tokens they wait, for about 1 ms a thousand.
+const (
+	manyTokens   = 20_000
+	readPatience = 3 * time.Second
+)
 
-// current returns the tokens in force. It checks the file if fileLook has passed. While another
-// version is read, other callers get the last one.
+// current returns the tokens in force. It checks the file if fileLook has passed.
 func (f *TokenFile) current() *tokenTable {
 	last := f.tokens.Load()
-	if !f.mu.TryLock() {
+	age := f.now().Sub(time.Unix(0, f.checked.Load()))
+	mayWait := last.len() < manyTokens || age < 0 || age > readPatience
+	if mayWait {
+		f.mu.Lock()
+	} else if !f.mu.TryLock() {
 		return last
 	}
-	now := f.now()
+	now := f.now() // it may have waited
 	switch {
 	case now.Sub(f.looked) < fileLook && !now.Before(f.looked):
 		f.mu.Unlock()
-		return last
-	case last.len() < manyTokens:
+	case mayWait:
 		f.look(now)
-		return f.tokens.Load()
+	default:
+		go f.look(now) // it ends when the file is read
+		return last
 	}
-	go f.look(now) // it ends when the file is read
-	return last
+	return f.tokens.Load()
 }
 
 // look checks the file, and reports an error that has not been reported yet. It unlocks f.mu.
 func (f *TokenFile) look(now time.Time) {
 	f.looked = now
 	trouble := f.trouble()
+	f.checked.Store(now.UnixNano())
 	f.mu.Unlock()
 	if trouble != nil {
 		f.report(trouble) // outside the lock: it may take its time

@@ -41,6 +41,7 @@ func watch(t *testing.T, content string) *watchedFile {
 	}
 	f.now = func() time.Time { return w.clock }
 	f.looked = w.clock
+	f.checked.Store(w.clock.UnixNano())
 	w.TokenFile = f
 	return w
 }
