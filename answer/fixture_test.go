@@ -69,6 +69,7 @@ type request struct {
 func (r *request) Peer() string                { return r.peer }
 func (r *request) Header(name string) []string { return r.header[name] }
 func (r *request) Query(string) (string, bool) { return "", false }
+func (r *request) RawQuery() string            { return "" }
 func (r *request) Body(int) []byte             { return nil }
 
 // from returns a request from an address, with one field unless name is empty.
@@ -110,8 +111,11 @@ func open(t testing.TB, p weir.Policy, o answer.Options) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.who, err = identity.New(identity.Options{Sessions: sessions, Tokens: d.tokens, Now: d.clock.Now}); err != nil {
-		t.Fatal(err)
+	if d.who = o.Identity; d.who == nil {
+		d.who, err = identity.New(identity.Options{Sessions: sessions, Tokens: d.tokens, Now: d.clock.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	o.Identity = d.who
 	if d.judge, err = answer.New(d.decider(p), o); err != nil {

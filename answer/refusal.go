@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/weirlimit/weir/identity"
 )
@@ -90,19 +91,27 @@ var credentialNames = map[string]string{
 	identity.Token:   "workspace API token",
 }
 
-// unauthenticated returns the 401 for a credential that is missing or invalid (D16), with the
-// challenge of RFC 6750.
+// unauthenticated returns the 401 for a credential that is missing or invalid (D16), with a
+// challenge for each place where it may be (RFC 9110, section 11.6.1).
 func (j *Judge) unauthenticated(source string, why error) *refusal {
 	how, ok := j.options.Credentials[source]
 	if !ok {
 		how = obtain[source]
 	}
 	message := fmt.Sprintf("The %s was not accepted: %v. %s", credentialNames[source], why, how)
-	challenge := `Bearer realm="` + source + `", error="invalid_token"`
+	problem := "invalid_token"
 	if errors.Is(why, identity.ErrNone) {
 		message = fmt.Sprintf("This request needs a %s. %s", credentialNames[source], how)
-		challenge = `Bearer realm="` + source + `"`
+		problem = ""
 	}
-	r := newRefusal("unauthenticated", message, Field{"WWW-Authenticate", challenge})
+	places := []identity.Place{{}} // sessions are in Authorization: Bearer
+	if source == identity.Token {
+		places = j.options.Identity.TokenPlaces()
+	}
+	challenges := make([]string, len(places))
+	for i, p := range places {
+		challenges[i] = p.Challenge(source, problem)
+	}
+	r := newRefusal("unauthenticated", message, Field{"WWW-Authenticate", strings.Join(challenges, ", ")})
 	return &r
 }

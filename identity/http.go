@@ -24,6 +24,9 @@ func (r *HTTPRequest) Query(name string) (string, bool) {
 	return QueryValue(r.URL.RawQuery, name)
 }
 
+// RawQuery implements Request.
+func (r *HTTPRequest) RawQuery() string { return r.URL.RawQuery }
+
 // Body implements Request. It blocks until limit bytes or the end have arrived; the server's
 // timeouts bound that. An error of the body is returned to the next reader too, after the same
 // bytes.

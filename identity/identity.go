@@ -41,6 +41,8 @@ type Request interface {
 	Header(name string) []string
 	// Query returns the first value of a query parameter.
 	Query(name string) (value string, ok bool)
+	// RawQuery returns the whole query as it was received, without its "?".
+	RawQuery() string
 	// Body returns the first bytes of the body, at most limit, and leaves the whole body to the
 	// next reader.
 	Body(limit int) []byte
@@ -62,8 +64,14 @@ type Options struct {
 	// Sessions verifies visitor sessions. If it is nil, no caller has a verified session (D17).
 	Sessions *Sessions
 
-	// Tokens finds API tokens. If it is nil, no caller has a verified token (D17).
+	// Tokens finds API tokens. If it is nil, no caller has a verified token (D17). If it is Keys
+	// too, tokens may have any form.
 	Tokens Tokens
+
+	// TokenFrom are the places where requests may have their API tokens, each once; none means
+	// Authorization: Bearer. A request with different tokens in two of them has no valid one.
+	// Sessions are always in Authorization: Bearer.
+	TokenFrom []Place
 
 	// Extra are further key sources, those of the embedding service.
 	Extra []Source
@@ -77,6 +85,7 @@ type Resolver struct {
 	options  Options
 	header   string
 	sources  []knownSource
+	places   []Place // of tokens
 	sessions verifiedCache[SessionClaims]
 	tokens   verifiedCache[checkedToken]
 	spent    spentTable
@@ -107,6 +116,9 @@ func New(o Options) (*Resolver, error) {
 	}
 	var err error
 	if r.sources, err = knownSources(o.Extra); err != nil {
+		return nil, fmt.Errorf("new resolver: %w", err)
+	}
+	if r.places, err = checkPlaces(o.TokenFrom); err != nil {
 		return nil, fmt.Errorf("new resolver: %w", err)
 	}
 	if r.options.Now == nil {

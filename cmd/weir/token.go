@@ -26,15 +26,16 @@ revoked one, within a second and without a restart. A changed plan is in force a
 func newToken() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Create, list and revoke API tokens, and change their plans",
+		Short: "Create, list and revoke API tokens, change their plans, and hash those of another service",
 		Long:  tokenLong,
 		Example: `  weir token create --workspace demo
   weir token list
-  weir token revoke 3f9a…`,
+  weir token revoke 3f9a…
+  weir token hash --id acme --plan gold < key >> keys`,
 		Args: cobra.ArbitraryArgs,
 		RunE: cli.Group,
 	}
-	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenPlan(), newTokenRevoke())
+	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenPlan(), newTokenRevoke(), newTokenHash())
 	return cmd
 }
 

@@ -89,7 +89,7 @@ func TestAPITokensAreVerifiedByAFile(t *testing.T) {
 	minted := apiToken(t, t.TempDir(), "acme")
 	id := strings.Split(minted, "_")[1]
 	file := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "# minted elsewhere\n%s %x acme\n", id, sha256.Sum256([]byte(minted))), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, "# minted elsewhere\n%s %x workspace=acme\n", id, sha256.Sum256([]byte(minted))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := serveWeir(t, "--policy", "contract", "--upstream", accepting(t), "--token-file", file)

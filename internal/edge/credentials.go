@@ -46,6 +46,10 @@ func openSessions(ctx context.Context, c *Config, own *parts) (*identity.Session
 		return nil, unverified(c, identity.Session, "--jwt-key or --jwks gives the key"), nil
 	}
 	o := identity.SessionsOptions{Issuer: s.Issuer, Audience: s.Audience, Leeway: s.Leeway}
+	o.Refreshed = func(issuer string) {
+		c.Log.Warn("two sessions of one subject came, and their tokens have no sid: each token has a budget of its own, so a refreshed token "+
+			"is a new budget; give all tokens of a session the same sid", "issuer", issuer)
+	}
 	var by []string
 	for _, path := range s.KeyFiles {
 		key, err := identity.LoadKey(path)
@@ -98,9 +102,9 @@ func openTokens(ctx context.Context, c *Config, own *parts) (identity.Tokens, st
 		})
 		if err != nil {
 			return nil, "", cli.Fail(fmt.Errorf("read the tokens of --token-file %q: %w", c.TokenFile, err),
-				fileHint(err, "a line for each token: its id, the SHA-256 of the whole token in hex, and optionally its workspace"))
+				fileHint(err, "a line for each token: ID SHA256 [workspace=NAME] [plan=NAME] [expires=TIME]; 'weir token hash' prints one"))
 		}
-		return tokens, fmt.Sprintf("verified by --token-file %s, %s", filepath.Base(c.TokenFile), cli.Count(tokens.Len(), "token")) + verified, nil
+		return tokens, fmt.Sprintf("verified by --token-file %s, %s", filepath.Base(c.TokenFile), cli.Count(tokens.Len(), "token")) + c.placesRow() + verified, nil
 	}
 	if !c.Tokens {
 		return nil, unverified(c, identity.Token, "--tokens verifies those of 'weir token create', --token-file others"), nil
@@ -110,5 +114,5 @@ func openTokens(ctx context.Context, c *Config, own *parts) (identity.Tokens, st
 		return nil, "", cli.Fail(fmt.Errorf("open the tokens in %q: %w", c.Data, err), DataHint)
 	}
 	own.own(tokens.Close)
-	return tokens, fmt.Sprintf("verified by --tokens: those of 'weir token create', in %s", absolute(c.Data)) + verified, nil
+	return tokens, fmt.Sprintf("verified by --tokens: those of 'weir token create', in %s", absolute(c.Data)) + c.placesRow() + verified, nil
 }

@@ -332,6 +332,9 @@ func (c *caller) Query(name string) (string, bool) {
 	return identity.QueryValue(c.query, name)
 }
 
+// RawQuery implements identity.Request.
+func (c *caller) RawQuery() string { return c.query }
+
 // isPlainPair reports whether a parameter contains no escapes.
 func isPlainPair(pair string) bool {
 	for i := range len(pair) {
