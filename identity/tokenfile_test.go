@@ -123,6 +123,7 @@ func TestErrorsInATokenFileHaveTheirLine(t *testing.T) {
 		{"an attribute twice", "a " + hashA + " plan=gold plan=gold", ":1: plan= occurs twice"},
 		{"an expiry twice", "a " + hashA + " expires=2027-01-31 expires=2027-01-31", ":1: expires= occurs twice"},
 		{"an empty attribute", "a " + hashA + " plan=", `:1: plan="": expected 1 to 64 letters`},
+		{"a plan that no policy can name", lineA + "a " + hashA + " plan=by", `:2: plan="by": expected 1 to 64 letters, digits, dots, dashes or underscores, and not the word by`},
 		{"a name of other characters", "a " + hashA + " workspace=ümit", ":1: workspace="},
 		{"no such day", "a " + hashA + " expires=2027-02-29", `:1: expires="2027-02-29": expected a date, 2027-01-31, or a time with its zone`},
 		{"a time without a zone", "a " + hashA + " expires=2027-01-31T18:00:00", ":1: expires="},
@@ -151,7 +152,7 @@ func TestErrorsInATokenFileHaveTheirLine(t *testing.T) {
 func TestErrorsInATokenFileContainNoSecret(t *testing.T) {
 	token, id, _, _ := NewToken(rand.Reader)
 	path := filepath.Join(t.TempDir(), "tokens")
-	for _, content := range []string{id + " " + token, token, token + " " + id} {
+	for _, content := range []string{id + " " + token, token, token + " " + id, lineB + idA + " " + hashA + " plan=" + token, idA + " " + hashA + " workspace=" + token} {
 		os.WriteFile(path, []byte(content), 0o600)
 		if _, err := OpenTokenFile(path, nil); err == nil || strings.Contains(err.Error(), token[16:40]) {
 			t.Errorf("%q: error %v", content, err)

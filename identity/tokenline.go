@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weirlimit/weir"
 )
 
 // A tokenTable holds the tokens of one version of a file.
@@ -149,6 +151,9 @@ func (t *StoredToken) setAttribute(name, value string) error {
 	case "workspace":
 		return setName(&t.Workspace, name, value)
 	case "plan":
+		if !weir.IsPlanName(value) {
+			return fmt.Errorf("plan=%.10q: expected 1 to %d letters, digits, dots, dashes or underscores, and not the word by", value, maxTokenID)
+		}
 		return setName(&t.Plan, name, value)
 	case "expires":
 		if !t.Expires.IsZero() {
@@ -165,8 +170,8 @@ func setName(to *string, attribute, value string) error {
 	if *to != "" {
 		return fmt.Errorf("%s= occurs twice", attribute)
 	}
-	if !isPublicName(value) {
-		return fmt.Errorf("%s=%.70q: expected 1 to %d letters, digits, dots, dashes or underscores", attribute, value, maxTokenID)
+	if !isPublicName(value) || strings.HasPrefix(value, tokenPrefix) { // it may be a whole token
+		return fmt.Errorf("%s=%.10q: expected 1 to %d letters, digits, dots, dashes or underscores", attribute, value, maxTokenID)
 	}
 	*to = value
 	return nil

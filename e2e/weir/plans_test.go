@@ -129,6 +129,64 @@ func TestATokensPlanIsInForceWithoutARestart(t *testing.T) {
 	}
 }
 
+// The plan of a key that another service made is in the token file. A new version of the file
+// changes the limit in mid-window, and what is spent stays spent.
+func TestAPlanInTheTokenFileIsInForceWithoutARestart(t *testing.T) {
+	const id = "Ada.L-1_x"
+	path := filepath.Join(t.TempDir(), "keys")
+	write := func(attributes ...string) {
+		t.Helper()
+		line := lineOfKey(t, customerKey, append([]string{"--id", id}, attributes...)...)
+		if err := os.WriteFile(path+".new", []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	policy := plansPolicy + "  - name: special\n    routes: [/special]\n    windows: [2 per hour by token]\n    requires: token\n" +
+		"    plans: {by: token, gold: 5 per hour}\n    overrides: [9 per hour for token " + id + "]\n"
+	s := &subscription{server: serveWeir(t, "--upstream", accepting(t), "--policy", policyFile(t, policy), "--token-file", path, "--token-from", "header:X-Api-Key")}
+	field := "X-Api-Key: " + customerKey
+	until := func(changed func(r reply) bool) reply { // a refused request spends nothing
+		t.Helper()
+		for {
+			if r := curl(t, s.url+"/token", "-H", field); r.status != 429 || changed(r) {
+				return r
+			}
+		}
+	}
+	s.want(t, "/token", 201, 2, 1, field)
+	s.want(t, "/token", 201, 2, 0, field)
+	s.want(t, "/token", 429, 2, 0, field)
+
+	write("--plan", "gold", "--expires", "2999-01-31")
+	r := until(func(reply) bool { return false })
+	if left := r.integer(t, "X-RateLimit-Remaining"); r.status != 201 || left != 2 {
+		t.Errorf("after the upgrade: %d with %d remaining, want 201 with 2 of 5", r.status, left)
+	}
+	shown := s.operate(t, "key", "show", "--token", id)
+	for _, want := range []string{"plan gold", "an override of the policy"} {
+		if strings.Count(shown, want) != 1 {
+			t.Errorf("the key lacks %q:\n%s", want, shown)
+		}
+	}
+	s.want(t, "/special", 201, 9, 8, field)
+	s.want(t, "/token", 201, 5, 1, field)
+	s.want(t, "/token", 201, 5, 0, field)
+	s.want(t, "/token", 429, 5, 0, field)
+
+	write("--expires", "2999-01-31")
+	if r := until(func(r reply) bool { return r.integer(t, "X-RateLimit-Limit") == 2 }); r.status != 429 || r.integer(t, "X-RateLimit-Remaining") != 0 {
+		t.Errorf("after the plan ended: %d %v, want 429 with 0 of 2", r.status, r.fields)
+	}
+	write("--plan", "gold", "--expires", "2020-01-31")
+	if r := until(func(reply) bool { return false }); r.status != 201 || r.integer(t, "X-RateLimit-Limit") != 2 {
+		t.Errorf("after it expired: %d %v, want 201 with 2 by address", r.status, r.fields)
+	}
+}
+
 func TestAPlanInAFieldIsATrustedProxysWord(t *testing.T) {
 	s := serveSubscription(t, "--trusted-proxies", "127.0.0.1")
 	s.want(t, "/field", 201, 5, 4, "X-Plan: gold", "X-Forwarded-For: 203.0.113.7")
