@@ -154,9 +154,9 @@ func TestNearlyTwiceTheHourFallsIntoOneMinute(t *testing.T) {
 		passed := map[int64]int64{}
 		for _, at := range []int64{0, 3599, 3600} {
 			for range map[int64]int{0: 1, 3599: 200, 3600: 200}[at] {
-				h, m := hour.At(at, 3600), minute.At(at, 60)
+				h, m := hour.At(at, at+3600), minute.At(at, at+60)
 				if h.Fits(1, 100) && m.Fits(1, limit) {
-					hour, minute = h.Spend(1, at, 3600), m.Spend(1, at, 60)
+					hour, minute = h.Spend(1, at+3600), m.Spend(1, at+60)
 					passed[at]++
 				}
 			}

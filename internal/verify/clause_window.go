@@ -162,7 +162,7 @@ func (h *history) mayHaveBegun(a *answer) bool {
 // noTime reports whether Reset cannot be a time, but perhaps a number of seconds: it is further in
 // the past than the longest window is long.
 func (a *answer) noTime() bool {
-	return a.reset != absent && a.date != absent && a.reset < a.date-int64(weir.MaxPer/time.Second)
+	return a.reset != absent && a.date != absent && a.reset < a.date-int64(weir.MaxSpan/time.Second)
 }
 
 // checkResetConstant reads the history's note of a Reset that moved before its window had ended.
