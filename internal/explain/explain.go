@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
@@ -41,13 +42,17 @@ type Message struct {
 type SpelledWindow struct {
 	Window     string     `json:"window"` // as a policy writes it
 	Limit      int64      `json:"limit"`
-	PerSeconds int64      `json:"per_seconds"`
-	Key        [][]string `json:"key"` // parts, each its alternatives in order
+	PerSeconds int64      `json:"per_seconds,omitempty"` // absent for a calendar, whose spans differ
+	Calendar   string     `json:"calendar,omitempty"`    // as a policy writes it
+	Key        [][]string `json:"key"`                   // parts, each its alternatives in order
 }
 
 // SpellOut returns a window with its parts spelled out.
 func SpellOut(w weir.Window) SpelledWindow {
-	v := SpelledWindow{Window: w.String(), Limit: w.Limit, PerSeconds: seconds(w)}
+	v := SpelledWindow{Window: w.String(), Limit: w.Limit, Calendar: w.Calendar.String()}
+	if v.Calendar == "" {
+		v.PerSeconds = int64(w.Per / time.Second)
+	}
 	for _, part := range w.Key {
 		v.Key = append(v.Key, part)
 	}
