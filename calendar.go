@@ -13,8 +13,8 @@ type Calendar struct {
 	// Zone is the name of a time zone in the IANA database, such as Europe/Berlin. If empty, it is
 	// UTC.
 	Zone string
-	// Day is the day of the month on which a month begins, 1 to 31: the last day of a month that has
-	// fewer. For a week it is 1 (Monday) to 7. 0 means 1, and is required for a day.
+	// Day is the day of the month on which a month begins, 1 to 31: the last day of a month that
+	// has fewer. For a week it is 1 (Monday) to 7. 0 means 1, and is required for a day.
 	Day int
 }
 
@@ -276,7 +276,8 @@ type civil struct {
 // firstOf returns the first instant in zone that is on the date or on a later one, in Unix seconds.
 // A date that a zone has skipped begins with the one after it.
 func firstOf(date civil, zone *time.Location) int64 {
-	midnight := time.Date(date.year, date.month, date.day, 0, 0, 0, 0, time.UTC).Unix() // as if it were UTC
+	// as if the zone were UTC
+	midnight := time.Date(date.year, date.month, date.day, 0, 0, 0, 0, time.UTC).Unix()
 	// No zone is as far from UTC, so at this time the date has not come.
 	at := time.Unix(midnight, 0).Add(-36 * time.Hour).In(zone)
 	for {

@@ -59,14 +59,16 @@ func TestAWindowOfACalendarEndsWhenALocalDayBegins(t *testing.T) {
 		{"day in Pacific/Apia", "2011-12-30T09:59:59Z", "2011-12-29T10:00:00Z", "2011-12-30T10:00:00Z"},
 		{"day in Pacific/Apia", "2011-12-30T10:00:00Z", "2011-12-30T10:00:00Z", "2011-12-31T10:00:00Z"},
 		{"month in Pacific/Apia from day 30", "2011-12-30T10:00:00Z", "2011-12-30T10:00:00Z", "2012-01-29T10:00:00Z"},
-		{"week", "2026-11-23T10:00:00Z", "2026-11-23T00:00:00Z", "2026-11-30T00:00:00Z"}, // a Monday
+		// the 23rd is a Monday
+		{"week", "2026-11-23T10:00:00Z", "2026-11-23T00:00:00Z", "2026-11-30T00:00:00Z"},
 		{"week", "2026-11-22T23:59:59Z", "2026-11-16T00:00:00Z", "2026-11-23T00:00:00Z"},
 		{"week from day 7", "2026-11-22T00:00:00Z", "2026-11-22T00:00:00Z", "2026-11-29T00:00:00Z"},
 		{"week from day 7", "2026-11-21T23:59:59Z", "2026-11-15T00:00:00Z", "2026-11-22T00:00:00Z"},
 		{"week in Europe/Berlin", "2026-10-20T00:00:00Z", "2026-10-18T22:00:00Z", "2026-10-25T23:00:00Z"},
 		{"month", "2028-02-29T23:59:59Z", "2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z"},
 		{"month", "2026-12-31T23:59:59Z", "2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z"},
-		{"month in Europe/Berlin", "2026-10-31T22:59:59Z", "2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z"}, // 31 days and an hour
+		// 31 days and an hour
+		{"month in Europe/Berlin", "2026-10-31T22:59:59Z", "2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z"},
 		{"month in Europe/Berlin from day 15", "2026-03-20T00:00:00Z", "2026-03-14T23:00:00Z", "2026-04-14T22:00:00Z"},
 		{"month from day 31", "2026-02-28T00:00:00Z", "2026-02-28T00:00:00Z", "2026-03-31T00:00:00Z"},
 		{"month from day 31", "2026-02-27T23:59:59Z", "2026-01-31T00:00:00Z", "2026-02-28T00:00:00Z"},
@@ -235,8 +237,8 @@ func TestACalendarThatIsNoneIsExplained(t *testing.T) {
 	}
 }
 
-// Two windows whose ends differ are two windows. One that ends after its first request has the bytes
-// that it had before there were others.
+// Two windows whose ends differ are two windows. One that ends after its first request has the
+// bytes that it had before there were others.
 func TestWindowsWithOtherEndsHaveOtherKeys(t *testing.T) {
 	scope := func(l Limiter, spec string) string {
 		t.Helper()

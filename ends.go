@@ -52,8 +52,8 @@ type Ends struct {
 // An endsSpan is the time from one end to the next.
 type endsSpan struct{ begin, end int64 }
 
-// NewEnds returns when a window of l ends by the clock. It returns nil if the window ends one length
-// after its first unit. It returns an error for a calendar that is not valid.
+// NewEnds returns when a window of l ends by the clock. It returns nil if the window ends one
+// length after its first unit. It returns an error for a calendar that is not valid.
 func NewEnds(l *Limiter, w *Window) (*Ends, error) {
 	switch {
 	case w.Calendar != Calendar{}:

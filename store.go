@@ -36,8 +36,8 @@ type Charge struct {
 	Per   int64 // length of the window in seconds; with Ends, the longest that it can be
 	Cost  int64 // units; 0 reads without spending and is always allowed
 
-	// Ends are the seconds at which the window ends, by the store's clock. If nil, it ends Per after
-	// its first unit.
+	// Ends are the seconds at which the window ends, by the store's clock. If nil, it ends Per
+	// after its first unit.
 	Ends *Ends
 
 	// OnFailure is what the limiter declares for a store that does not answer. It is for stores

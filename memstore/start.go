@@ -19,8 +19,8 @@ func (s *Store) StartFrom(charges []weir.Charge, used []weir.Used) {
 	runtime.KeepAlive(s) // the memory is unmapped when s is collected
 }
 
-// raised returns the window kept, at now and with its Charge.End, with at least the count of the window to and with its
-// reset.
+// raised returns the window kept, at now and with its Charge.End, with at least the count of the
+// window to and with its reset.
 func raised(kept, to weir.Used, now, end int64) weir.Used {
 	kept, to = kept.At(now, end), to.At(now, end)
 	if to.Reset == 0 {

@@ -13,9 +13,9 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// byClock returns a charge of cost units to a window that ends by the clock. span is as in a policy:
-// "minute" is aligned, "calendar month in Europe/Berlin" is of a calendar. The window is named by
-// span, and counted by who.
+// byClock returns a charge of cost units to a window that ends by the clock. span is as in a
+// policy: "minute" is aligned, "calendar month in Europe/Berlin" is of a calendar. The window is
+// named by span, and counted by who.
 func byClock(who string, limit int64, span string, cost int64) weir.Charge {
 	w, err := weir.ParseWindow(fmt.Sprintf("%d per %s by ip", limit, span))
 	if err != nil {
@@ -46,8 +46,8 @@ func (h *harness) restoreClock() {
 	h.Cleanup(func() { h.advance(was.Sub(h.clock.Now())) })
 }
 
-// between checks a limit of 2 in the span from begin to end: it is opened at an instant after begin,
-// spent, and restored at exactly end.
+// between checks a limit of 2 in the span from begin to end: it is opened at an instant after
+// begin, spent, and restored at exactly end.
 func (h *harness) between(span, begin, opened, end string) {
 	h.Helper()
 	seconds := func(from, to string) int64 {
@@ -97,14 +97,16 @@ func alignedEnds(h *harness) {
 func calendarEnds(h *harness) {
 	h.restoreClock()
 	for _, s := range []struct{ span, begin, opened, end string }{
-		{"calendar day in Pacific/Apia", "2011-12-29T10:00:00Z", "2011-12-30T09:00:00Z", "2011-12-30T10:00:00Z"}, // and no 30th
+		// and no 30th
+		{"calendar day in Pacific/Apia", "2011-12-29T10:00:00Z", "2011-12-30T09:00:00Z", "2011-12-30T10:00:00Z"},
 		{"calendar day in Pacific/Apia", "2011-12-30T10:00:00Z", "2011-12-30T10:00:00Z", "2011-12-31T10:00:00Z"},
 		{"calendar month from day 31", "2026-01-31T00:00:00Z", "2026-02-02T00:00:00Z", "2026-02-28T00:00:00Z"},
 		{"calendar month from day 31", "2026-02-28T00:00:00Z", "2026-02-28T00:00:00Z", "2026-03-31T00:00:00Z"},
 		{"calendar day in America/New_York", "2026-03-08T05:00:00Z", "2026-03-08T05:00:00Z", "2026-03-09T04:00:00Z"},
 		{"calendar day in Europe/Berlin", "2026-03-28T23:00:00Z", "2026-03-29T00:30:00Z", "2026-03-29T22:00:00Z"},
 		{"calendar day in Asia/Kathmandu", "2026-04-30T18:15:00Z", "2026-04-30T18:15:00Z", "2026-05-01T18:15:00Z"},
-		{"calendar month in Europe/Berlin", "2026-09-30T22:00:00Z", "2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z"}, // 31 days and an hour
+		// 31 days and an hour
+		{"calendar month in Europe/Berlin", "2026-09-30T22:00:00Z", "2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z"},
 		{"calendar day in Europe/Berlin", "2026-10-24T22:00:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"},
 		{"calendar day in America/New_York", "2026-11-01T04:00:00Z", "2026-11-01T06:30:00Z", "2026-11-02T05:00:00Z"},
 		{"calendar week", "2026-11-23T00:00:00Z", "2026-11-29T23:59:59Z", "2026-11-30T00:00:00Z"},

@@ -42,7 +42,7 @@ type Message struct {
 type SpelledWindow struct {
 	Window     string     `json:"window"` // as a policy writes it
 	Limit      int64      `json:"limit"`
-	PerSeconds int64      `json:"per_seconds,omitempty"` // absent for a calendar, whose spans differ
+	PerSeconds int64      `json:"per_seconds,omitempty"` // absent for a calendar
 	Calendar   string     `json:"calendar,omitempty"`    // as a policy writes it
 	Key        [][]string `json:"key"`                   // parts, each its alternatives in order
 }
