@@ -148,6 +148,7 @@ func (e *Explanation) fill(m weir.Match, who Caller) {
 			e.because("the limiter requires a verified %s: without one the request is counted by address and answered 401", l.Requires)
 		}
 	}
+	e.explainEnds(l)
 	for _, x := range l.Exempt {
 		if who.is(x) {
 			e.because("%s is exempt: counted, and never refused", x)
@@ -156,6 +157,18 @@ func (e *Explanation) fill(m weir.Match, who Caller) {
 	for _, o := range l.Overrides {
 		if who.is(o.For) {
 			e.because("an override applies to the caller: %s; of several, the most specific one applies", o)
+		}
+	}
+}
+
+// explainEnds adds which windows end by the clock.
+func (e *Explanation) explainEnds(l *weir.Limiter) {
+	for _, w := range l.Windows {
+		switch {
+		case w.Calendar.Unit != 0:
+			e.because("%s ends with its calendar %v, by the store's clock, whenever its first request came", w, w.Calendar.Unit)
+		case l.Align == weir.AlignClock:
+			e.because("%s ends at the next whole multiple of its length since 1970-01-01 00:00 UTC (align: clock), by the store's clock", w)
 		}
 	}
 }
