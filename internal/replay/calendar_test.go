@@ -6,8 +6,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A window that ends by the clock ends so in a log, and what its callers asked for is counted in the
-// same spans.
+// A window that ends by the clock ends so in a log, and what its callers asked for is counted in
+// the same spans.
 func TestALogHasTheSpansOfTheClock(t *testing.T) {
 	for _, test := range []struct {
 		spec string
