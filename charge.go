@@ -1,9 +1,6 @@
 package weir
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // A Scratch is the working memory of one decision. The zero value is ready. Its fields are not for
 // callers. It must not be copied after its first use.
@@ -122,7 +119,7 @@ func (s *Scratch) add(l *limiter, r *Request) error {
 	for i := range l.Windows {
 		w := &l.Windows[i]
 		c := &s.charges[s.n]
-		c.Limit, c.Per, c.Cost, c.OnFailure = w.Limit, int64(w.Per/time.Second), cost, l.OnStoreFailure
+		c.Limit, c.Per, c.Ends, c.Cost, c.OnFailure = w.Limit, l.lengths[i], l.ends[i], cost, l.OnStoreFailure
 		if limits[i] > 0 {
 			c.Limit = limits[i]
 		}

@@ -18,6 +18,8 @@ type limiter struct {
 	Limiter
 	cost    int64
 	scopes  [][]byte // for each window, the first bytes of its keys
+	ends    []*Ends  // for each window; nil: it ends one length after its first unit
+	lengths []int64  // for each window, the longest that it can be, in seconds
 	special *special // nil if the limiter has neither exemptions nor overrides
 	plans   *planned // nil if the limiter has no plans
 }
@@ -50,7 +52,9 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 		names[l.Name] = i
 		ready := &limiter{Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l), plans: newPlanned(l)}
 		for _, w := range l.Windows {
-			ready.scopes = append(ready.scopes, appendScope(nil, l.Name, int64(w.Per/time.Second), w.Key))
+			ends, length := check.endsOf(l, w)
+			ready.ends, ready.lengths = append(ready.ends, ends), append(ready.lengths, length)
+			ready.scopes = append(ready.scopes, appendScope(nil, l.Name, int64(w.Per/time.Second), l.endsText(w), w.Key))
 		}
 		c.named[l.Name] = ready
 		for j := range l.Routes {

@@ -87,7 +87,7 @@ func (s *Scratch) decide(d *Decision) {
 		}
 		w.Reset = used.Reset
 		if w.Reset == 0 {
-			w.Reset = d.Now + c.Per
+			w.Reset = c.End(d.Now)
 		}
 		if !d.Allowed && !used.Fits(c.Cost, c.Limit) {
 			w.Refused, w.Remaining = true, 0

@@ -26,8 +26,9 @@ type Plan struct {
 // A Rate is another limit of the windows of one length. It changes the same windows as an Override
 // does: none that counts all callers together.
 type Rate struct {
-	Limit int64         // 1 to MaxLimit
-	Per   time.Duration // the length of a window of the limiter
+	Limit    int64         // 1 to MaxLimit
+	Per      time.Duration // the length of a window of the limiter
+	Calendar CalendarUnit  // the unit of a calendar window, in any zone; 0: no calendar window
 }
 
 // MaxPlans is the max number of plans of one limiter.
@@ -103,21 +104,27 @@ func isPlanByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
-// ParseRate parses a rate as a policy spells it: LIMIT per [N] UNIT.
+// ParseRate parses a rate as a policy spells it: LIMIT per [N] UNIT, or LIMIT per calendar UNIT.
 func ParseRate(s string) (Rate, error) {
-	limit, per, err := parseRate(s, "a rate is LIMIT per [N] UNIT, such as: 600 per minute")
+	limit, span, err := parseRate(s, "a rate is LIMIT per [N] UNIT, such as: 600 per minute")
 	if err != nil {
 		return Rate{}, fmt.Errorf("rate %q: %w", s, err)
 	}
-	return Rate{limit, per}, nil
+	r := Rate{limit, span.per, span.calendar.Unit}
+	if span.hasPlace() {
+		return Rate{}, fmt.Errorf("rate %q: zone and day belong to the window: write %v", s, r)
+	}
+	return r, nil
 }
 
 // String returns the rate as a policy spells it.
-func (r Rate) String() string { return rate(r.Limit, r.Per) }
+func (r Rate) String() string { return rate(r.Limit, r.Per, Calendar{Unit: r.Calendar}) }
 
 // Changes reports whether callers of a plan with this rate have its limit in a window of the
 // limiter (see Override.Changes).
-func (r Rate) Changes(w *Window) bool { return Override{Per: r.Per}.Changes(w) }
+func (r Rate) Changes(w *Window) bool { return r.isAsLong(w) && !w.Key.Uses(everyoneSource) }
+
+func (r Rate) isAsLong(w *Window) bool { return w.Per == r.Per && w.Calendar.Unit == r.Calendar }
 
 // Find returns the plan of a name, or nil.
 func (p *Plans) Find(name string) *Plan {
@@ -293,10 +300,10 @@ func (c *checker) checkPlan(l *Limiter, i int, p *Plan) {
 			c.add("plans", i, r.String(), "cost %d exceeds the limit of plan %q, %q: no request of these callers could ever be served; lower the cost or raise the limit", l.Cost, p.Name, r)
 		}
 		for _, before := range p.Rates[:j] {
-			if before.Per == r.Per {
+			if before.Per == r.Per && before.Calendar == r.Calendar {
 				c.add("plans", i, r.String(), "plan %q has two rates of one length, %q and %q: remove one", p.Name, before, r)
 			}
 		}
-		c.checkChanges("plans", i, r.String(), l, r.Per)
+		c.checkChanges("plans", i, r.String(), l, r)
 	}
 }

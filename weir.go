@@ -102,8 +102,8 @@ func New(p Policy, s Store, o Options) (*Decider, error) {
 }
 
 // Swap replaces the policy for every later request. A window keeps its count if its limiter's name,
-// its length and its key stay the same (D5). If p has problems, the error is a *PolicyError, and
-// the old policy stays in force.
+// its length, its key and when it ends by the clock stay the same (D5). If p has problems, the
+// error is a *PolicyError, and the old policy stays in force.
 func (d *Decider) Swap(p Policy) error {
 	c, problems := compile(p, d.options.Sources)
 	if len(problems) > 0 {

@@ -31,9 +31,10 @@ type limiter struct {
 	Requires       requires    `json:"requires,omitempty" like:"session" jsonschema:"The credential that a caller must have: session or token. A request without a verified one is counted by IP address and answered 401. By default every caller is let in."`
 	Message        message     `json:"message,omitempty" like:"bulk-sync" jsonschema:"The name of the catalogue's text in a 429 response. The default is the text of the widget surface."`
 	Mode           mode        `json:"mode,omitempty" like:"shadow" jsonschema:"enforce (the default) or shadow. In shadow mode the limiter counts and reports what it would have refused, has no effect that a caller can see, and the next limiter that matches decides."`
+	Align          align       `json:"align,omitempty" like:"clock" jsonschema:"request (the default) or clock. With clock, windows of a fixed length begin at its whole multiples since 1970-01-01 00:00 UTC, for all callers at once. Calendar windows ignore it."`
 	Exempt         []who       `json:"exempt,omitempty" like:"[10.0.0.0/8, token 3fk2mq7a4c]" jsonschema:"Callers that are counted but never refused: networks, addresses, or the public ids of API tokens."`
-	Overrides      []override  `json:"overrides,omitempty" like:"[600 per minute for token 3fk2mq7a4c]" jsonschema:"Other limits for some callers. Each replaces the limits of the windows that have the same length."`
-	Plans          plans       `json:"plans,omitempty" like:"{by: claim:plan, gold: 600 per minute}" jsonschema:"Other limits by the caller's plan. by is where a plan is read: claim:NAME of a verified session, token, or header:NAME that a trusted proxy writes. Each other key is a plan: LIMIT per [N] UNIT or a list of those, which replace the limits of the windows that have the same length. An unknown plan has the windows' own limits."`
+	Overrides      []override  `json:"overrides,omitempty" like:"[600 per minute for token 3fk2mq7a4c]" jsonschema:"Other limits for some callers. Each replaces the limits of the windows that have the same length, or the same calendar unit."`
+	Plans          plans       `json:"plans,omitempty" like:"{by: claim:plan, gold: 600 per minute}" jsonschema:"Other limits by the caller's plan. by is where a plan is read: claim:NAME of a verified session, token, or header:NAME that a trusted proxy writes. Each other key is a plan: LIMIT per [N] UNIT or a list of those, which replace the limits of the windows that have the same length, or the same calendar unit. An unknown plan has the windows' own limits."`
 	OnStoreFailure failureMode `json:"on_store_failure,omitempty" like:"local" jsonschema:"What the limiter does while the store does not answer: local counts in this process under the same limits, allow admits every request, deny answers 503."`
 }
 
@@ -44,6 +45,7 @@ type (
 	message     string
 	failureMode string
 	mode        string
+	align       string
 	requires    string
 	who         string
 	override    string
@@ -60,6 +62,7 @@ var otherNames = map[string]string{
 	"override": "overrides", "exceptions": "overrides", "dry_run": "mode", "dryrun": "mode", "shadow": "mode", "shadow_mode": "mode",
 	"auth": "requires", "authenticate": "requires", "authentication": "requires", "credential": "requires", "credentials": "requires",
 	"require": "requires", "required": "requires",
+	"aligned": "align", "anchor": "align", "start": "align", "starts": "align",
 	"id": "name", "weight": "cost", "hits": "cost", "units": "cost",
 	"rules": "limiters", "zones": "limiters", "buckets": "limiters", "policies": "limiters", "rate_limits": "limiters",
 }

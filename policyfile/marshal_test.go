@@ -45,10 +45,11 @@ func anyPolicy(t *rapid.T) weir.Policy {
 		l.Cost = rapid.Int64Range(0, l.Windows[0].Limit).Draw(t, "cost")
 		l.Requires = rapid.SampledFrom(append(weir.Credentials(), "")).Draw(t, "requires")
 		l.Mode = weir.Mode(rapid.IntRange(0, 1).Draw(t, "limiter mode"))
+		l.Align = weir.Align(rapid.IntRange(0, 1).Draw(t, "align"))
 		l.Exempt = append([]weir.Who(nil), rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "exempt")...)
 		for _, who := range rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "overrides") {
 			if !slices.Contains(l.Exempt, who) {
-				l.Overrides = append(l.Overrides, weir.Override{Limit: rapid.Int64Range(max(l.Cost, 1), weir.MaxLimit).Draw(t, "override"), Per: l.Windows[0].Per, For: who})
+				l.Overrides = append(l.Overrides, weir.Override{Limit: rapid.Int64Range(max(l.Cost, 1), weir.MaxLimit).Draw(t, "override"), Per: l.Windows[0].Per, Calendar: l.Windows[0].Calendar.Unit, For: who})
 			}
 		}
 		l.Plans = anyPlans(t, &l)
@@ -68,7 +69,7 @@ func anyPlans(t *rapid.T, l *weir.Limiter) (p weir.Plans) {
 		plan := weir.Plan{Name: name}
 		for _, w := range l.Windows {
 			if rapid.Bool().Draw(t, "changes") || w.Per == l.Windows[0].Per {
-				plan.Rates = append(plan.Rates, weir.Rate{Limit: rapid.Int64Range(max(l.Cost, 1), weir.MaxLimit).Draw(t, "rate"), Per: w.Per})
+				plan.Rates = append(plan.Rates, weir.Rate{Limit: rapid.Int64Range(max(l.Cost, 1), weir.MaxLimit).Draw(t, "rate"), Per: w.Per, Calendar: w.Calendar.Unit})
 			}
 		}
 		p.List = append(p.List, plan)
@@ -101,6 +102,14 @@ func anyWindow(t *rapid.T) weir.Window {
 	w := weir.Window{
 		Limit: rapid.Int64Range(1, weir.MaxLimit).Draw(t, "limit"),
 		Per:   time.Duration(rapid.Int64Range(1, int64(weir.MaxPer/unit)).Draw(t, "n")) * unit,
+	}
+	if rapid.IntRange(0, 3).Draw(t, "calendar") == 0 {
+		w.Calendar.Unit = rapid.SampledFrom([]weir.CalendarUnit{weir.CalendarDay, weir.CalendarWeek, weir.CalendarMonth}).Draw(t, "unit of the calendar")
+		w.Per = map[weir.CalendarUnit]time.Duration{weir.CalendarDay: 24 * time.Hour, weir.CalendarWeek: 7 * 24 * time.Hour, weir.CalendarMonth: 31 * 24 * time.Hour}[w.Calendar.Unit]
+		w.Calendar.Zone = rapid.SampledFrom([]string{"", "Europe/Berlin", "America/Port-au-Prince", "Etc/GMT+5"}).Draw(t, "zone")
+		if w.Calendar.Unit != weir.CalendarDay {
+			w.Calendar.Day = rapid.SampledFrom([]int{0, 2, 7}).Draw(t, "day")
+		}
 	}
 	for range rapid.IntRange(1, 3).Draw(t, "parts") {
 		part := rapid.SliceOfN(rapid.SampledFrom(spelled()), 1, 3).Draw(t, "part")

@@ -116,6 +116,13 @@ func (d *reading) options(l *limiter, out *weir.Limiter, path string) {
 		}
 		out.Mode = mode
 	}
+	if at := path + ".align"; d.written(at) {
+		align, err := weir.ParseAlign(string(l.Align))
+		if err != nil {
+			d.fail(at, string(l.Align), alignHint(string(l.Align)), "%v", err)
+		}
+		out.Align = align
+	}
 	if at := path + ".on_store_failure"; d.written(at) {
 		mode, err := weir.ParseFailureMode(string(l.OnStoreFailure))
 		if err != nil {

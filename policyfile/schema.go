@@ -45,6 +45,8 @@ func (r Reader) Schema() []byte {
 func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	minUnits, maxUnits := 1.0, float64(weir.MaxLimit)
 	const rate = ` *0*[1-9][0-9]{0,9} +per +(0*[1-9][0-9]{0,6} +)?(second|minute|hour|day)s?`
+	const calendar = ` *0*[1-9][0-9]{0,9} +per +calendar +(day|week|month)`
+	const zone = `( +in +[A-Z][A-Za-z0-9_+/-]{0,63})?( +from +day +0*[1-9][0-9]?)?`
 	const callers = ` *([0-9A-Fa-f:.]+(/[0-9]{1,3})?|token +[A-Za-z0-9._-]{1,256}) *`
 	source := sourcePattern(r.sources())
 	part := source + `( +or +` + source + `)*`
@@ -54,14 +56,15 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	schemas := map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[name]():        text(`[a-z][a-z0-9-]{0,63}`),
 		reflect.TypeFor[route]():       text(` *([A-Z]+ +)?/[^?#%\\;* ]*\*? *`),
-		reflect.TypeFor[window]():      text(rate + ` +by +` + part + `( *\+ *` + part + `)* *`),
+		reflect.TypeFor[window]():      text(`(` + rate + `|` + calendar + zone + `) +by +` + part + `( *\+ *` + part + `)* *`),
 		reflect.TypeFor[message]():     text(`[a-z][a-z0-9-]{0,63}`),
 		reflect.TypeFor[units]():       {Type: "integer", Minimum: &minUnits, Maximum: &maxUnits},
 		reflect.TypeFor[who]():         text(callers),
-		reflect.TypeFor[override]():    text(rate + ` +for` + callers),
-		reflect.TypeFor[plans]():       plansSchema(text, rate+` *`),
+		reflect.TypeFor[override]():    text(`(` + rate + `|` + calendar + `) +for` + callers),
+		reflect.TypeFor[plans]():       plansSchema(text, `(`+rate+`|`+calendar+`) *`),
 		reflect.TypeFor[requires]():    {Type: "string", Enum: enum(weir.Credentials()...)},
 		reflect.TypeFor[mode]():        {Type: "string", Enum: enum("enforce", "shadow")},
+		reflect.TypeFor[align]():       {Type: "string", Enum: enum("request", "clock")},
 		reflect.TypeFor[failureMode](): {Type: "string", Enum: enum("local", "allow", "deny")},
 	}
 	if r.Messages != nil {

@@ -106,7 +106,7 @@ func TestTheSchemaRefusesEveryMistakeThatItCanSee(t *testing.T) {
 func TestTheSchemaHelpsAnEditor(t *testing.T) {
 	schema := resolved(t, policyfile.Schema()).Schema()
 	limiter := schema.Properties["limiters"].Items
-	if got := slices.Sorted(maps.Keys(limiter.Properties)); !slices.Equal(got, []string{"cost", "exempt", "message", "mode", "name", "on_store_failure", "overrides", "plans", "requires", "routes", "windows"}) {
+	if got := slices.Sorted(maps.Keys(limiter.Properties)); !slices.Equal(got, []string{"align", "cost", "exempt", "message", "mode", "name", "on_store_failure", "overrides", "plans", "requires", "routes", "windows"}) {
 		t.Errorf("fields: %v", got)
 	}
 	if !slices.Equal(limiter.Required, []string{"name", "windows"}) {

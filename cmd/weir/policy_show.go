@@ -75,6 +75,7 @@ type limiterJSON struct {
 	Message        string                  `json:"message"`
 	OnStoreFailure string                  `json:"on_store_failure"`
 	Mode           string                  `json:"mode"`
+	Align          string                  `json:"align"`
 	Exempt         []string                `json:"exempt"`
 	Overrides      []string                `json:"overrides"`
 	Plans          *plansJSON              `json:"plans"` // null: none
@@ -102,7 +103,7 @@ func limitersJSON(p weir.Policy) []limiterJSON {
 	for i, l := range p.Limiters {
 		all[i] = limiterJSON{
 			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Requires: l.Requires, Message: answer.MessageOf(&l), OnStoreFailure: l.OnStoreFailure.String(),
-			Mode: l.Mode.String(), Exempt: texts(l.Exempt), Overrides: texts(l.Overrides), Plans: newPlansJSON(&l.Plans),
+			Mode: l.Mode.String(), Align: l.Align.String(), Exempt: texts(l.Exempt), Overrides: texts(l.Overrides), Plans: newPlansJSON(&l.Plans),
 		}
 		for _, w := range l.Windows {
 			all[i].Windows = append(all[i].Windows, explain.SpellOut(w))

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
@@ -41,13 +42,17 @@ type Message struct {
 type SpelledWindow struct {
 	Window     string     `json:"window"` // as a policy writes it
 	Limit      int64      `json:"limit"`
-	PerSeconds int64      `json:"per_seconds"`
-	Key        [][]string `json:"key"` // parts, each its alternatives in order
+	PerSeconds int64      `json:"per_seconds,omitempty"` // absent for a calendar
+	Calendar   string     `json:"calendar,omitempty"`    // as a policy writes it
+	Key        [][]string `json:"key"`                   // parts, each its alternatives in order
 }
 
 // SpellOut returns a window with its parts spelled out.
 func SpellOut(w weir.Window) SpelledWindow {
-	v := SpelledWindow{Window: w.String(), Limit: w.Limit, PerSeconds: seconds(w)}
+	v := SpelledWindow{Window: w.String(), Limit: w.Limit, Calendar: w.Calendar.String()}
+	if v.Calendar == "" {
+		v.PerSeconds = int64(w.Per / time.Second)
+	}
 	for _, part := range w.Key {
 		v.Key = append(v.Key, part)
 	}
@@ -145,6 +150,7 @@ func (e *Explanation) fill(m weir.Match, who Caller) {
 			e.because("the limiter requires a verified %s: without one the request is counted by address and answered 401", l.Requires)
 		}
 	}
+	e.explainEnds(l)
 	for _, x := range l.Exempt {
 		if who.is(x) {
 			e.because("%s is exempt: counted, and never refused", x)
@@ -154,6 +160,18 @@ func (e *Explanation) fill(m weir.Match, who Caller) {
 	for _, o := range l.Overrides {
 		if who.is(o.For) {
 			e.because("an override applies to the caller: %s; of several, the most specific one applies, and has priority over a plan", o)
+		}
+	}
+}
+
+// explainEnds adds which windows end by the clock.
+func (e *Explanation) explainEnds(l *weir.Limiter) {
+	for _, w := range l.Windows {
+		switch {
+		case w.Calendar.Unit != 0:
+			e.because("%s ends with its calendar %v, by the store's clock, whenever its first request came", w, w.Calendar.Unit)
+		case l.Align == weir.AlignClock:
+			e.because("%s ends at the next whole multiple of its length since 1970-01-01 00:00 UTC (align: clock), by the store's clock", w)
 		}
 	}
 }

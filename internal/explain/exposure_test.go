@@ -43,11 +43,11 @@ func (c *worstCaller) send(m moment) (after moment, ok bool) {
 		if u.Reset > 0 {
 			u.Reset += someSecond
 		}
-		u = u.At(someSecond, seconds(w))
+		u = u.At(someSecond, someSecond+int64(w.Per.Seconds()))
 		if !u.Fits(c.cost, w.Limit) {
 			return m, false
 		}
-		u = u.Spend(c.cost, someSecond, seconds(w))
+		u = u.Spend(c.cost, someSecond+int64(w.Per.Seconds()))
 		u.Reset -= someSecond
 		m.used[i] = u
 	}

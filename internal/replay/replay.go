@@ -205,7 +205,7 @@ const maxPatience = 366 * 24 * time.Hour
 // latest is the latest valid time of a line, in Unix nanoseconds: a memstore's clock stops if the
 // longest window would end after what 32 bits hold, and a caller that waits must reach its end
 // before that.
-const latest = (1<<32 - 1 - int64((weir.MaxPer+maxPatience)/time.Second)) * int64(time.Second)
+const latest = (1<<32 - 1 - int64((weir.MaxSpan+maxPatience)/time.Second)) * int64(time.Second)
 
 // errEnded is returned by Add after Report.
 var errEnded = errors.New("replay: the report was made already")

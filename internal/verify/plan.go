@@ -81,6 +81,21 @@ func (p *part) lengthsOf(limit int64) []time.Duration {
 	return lengths
 }
 
+// hasCalendar reports whether a window of the limiter is a calendar's, whose spans can be shorter
+// or longer than Per.
+func (p *part) hasCalendar() bool {
+	return slices.ContainsFunc(p.limiter.Windows, func(w weir.Window) bool { return w.Calendar.Unit != 0 })
+}
+
+// longestOf returns the longest that a window of the limiter can be, if one of those lengths is
+// its.
+func (p *part) longestOf(lengths []time.Duration) time.Duration {
+	if p.hasCalendar() {
+		return weir.MaxSpan
+	}
+	return slices.Max(lengths)
+}
+
 // isAmbiguous reports whether several windows have a limit, so answers do not show which of them
 // they describe.
 func (p *part) isAmbiguous(limit int64) bool { return len(p.lengthsOf(limit)) > 1 }
