@@ -257,6 +257,10 @@ func TestWindowsWithOtherEndsHaveOtherKeys(t *testing.T) {
 	if got, want := scope(Limiter{}, "5 per minute by ip"), "\x01l\x00\x00\x00\x3c\x00\x02ip"; got != want {
 		t.Errorf("the scope of a window is %q, want %q", got, want)
 	}
+	gold := Plans{By: tokenSource, List: []Plan{{Name: "gold", Rates: []Rate{{9, CalendarMonth.length(), CalendarMonth}}}}}
+	if month := "5 per calendar month by ip"; scope(Limiter{}, month) != scope(Limiter{Plans: gold}, month) {
+		t.Error("plans change the scope of a window")
+	}
 	seen := map[string]string{}
 	for _, spec := range []string{
 		"5 per day by ip", "5 per 7 days by ip", "5 per 31 days by ip",

@@ -126,6 +126,72 @@ func TestAnUpgradeKeepsTheCountAndADowngradeLeavesNothing(t *testing.T) {
 	b.want(b.as(free), "allowed 3 2 60 0")
 }
 
+// Plans change the limit of a calendar window, whatever its zone and day, and neither its count
+// nor its end. A window of 31 days is as long as a month, and is another one.
+func TestAPlanOfACalendarUnitKeepsTheCountAndTheEndOfItsSpan(t *testing.T) {
+	l := limiter("l", "3 per calendar month in Europe/Berlin from day 15 by token", "100 per 31 days by token")
+	without := policyOf(l)
+	l.Plans = plansBy("token", "gold: 5 per calendar month")
+	b := newBench(t, without)
+	free, gold := subscribed("192.0.2.1", "a", ""), subscribed("192.0.2.1", "a", "gold")
+	first := b.as(free)
+	reset := first.Binding().Reset
+	if err := b.d.Swap(policyOf(l)); err != nil {
+		t.Fatal(err)
+	}
+	see := func(who weir.Keys, allowed bool, limit, remaining, reset int64) {
+		t.Helper()
+		d := b.as(who)
+		if s := d.Binding(); d.Allowed != allowed || s.Limit != limit || s.Remaining != remaining || s.Reset != reset || s.Window.Calendar.Unit != weir.CalendarMonth {
+			t.Errorf("allowed %v with %d of %d until %d in %v; want %v with %d of %d until %d", d.Allowed, s.Remaining, s.Limit, s.Reset, s.Window, allowed, remaining, limit, reset)
+		}
+		for _, s := range d.Standings() {
+			if s.Window.Calendar.Unit == 0 && s.Limit != 100 {
+				t.Errorf("%v has the limit %d", s.Window, s.Limit)
+			}
+		}
+	}
+	see(free, true, 3, 1, reset)
+	b.clock.Advance(time.Hour)
+	see(free, true, 3, 0, reset)
+	see(free, false, 3, 0, reset)
+	see(gold, true, 5, 1, reset)
+	see(gold, true, 5, 0, reset)
+	see(gold, false, 5, 0, reset)
+	see(free, false, 3, 0, reset)
+	now := b.as(free).Now
+	b.clock.Advance(time.Duration(reset-now) * time.Second)
+	next := b.as(gold)
+	see(gold, true, 5, 3, next.Binding().Reset)
+	if days := (next.Binding().Reset - reset) / 86400; days < 28 || days > 31 {
+		t.Errorf("the next span has %d days", days)
+	}
+}
+
+func TestARateNamesACalendarByItsUnit(t *testing.T) {
+	r, err := weir.ParseRate("100000 per calendar month")
+	if err != nil || r.String() != "100000 per calendar month" {
+		t.Fatalf("%v, %v", r, err)
+	}
+	for spec, want := range map[string]bool{
+		"5 per calendar month in Europe/Berlin from day 15 by ip": true,
+		"5 per calendar month by ip":                              true,
+		"5 per 31 days by ip":                                     false,
+		"5 per calendar week by ip":                               false,
+		"5 per calendar month by everyone":                        false,
+	} {
+		w, err := weir.ParseWindow(spec)
+		if err != nil || r.Changes(&w) != want {
+			t.Errorf("%v changes %q: %v, want %v; %v", r, spec, !want, want, err)
+		}
+	}
+	for _, s := range []string{"9 per calendar month in Europe/Berlin", "9 per calendar month from day 15"} {
+		if _, err := weir.ParseRate(s); err == nil || !strings.Contains(err.Error(), "zone and day belong to the window: write 9 per calendar month") {
+			t.Errorf("%q: error %v", s, err)
+		}
+	}
+}
+
 func TestInspectTellsThePlanOrThatItIsUnknown(t *testing.T) {
 	l := limiter("l", "10 per minute by token", "100 per hour by token", "1000 per day by everyone")
 	l.Plans = plansBy("token", "gold: 20 per minute", "free: 5 per minute, 50 per hour")
@@ -251,6 +317,7 @@ func TestPlansAreChecked(t *testing.T) {
 		{twice, 0, "occurs twice"},
 		{many, 0, "1001 plans: at most 1000"},
 		{plansBy("token", "gold: 20 per hour"), 0, "no window of this limiter has that length"},
+		{plansBy("token", "gold: 20 per calendar day"), 0, "no window of this limiter has that length"},
 		{plansBy("token", "gold: 20 per minute, 30 per 60 seconds"), 0, "two rates of one length"},
 		{plansBy("token", "gold: 20 per minute"), 10, ""},
 		{plansBy("token", "free: 5 per minute"), 10, "cost 10 exceeds the limit of plan"},

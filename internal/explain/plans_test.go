@@ -70,3 +70,25 @@ func TestTheExposureIsThatOfTheHighestPlanAPartyCanHave(t *testing.T) {
 		}
 	}
 }
+
+func TestAPlanOfACalendarUnitIsInTheExposure(t *testing.T) {
+	p := planned(t, "header:X-Plan")
+	l := &p.Limiters[0]
+	for spec, want := range map[string]Bound{
+		"100 per calendar month in Europe/Berlin by ip": {1800, false, "plan gold"}, // at the end of one month, and in the next
+		"100 per 31 days by ip":                         {199, true, ""},
+	} {
+		w, err := weir.ParseWindow(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rate, err := weir.ParseRate("900 per calendar month")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Windows, l.Plans.List = []weir.Window{w}, []weir.Plan{{Name: "gold", Rates: []weir.Rate{rate}}}
+		if got := Exposure(l, Party{"one address", "ip"}, 60); got == nil || *got != want {
+			t.Errorf("%s: %+v, want %+v", spec, got, want)
+		}
+	}
+}
