@@ -1,9 +1,6 @@
 package weir
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // A Scratch is the working memory of one decision. The zero value is ready. Its fields are not for
 // callers. It must not be copied after its first use.
@@ -149,10 +146,13 @@ func (s *Scratch) addWindows(by *cover, path string, r *Request, holds *exceptio
 	case Peek:
 		cost = 0
 	}
+	if l.plans != nil {
+		l.plans.fill(r.Keys, &holds.limits)
+	}
 	for i := range l.Windows {
 		w := &l.Windows[i]
 		c := &s.charges[s.n]
-		c.Limit, c.Per, c.Cost, c.OnFailure = w.Limit, int64(w.Per/time.Second), cost, l.OnStoreFailure
+		c.Limit, c.Per, c.Ends, c.Cost, c.OnFailure = w.Limit, l.lengths[i], l.ends[i], cost, l.OnStoreFailure
 		if holds.limits[i] > 0 {
 			c.Limit = holds.limits[i]
 		}

@@ -18,7 +18,10 @@ type limiter struct {
 	Limiter
 	cost    int64
 	scopes  [][]byte // for each window, the first bytes of its keys
-	special *special // nil if the limiter treats all callers alike
+	ends    []*Ends  // for each window; nil: it ends one length after its first unit
+	lengths []int64  // for each window, the longest that it can be, in seconds
+	special *special // nil if the limiter has no exempt and denied callers and no overrides
+	plans   *planned // nil if the limiter has no plans
 	words   *Words   // of the policy
 	named   cover    // for requests that name the limiter
 	covers  []cover  // for each route
@@ -51,13 +54,18 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 		check.limiter = i
 		check.checkLimiter(l, names)
 		names[l.Name] = i
-		ready := &limiter{Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l), words: &c.policy.Words, byPath: countsByPath(l)}
+		ready := &limiter{
+			Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l), plans: newPlanned(l),
+			words: &c.policy.Words, byPath: countsByPath(l),
+		}
 		ready.named.limiter = ready
 		for j := range l.Routes {
 			ready.covers = append(ready.covers, cover{ready, &l.Routes[j]})
 		}
 		for _, w := range l.Windows {
-			ready.scopes = append(ready.scopes, appendScope(nil, l.Name, int64(w.Per/time.Second), w.Key))
+			ends, length := check.endsOf(l, w)
+			ready.ends, ready.lengths = append(ready.ends, ends), append(ready.lengths, length)
+			ready.scopes = append(ready.scopes, appendScope(nil, l.Name, int64(w.Per/time.Second), l.endsText(w), w.Key))
 		}
 		c.named[l.Name] = ready
 		for j := range l.Routes {
@@ -109,6 +117,7 @@ func (p Policy) clone() Policy {
 		l.Notify = append([]int64(nil), l.Notify...)
 		l.Deny = append([]Who(nil), l.Deny...)
 		l.Overrides = append([]Override(nil), l.Overrides...)
+		l.Plans = l.Plans.clone()
 		l.Windows = append([]Window(nil), l.Windows...)
 		for j := range l.Windows {
 			key := append(Key(nil), l.Windows[j].Key...)

@@ -25,8 +25,9 @@ func (d *Decision) Words() *Words { return d.words }
 type Standing struct {
 	Limiter *Limiter // the limiter of the window; read only
 	Window  *Window  // read only
-	Limit   int64    // the limit for this caller: Window.Limit, or that of an override or a grant
-	Count   int64    // units spent, as the store counts them
+	// Limit is the limit for this caller: Window.Limit, or that of a plan, an override or a grant.
+	Limit int64
+	Count int64 // units spent, as the store counts them
 	// Remaining is the number of units left, and never negative. For an exempt caller it is Limit:
 	// so many requests will be admitted, whatever was spent.
 	Remaining int64
@@ -109,7 +110,7 @@ func (s *Scratch) decide(d *Decision) {
 		}
 		w.Reset = used.Reset
 		if w.Reset == 0 {
-			w.Reset = d.Now + c.Per
+			w.Reset = c.End(d.Now)
 		}
 		if !d.Allowed && !used.Fits(c.Cost, c.Limit) {
 			w.Refused, w.Remaining = true, 0

@@ -20,13 +20,19 @@ const maxGrant = 366 * 24 * time.Hour
 type WindowState struct {
 	// Standing has the limit in force. Its Reset is 0 while the window is not open.
 	Standing
-	Declared int64 // the limit of the policy: the window's, or the caller's override
-	Override bool  // Declared is an override
-	Grant    Grant // the grant in force; zero: there is none
-	Exempt   bool  // the caller is never refused, unless it is denied
-	Denied   bool  // the caller is refused without being counted
-	Everyone bool  // the window counts all callers together, so Reset and Grant do not change it
-	Now      int64 // Unix seconds by the store's clock
+	// Declared is the limit of the policy: the window's, or that of the caller's override or plan.
+	Declared int64
+	Override bool // Declared is an override
+	// Plan is the caller's plan if the limiter lists it and it sets Declared; else it is empty.
+	Plan string
+	// PlanUnknown means that the limiter has plans, and what names the caller does not tell its
+	// plan. Declared is then what a caller without a plan has.
+	PlanUnknown bool
+	Grant       Grant // the grant in force; zero: there is none
+	Exempt      bool  // the caller is never refused, unless it is denied
+	Denied      bool  // the caller is refused without being counted
+	Everyone    bool  // the window counts all callers together, so Reset and Grant do not change it
+	Now         int64 // Unix seconds by the store's clock
 }
 
 // Inspect returns the state of each window of a limiter for a caller, in the policy's order. The
@@ -40,6 +46,11 @@ func (d *Decider) Inspect(ctx context.Context, limiter string, caller Keys) ([]W
 	if err := d.direct.Take(ctx, s.charges[:s.n], &s.receipt); err != nil {
 		return nil, fmt.Errorf("inspect limiter %q: %w", limiter, err)
 	}
+	plan, known := planOf(&s.limiters[0].Limiter, caller)
+	var overrides [MaxWindows]int64
+	if special := s.limiters[0].special; special != nil {
+		overrides = special.find(caller, nil).limits
+	}
 	out := make([]WindowState, s.n)
 	for i := range out {
 		w, used := s.windows[i], s.receipt.Used[i]
@@ -47,7 +58,13 @@ func (d *Decider) Inspect(ctx context.Context, limiter string, caller Keys) ([]W
 		h.Limiter, h.Window, h.Limit, h.Count, h.Reset = &s.limiters[i].Limiter, w, s.limits[i], used.Count, used.Reset
 		h.Declared, h.Exempt, h.Grant, h.Now = s.limits[i], s.exempted[i], s.grants[i], s.receipt.Now
 		h.Denied = s.denied != nil
-		h.Override, h.Everyone = h.Declared != w.Limit, countsEveryone(w, caller)
+		h.Override, h.Everyone = overrides[i] > 0, countsEveryone(w, caller)
+		if plans := &s.limiters[i].Plans; !h.Override && plans.Changes(w) {
+			h.PlanUnknown = !known
+			if p := plans.Find(plan); p != nil && p.Of(w) > 0 {
+				h.Plan = plan
+			}
+		}
 		if limit := s.granted(i); limit > 0 {
 			h.Limit = limit
 		}

@@ -258,10 +258,10 @@ func TestGrantsAndResetsAreExact(t *testing.T) {
 				if grant.Limit > 0 && now < grant.Until {
 					limit = grant.Limit
 				}
-				used = used.At(now, 60)
+				used = used.At(now, now+60)
 				fits := used.Fits(1, limit)
 				if fits {
-					used = used.Spend(1, now, 60)
+					used = used.Spend(1, now+60)
 				}
 				d, err := b.d.Decide(context.Background(), weir.Request{Limiters: []string{"l"}, Keys: ip})
 				if s := d.Binding(); err != nil || d.Allowed != fits || s.Limit != limit || s.Remaining != max(limit-used.Count, 0) || s.Reset != used.Reset {

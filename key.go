@@ -80,11 +80,21 @@ const maxValue = 256
 // and window, then for each part the name of its source and its value. Two different callers never
 // have the same bytes.
 
-// appendScope appends what identifies a window: its limiter, its length and its key's spelling.
-func appendScope(dst []byte, limiter string, perSeconds int64, k Key) []byte {
+// endsMark is set in the length of a window that ends by the clock. No length has this bit.
+const endsMark = 1 << 31
+
+// appendScope appends what identifies a window: its limiter, its length, when it ends (empty: one
+// length after its first unit) and its key's spelling.
+func appendScope(dst []byte, limiter string, perSeconds int64, ends string, k Key) []byte {
 	dst = append(dst, byte(len(limiter)))
 	dst = append(dst, limiter...)
-	dst = binary.BigEndian.AppendUint32(dst, uint32(perSeconds))
+	if ends == "" {
+		dst = binary.BigEndian.AppendUint32(dst, uint32(perSeconds))
+	} else {
+		dst = binary.BigEndian.AppendUint32(dst, uint32(perSeconds)|endsMark)
+		dst = append(dst, byte(len(ends)))
+		dst = append(dst, ends...)
+	}
 	by := k.String()
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(by)))
 	return append(dst, by...)

@@ -21,7 +21,7 @@ func keyOf(t testing.TB, limiter string, per time.Duration, spec string, s Keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := appendScope(nil, limiter, int64(per/time.Second), k)
+	out := appendScope(nil, limiter, int64(per/time.Second), "", k)
 	for _, p := range k {
 		out = appendPart(out, p, s)
 	}

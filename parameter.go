@@ -151,6 +151,14 @@ func (k *routed) Addr() netip.Addr {
 	return netip.Addr{}
 }
 
+// Plan implements Planner. The plan is not known if the caller is no Planner.
+func (k *routed) Plan(by string) (plan string, known bool) {
+	if who, ok := k.Keys.(Planner); ok {
+		return who.Plan(by)
+	}
+	return "", false
+}
+
 // Digested reports whether AppendKey appends the digest of a value.
 func (k *routed) Digested(source string) bool {
 	return !strings.HasPrefix(source, pathSource+":") && isDigested(k.Keys, source)

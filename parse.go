@@ -23,13 +23,13 @@ var units = []struct {
 const windowForm = "a window is LIMIT per [N] UNIT by KEY, such as: 30 per minute by session or ip"
 
 // ParseWindow parses a window as a policy spells it: LIMIT per [N] UNIT by KEY. UNIT is second,
-// minute, hour or day, singular or plural.
+// minute, hour or day, singular or plural. A calendar window is spelled as Calendar.String.
 func ParseWindow(s string) (Window, error) {
 	head, by, found := strings.Cut(s, " by ")
 	if !found {
 		return Window{}, fmt.Errorf("window %q: %s", s, windowForm)
 	}
-	limit, per, err := parseRate(head, windowForm)
+	limit, span, err := parseRate(head, windowForm)
 	if err != nil {
 		return Window{}, fmt.Errorf("window %q: %w", s, err)
 	}
@@ -37,32 +37,57 @@ func ParseWindow(s string) (Window, error) {
 	if err != nil {
 		return Window{}, fmt.Errorf("window %q: %w", s, err)
 	}
-	return Window{Limit: limit, Per: per, Key: key}, nil
+	return Window{Limit: limit, Per: span.per, Calendar: span.calendar, Key: key}, nil
 }
 
-// parseRate parses LIMIT per [N] UNIT. form is the right form, for error messages.
-func parseRate(s, form string) (limit int64, per time.Duration, err error) {
+// A windowSpan is what follows "per" in a window.
+type windowSpan struct {
+	per      time.Duration
+	calendar Calendar
+}
+
+// hasPlace reports whether a zone or a day is named.
+func (s windowSpan) hasPlace() bool { return s.calendar != Calendar{Unit: s.calendar.Unit} }
+
+// parseRate parses LIMIT per [N] UNIT, or LIMIT per calendar UNIT and what follows. form is the
+// right form, for error messages.
+func parseRate(s, form string) (limit int64, span windowSpan, err error) {
 	words := strings.Fields(s)
-	if len(words) < 3 || len(words) > 4 || words[1] != "per" {
-		return 0, 0, errors.New(form)
+	if len(words) < 3 || words[1] != "per" {
+		return 0, windowSpan{}, errors.New(form)
 	}
 	if limit, err = parseCount(words[0]); err != nil {
-		return 0, 0, fmt.Errorf("limit %q %w", words[0], err)
+		return 0, windowSpan{}, fmt.Errorf("limit %q %w", words[0], err)
+	}
+	if words[2] == calendarWord {
+		span.calendar, err = parseCalendar(words[3:])
+		span.per = span.calendar.Unit.length()
+	} else {
+		span.per, err = parseLength(words[2:], form)
+	}
+	return limit, span, err
+}
+
+// parseLength parses [N] UNIT.
+func parseLength(words []string, form string) (time.Duration, error) {
+	if len(words) > 2 {
+		return 0, errors.New(form)
 	}
 	n := int64(1)
-	if len(words) == 4 {
-		if n, err = parseCount(words[2]); err != nil {
-			return 0, 0, fmt.Errorf("number of units %q %w", words[2], err)
+	if len(words) == 2 {
+		var err error
+		if n, err = parseCount(words[0]); err != nil {
+			return 0, fmt.Errorf("number of units %q %w", words[0], err)
 		}
 	}
 	unit, err := parseUnit(words[len(words)-1])
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	if n > int64(MaxPer/unit) {
-		return 0, 0, fmt.Errorf("%d %s is longer than the longest window, 31 days", n, words[len(words)-1])
+		return 0, fmt.Errorf("%d %s is longer than the longest window, 31 days", n, words[len(words)-1])
 	}
-	return limit, time.Duration(n) * unit, nil
+	return time.Duration(n) * unit, nil
 }
 
 func parseCount(s string) (int64, error) {
@@ -88,11 +113,25 @@ func parseUnit(s string) (time.Duration, error) {
 }
 
 // String returns the window as a policy spells it, with the largest unit that divides its length.
-func (w Window) String() string { return rate(w.Limit, w.Per) + " by " + w.Key.String() }
+func (w Window) String() string {
+	return rate(w.Limit, w.Per, w.Calendar) + " by " + w.Key.String()
+}
+
+// Label names the window without its limit: "60s by ip", or "calendar month by token". Metrics and
+// headers name it so, and go on under that name if the limit changes.
+func (w *Window) Label() string {
+	if w.Calendar.Unit != 0 {
+		return w.Calendar.String() + " by " + w.Key.String()
+	}
+	return strconv.FormatInt(int64(w.Per/time.Second), 10) + "s by " + w.Key.String()
+}
 
 // rate returns a limit and a length as a policy spells them, with the largest unit that divides the
 // length.
-func rate(limit int64, per time.Duration) string {
+func rate(limit int64, per time.Duration, c Calendar) string {
+	if c != (Calendar{}) {
+		return fmt.Sprintf("%d per %v", limit, c)
+	}
 	for _, u := range units {
 		if n := per / u.per; per > 0 && per%u.per == 0 {
 			if n == 1 {

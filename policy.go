@@ -59,6 +59,10 @@ type Limiter struct {
 	// Mode is whether the limiter is enforced or tried out. The zero value enforces it.
 	Mode Mode
 
+	// Align is when windows of a fixed length begin. Calendar windows ignore it. The zero value
+	// begins them with their first request.
+	Align Align
+
 	// Exempt are callers that are counted and never refused.
 	Exempt []Who
 
@@ -70,6 +74,9 @@ type Limiter struct {
 	// priority over a network, a smaller network over a larger one, and a network over Networks.
 	// Of several Networks the first in Exempt, Deny and Overrides has priority.
 	Overrides []Override
+
+	// Plans are other limits by what a caller has paid for. An override has priority over a plan.
+	Plans Plans
 }
 
 // A Mode is what a limiter does with its decisions.
@@ -93,16 +100,19 @@ type Who struct {
 
 // An Override is another limit of the windows of one length, for some callers (see Changes).
 type Override struct {
-	Limit int64         // 1 to MaxLimit
-	Per   time.Duration // the length of a window of the limiter
-	For   Who
+	Limit    int64         // 1 to MaxLimit
+	Per      time.Duration // the length of a window of the limiter
+	Calendar CalendarUnit  // the unit of a calendar window, in any zone; 0: no calendar window
+	For      Who
 }
 
-// A Window allows Limit units in each fixed span of length Per, counted by Key.
+// A Window allows Limit units in each fixed span of length Per, or in each span of a calendar,
+// counted by Key.
 type Window struct {
-	Limit int64         // 1 to MaxLimit
-	Per   time.Duration // whole seconds, 1 s to MaxPer
-	Key   Key
+	Limit    int64         // 1 to MaxLimit
+	Per      time.Duration // whole seconds, 1 s to MaxPer; for a calendar, the length of its Unit
+	Calendar Calendar      // the zero value: spans of length Per
+	Key      Key
 }
 
 const (
@@ -113,6 +123,9 @@ const (
 	MaxNotify = 8
 	// MaxPer is the max length of a window.
 	MaxPer = 31 * 24 * time.Hour
+	// MaxSpan is the max time from a request to the Reset of its window. A month of 31 days is
+	// longer than MaxPer if clocks are set back in it.
+	MaxSpan = MaxPer + dayChange
 	// MaxWindows is the max number of windows of one limiter.
 	MaxWindows = 4
 	// MaxCharges is the max number of windows of one request, over all limiters that it names.
@@ -148,12 +161,12 @@ func (m FailureMode) String() string {
 type Problem struct {
 	Limiter int // index into Policy.Limiters; -1 for the whole policy
 	// Field is "name", "routes", "windows", "cost", "requires", "chosen", "message",
-	// "on_store_failure", "mode", "exempt", "deny", "overrides", "answers" or "notify"; empty for
-	// the limiter itself. Of the whole policy it is "limiters", or the path of a value of its
-	// words, such as "messages.sync.de".
+	// "on_store_failure", "mode", "align", "exempt", "deny", "overrides", "plans", "answers" or
+	// "notify"; empty for the limiter itself. Of the whole policy it is "limiters", or the path of
+	// a value of its words, such as "messages.sync.de".
 	Field string
-	// Index is the index into Routes, Windows, Exempt, Deny, Overrides or Notify; -1 for the whole
-	// field.
+	// Index is the index into Routes, Windows, Exempt, Deny, Overrides, Plans.List or Notify; -1
+	// for the whole field.
 	Index   int
 	Value   string // the offending value as the policy spells it; may be empty
 	Message string // what is wrong, what is allowed, what to do

@@ -61,8 +61,12 @@ func (c *checker) checkLimiter(l *Limiter, names map[string]int) {
 	c.checkSpecial(l)
 	c.checkAnswers(l)
 	c.checkNotify(l)
+	c.checkPlans(l)
 	if l.Requires != "" && !slices.Contains(Credentials(), l.Requires) {
 		c.add("requires", -1, l.Requires, "requires %q: %s are allowed", l.Requires, strings.Join(Credentials(), " and "))
+	}
+	if l.Align > AlignClock {
+		c.add("align", -1, l.Align.String(), "align %v is unknown: request and clock are allowed", l.Align)
 	}
 	if l.OnStoreFailure > FailDeny {
 		c.add("on_store_failure", -1, l.OnStoreFailure.String(), "on_store_failure %v is unknown: local, allow and deny are allowed", l.OnStoreFailure)
@@ -88,7 +92,9 @@ func (c *checker) checkWindow(l *Limiter, i int) {
 	if w.Limit < 1 || w.Limit > MaxLimit {
 		c.add("windows", i, w.String(), "limit %d is out of range: 1 to %d is allowed", w.Limit, MaxLimit)
 	}
-	if w.Per < time.Second || w.Per > MaxPer || w.Per%time.Second != 0 {
+	if w.Calendar != (Calendar{}) {
+		c.checkCalendar(i, w)
+	} else if w.Per < time.Second || w.Per > MaxPer || w.Per%time.Second != 0 {
 		c.add("windows", i, w.String(), "length %v is out of range: whole seconds, 1 second to 31 days, are allowed", w.Per)
 	}
 	if len(w.Key) == 0 {
@@ -105,7 +111,7 @@ func (c *checker) checkWindow(l *Limiter, i int) {
 	c.checkEveryone(i, w)
 	c.checkParameters(l, i)
 	for j := range i {
-		if o := l.Windows[j]; o.Per == w.Per && o.Key.String() == w.Key.String() {
+		if o := l.Windows[j]; o.Per == w.Per && o.Calendar.String() == w.Calendar.String() && o.Key.String() == w.Key.String() {
 			c.add("windows", i, w.String(), "%q and %q have the same length and key: only the lower limit would ever count; remove one", w, o)
 			return
 		}

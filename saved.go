@@ -4,11 +4,12 @@ import (
 	"crypto/sha256"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // SavedKeys are the Keys of a caller, saved for a later Inspect, Reset or Grant. They have the key
-// sources by which the windows of one limiter counted the caller, and no others. They are read
-// only. Their values are raw and must not be shown.
+// sources by which the windows of one limiter counted the caller, the plan that was in force for
+// it, and no others. They are read only. Their values are raw and must not be shown.
 type SavedKeys []SavedSource
 
 // A SavedSource is the caller's value of one key source.
@@ -21,6 +22,7 @@ type SavedSource struct {
 var (
 	_ Keys      = SavedKeys(nil)
 	_ Addresser = SavedKeys(nil)
+	_ Planner   = SavedKeys(nil)
 )
 
 // SaveKeys returns the values by which the windows of a limiter count a caller, each source once.
@@ -43,7 +45,36 @@ func SaveKeys(l *Limiter, caller Keys) SavedKeys {
 			k = append(k, s)
 		}
 	}
+	if who, ok := caller.(Planner); ok && len(l.Plans.List) > 0 {
+		if plan, known := who.Plan(l.Plans.By); known {
+			if !IsPlanName(plan) { // no policy can list it
+				plan = ""
+			}
+			k = append(k, SavedSource{Source: savedPlan + l.Plans.By, Value: []byte(plan)})
+		}
+	}
 	return k
+}
+
+// savedPlan begins the Source of a saved plan. Plans.By follows, which no name of a key source ends
+// in: that has no second colon, and a capital after the first.
+const savedPlan = "plan:"
+
+// IsPlan reports whether s is the plan of the caller, and not a value that it was counted by.
+func (s *SavedSource) IsPlan() bool {
+	by, ok := strings.CutPrefix(s.Source, savedPlan)
+	return ok && (by == tokenSource || strings.Contains(by, ":"))
+}
+
+// Plan implements Planner: it returns the plan that was in force when the caller was saved. known
+// is false if the limiter had no plans then, or read them from elsewhere.
+func (k SavedKeys) Plan(by string) (plan string, known bool) {
+	for i := range k {
+		if from, ok := strings.CutPrefix(k[i].Source, savedPlan); ok && from == by {
+			return string(k[i].Value), true
+		}
+	}
+	return "", false
 }
 
 // find returns the source of a name, or nil.

@@ -33,8 +33,12 @@ type Charge struct {
 	Scope, Subject int
 
 	Limit int64 // 1 to MaxLimit
-	Per   int64 // length of the window in seconds
+	Per   int64 // length of the window in seconds; with Ends, the longest that it can be
 	Cost  int64 // units; 0 reads without spending and is always allowed
+
+	// Ends are the seconds at which the window ends, by the store's clock. If nil, it ends Per
+	// after its first unit.
+	Ends *Ends
 
 	// OnFailure is what the limiter declares for a store that does not answer. It is for stores
 	// around a store (see Bounded); others ignore it.
@@ -119,7 +123,8 @@ type Shared interface {
 type Spent struct {
 	Key            []byte // as in Charge
 	Scope, Subject int    // as in Charge
-	Per            int64  // length of the window in seconds
+	Per            int64  // as in Charge
+	Ends           *Ends  // as in Charge
 	Used           Used   // units to add, and the reset of the window that counted them
 }
 

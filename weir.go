@@ -14,6 +14,7 @@
 //	charge.go     2. one charge for each window of the limiter
 //	who.go           the callers that have other limits, or none, or are denied
 //	special.go       what holds for one caller        networks.go  the sets that files have
+//	plan.go          limits by a caller's plan
 //	key.go           the bytes that a window counts by
 //	store.go      3. the store takes all charges, or none
 //	decision.go   4. the standing of each window, the binding one first
@@ -112,8 +113,8 @@ func New(p Policy, s Store, o Options) (*Decider, error) {
 }
 
 // Swap replaces the policy for every later request. A window keeps its count if its limiter's name,
-// its length and its key stay the same (D5). If p has problems, the error is a *PolicyError, and
-// the old policy stays in force.
+// its length, its key and when it ends by the clock stay the same (D5). If p has problems, the
+// error is a *PolicyError, and the old policy stays in force.
 func (d *Decider) Swap(p Policy) error {
 	c, problems := compile(p, d.options.Sources)
 	if len(problems) > 0 {

@@ -109,11 +109,14 @@ func ParseOverride(s string) (Override, error) {
 	if !found {
 		return Override{}, fmt.Errorf("override %q: %s", withoutToken(s), overrideForm)
 	}
-	limit, per, err := parseRate(head, overrideForm)
+	limit, span, err := parseRate(head, overrideForm)
 	if err != nil {
 		return Override{}, fmt.Errorf("override %q: %w", withoutToken(s), err)
 	}
-	o := Override{Limit: limit, Per: per}
+	o := Override{Limit: limit, Per: span.per, Calendar: span.calendar.Unit}
+	if span.hasPlace() {
+		return Override{}, fmt.Errorf("override %q: zone and day belong to the window: write %v for WHO", withoutToken(s), o.rate())
+	}
 	if o.For, err = ParseWho(who); err != nil {
 		return Override{}, fmt.Errorf("override %q: %w", withoutToken(s), err)
 	}
@@ -132,10 +135,12 @@ func withoutToken(s string) string {
 // Changes reports whether the override applies to a window of its limiter: a window of its length
 // that does not count all callers together. A higher limit for one caller would use up the others'
 // budget, and a lower one would refuse the caller for what others spend.
-func (o Override) Changes(w *Window) bool { return w.Per == o.Per && !w.Key.Uses(everyoneSource) }
+func (o Override) Changes(w *Window) bool { return o.rate().Changes(w) }
+
+func (o Override) rate() Rate { return Rate{o.Limit, o.Per, o.Calendar} }
 
 // String returns the override as a policy spells it.
-func (o Override) String() string { return rate(o.Limit, o.Per) + " for " + o.For.String() }
+func (o Override) String() string { return o.rate().String() + " for " + o.For.String() }
 
 // ParseMode parses a Mode as a policy spells it: enforce or shadow.
 func ParseMode(s string) (Mode, error) {
@@ -170,16 +175,17 @@ func (c *checker) checkSpecial(l *Limiter) {
 	c.checkCallers("exempt", "exempt", l.Exempt, special)
 	c.checkCallers("deny", "denied", l.Deny, special)
 	type which struct {
-		who Who
-		per time.Duration
+		who      Who
+		per      time.Duration
+		calendar CalendarUnit
 	}
 	seen := make(map[which]bool, len(l.Overrides))
 	for i, o := range l.Overrides {
 		c.checkOverride(l, i, o)
-		if seen[which{o.For, o.Per}] {
+		if seen[which{o.For, o.Per, o.Calendar}] {
 			c.add("overrides", i, o.String(), "%q: these callers have an override of that length already: remove one", o)
 		}
-		seen[which{o.For, o.Per}] = true
+		seen[which{o.For, o.Per, o.Calendar}] = true
 		if are := special[o.For]; are != "" {
 			c.add("overrides", i, o.String(), "%q: these callers are %s, so no limit of theirs counts: remove one of the two", o, are)
 		}
@@ -213,17 +219,23 @@ func (c *checker) checkOverride(l *Limiter, i int, o Override) {
 	} else if l.Cost > o.Limit {
 		c.add("overrides", i, o.String(), "cost %d exceeds the limit of %q: no request of these callers could ever be served; lower the cost or raise the limit, or revoke their credential", l.Cost, o)
 	}
+	c.checkChanges("overrides", i, o.String(), l, o.rate())
+}
+
+// checkChanges rejects another limit for windows of a length that no window of l has which it could
+// change. value is the limit as the policy spells it.
+func (c *checker) checkChanges(field string, index int, value string, l *Limiter, other Rate) {
 	lengths := make([]string, 0, len(l.Windows))
 	shared := ""
 	for i := range l.Windows {
 		w := &l.Windows[i]
-		if o.Changes(w) {
+		if other.Changes(w) {
 			return
 		}
-		if w.Per == o.Per {
+		if other.isAsLong(w) {
 			shared = "; a window by everyone is shared by all callers, and is not changed"
 		}
 		lengths = append(lengths, w.String())
 	}
-	c.add("overrides", i, o.String(), "%q changes the limit of a window, and no window of this limiter has that length: it has %s%s", o, strings.Join(lengths, ", "), shared)
+	c.add(field, index, value, "%q changes the limit of a window, and no window of this limiter has that length: it has %s%s", value, strings.Join(lengths, ", "), shared)
 }

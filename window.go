@@ -1,16 +1,27 @@
 package weir
 
 // The arithmetic of a fixed window. Times are whole Unix seconds, lengths whole seconds. Every
-// store computes this, in its own language, and storetest compares them.
+// store computes this, in its own language, and storetest compares them. ends.go has the windows
+// that end by the clock.
+
+// End returns the second at which the window ends if it is opened at now, and the latest second at
+// which it can end.
+func (c *Charge) End(now int64) int64 {
+	if c.Ends == nil {
+		return now + c.Per
+	}
+	return c.Ends.After(now)
+}
 
 // At returns the window as it is at now. If its reset has come, nothing is spent. A reset is never
-// further away than one length, so a clock that was set back does no harm (the count stays).
-func (u Used) At(now, per int64) Used {
+// later than end, the Charge.End of now, so a clock that was set back does no harm (the count
+// stays).
+func (u Used) At(now, end int64) Used {
 	if u.Reset <= now {
 		return Used{}
 	}
-	if u.Reset > now+per {
-		u.Reset = now + per
+	if u.Reset > end {
+		u.Reset = end
 	}
 	return u
 }
@@ -21,14 +32,14 @@ func (u Used) Fits(cost, limit int64) bool {
 	return cost == 0 || cost <= limit-u.Count
 }
 
-// Spend returns the window after cost units were spent at now. The first units open it: it starts
-// at now and ends one length later. A cost of 0 opens nothing.
-func (u Used) Spend(cost, now, per int64) Used {
+// Spend returns the window after cost units were spent. The first units open it, until end, the
+// Charge.End of now. A cost of 0 opens nothing.
+func (u Used) Spend(cost, end int64) Used {
 	if cost == 0 {
 		return u
 	}
 	if u.Reset == 0 {
-		u.Reset = now + per
+		u.Reset = end
 	}
 	u.Count += cost
 	return u

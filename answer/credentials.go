@@ -3,6 +3,7 @@ package answer
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -74,7 +75,7 @@ func (j *Judge) requireCredential(l *weir.Limiter, q *Question, a *Answer) {
 	a.refuse(Unauthenticated, w, &w.unauthenticated, j.unauthenticated(w, l, source, err, q))
 	a.reason = err.Error()
 	if a.Status == statusUnauthorized {
-		a.challenge = challenge(source, err)
+		a.challenge = j.challenge(source, err)
 	}
 }
 
@@ -120,6 +121,10 @@ func (j *Judge) unverifiedPart(part weir.Part, c *identity.Caller) (missing stri
 // address.
 func (j *Judge) recordSpent(l *weir.Limiter, access access, c *identity.Caller, d *weir.Decision) {
 	for _, s := range d.Standings() {
+		if s.Refused && j.plannedBySession(l) && countsAddressAlone(s.Window.Key) && c.Verified(identity.Session) != nil {
+			j.options.Identity.Spent(c, l.Name, time.Duration(s.Reset-d.Now)*time.Second)
+			return
+		}
 		if !s.Refused || !fallsToAddress(s.Window.Key, access) {
 			continue
 		}
@@ -138,11 +143,43 @@ func (j *Judge) recordSpent(l *weir.Limiter, access access, c *identity.Caller, 
 	}
 }
 
+// plannedBySession reports whether the limits of l depend on a claim of a session that is verified
+// here.
+func (j *Judge) plannedBySession(l *weir.Limiter) bool {
+	return strings.HasPrefix(l.Plans.By, "claim:") && j.options.Identity.Verifies(identity.Session)
+}
+
+// countsAddressAlone reports whether k counts every caller by nothing but its address.
+func countsAddressAlone(k weir.Key) bool {
+	for _, part := range k {
+		for _, source := range part {
+			if weir.SourceOf(source).Kind != weir.Address {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// countsByCredential reports whether a window of l may count a caller with a valid credential
+// elsewhere than one without.
+func countsByCredential(l *weir.Limiter) bool {
+	for i := range l.Windows {
+		if k := l.Windows[i].Key; usesCredential(k) || k.Uses(identity.Everyone) {
+			return true
+		}
+	}
+	return false
+}
+
 // dependsOnCredential reports whether a caller with a valid credential may have another budget in
 // each window that refused: it counts by a credential, or by everyone, whose budget anonymous
-// callers do not spend.
+// callers do not spend, or a plan of the session changes its limit.
 func dependsOnCredential(d *weir.Decision, access access) bool {
 	for _, s := range d.Standings() {
+		if s.Refused && strings.HasPrefix(s.Limiter.Plans.By, "claim:") && s.Limiter.Plans.Changes(s.Window) {
+			continue
+		}
 		if s.Refused && !usesCredential(s.Window.Key) && !(access == anonymous && s.Window.Key.Uses(identity.Everyone)) {
 			return false
 		}

@@ -93,7 +93,7 @@ func (a *Answer) setIETF() {
 		members = append(members, headers.Member{
 			Name:      memberName(standings, s),
 			Quota:     s.Limit,
-			Window:    int64(s.Window.Per.Seconds()),
+			Window:    memberLength(s.Window),
 			Remaining: s.Remaining,
 			Reset:     reset,
 		})
@@ -103,13 +103,22 @@ func (a *Answer) setIETF() {
 	a.ietf[1] = string(headers.AppendPolicy(buffer[:0], members))
 }
 
+// memberLength returns the length of a window in seconds, or 0 for a calendar's: its spans differ,
+// and a policy's parameters describe all of them.
+func memberLength(w *weir.Window) int64 {
+	if w.Calendar.Unit != 0 {
+		return 0
+	}
+	return int64(w.Per.Seconds())
+}
+
 // memberName returns the name of the limiter, followed by the window's length and key if the
 // limiter has several windows. So the name of a window does not depend on which window binds.
 func memberName(standings []weir.Standing, s *weir.Standing) string {
 	if len(standings) == 1 {
 		return s.Limiter.Name
 	}
-	return s.Limiter.Name + " " + strconv.FormatInt(int64(s.Window.Per.Seconds()), 10) + "s by " + s.Window.Key.String()
+	return s.Limiter.Name + " " + s.Window.Label()
 }
 
 // Fields yields the fields of the response, each name once. If Status is not 0 these are all of its

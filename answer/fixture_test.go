@@ -111,8 +111,11 @@ func open(t testing.TB, p weir.Policy, o answer.Options) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.who, err = identity.New(identity.Options{Sessions: sessions, Tokens: d.tokens, Now: d.clock.Now}); err != nil {
-		t.Fatal(err)
+	if d.who = o.Identity; d.who == nil {
+		d.who, err = identity.New(identity.Options{Sessions: sessions, Tokens: d.tokens, Now: d.clock.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	o.Identity = d.who
 	if d.judge, err = answer.New(d.decider(p), o); err != nil {

@@ -184,9 +184,12 @@ func (j *Judge) charge(ctx context.Context, q *Question, r *weir.Request, a *Ans
 	access, err := j.decide(ctx, l, access, c, r, &a.Decision)
 	if err == nil && a.Decision.Allowed && c.Unchecked() {
 		// The address was recorded as spent, and has budget: a window has ended, or an operator has
-		// given some back. This once, both the address and the caller are charged, which errs on
-		// the side of refusing.
+		// given some back. If the windows count a credential elsewhere, both the address and the
+		// caller are charged, this once, which errs on the side of refusing.
 		j.options.Identity.Unspent(c, l.Name)
+		if !countsByCredential(l) {
+			return access, nil // the session only has a plan: the request is charged already
+		}
 		access, err = j.decide(ctx, l, access, c, r, &a.Decision)
 	}
 	return access, err

@@ -198,6 +198,31 @@ func TestAnAnswerCarriesItsDenial(t *testing.T) {
 	}
 }
 
+// The challenge names each place where a token may be (RFC 9110, section 11.6.1).
+func TestA401ChallengesForThePlacesOfTokens(t *testing.T) {
+	var places []identity.Place
+	for _, s := range []string{"header:x-api-key", "basic", "bearer", "query:api_key"} {
+		p, err := identity.ParsePlace(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		places = append(places, p)
+	}
+	who, err := identity.New(identity.Options{Tokens: tokenTable{}, TokenFrom: places})
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := limiters(t, map[string][]string{"api /api/v1/widget/* requires token": {"5 per minute by token or ip"}})
+	d := open(t, policy, answer.Options{Identity: who})
+	for problem, r := range map[string]*request{"": fromHome, `, error="invalid_token"`: from("192.0.2.7", "X-Api-Key", "unknown")} {
+		want := `ApiKey realm="token", in="header", name="X-Api-Key", Basic realm="token", charset="UTF-8", Bearer realm="token"` + problem +
+			`, ApiKey realm="token", in="query", name="api_key"`
+		if a, fields := d.ask(r, post("x")); a.Status != 401 || fields["WWW-Authenticate"] != want {
+			t.Errorf("%d %s, want %s", a.Status, fields["WWW-Authenticate"], want)
+		}
+	}
+}
+
 // A credential is required if the limiter says so, unless the request is public (D16, D27).
 func TestACredentialIsRequiredIfTheLimiterSaysSo(t *testing.T) {
 	d := open(t, limiters(t, contract), answer.Options{})

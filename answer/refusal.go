@@ -167,10 +167,20 @@ func (j *Judge) unauthenticated(w *wording, l *weir.Limiter, source string, why 
 	return &variant{text: text}
 }
 
-// challenge returns the WWW-Authenticate of a 401 (RFC 6750).
-func challenge(source string, why error) string {
+// challenge returns the WWW-Authenticate of a 401: a challenge for each place where the credential
+// may be (RFC 9110, section 11.6.1; RFC 6750).
+func (j *Judge) challenge(source string, why error) string {
+	problem := "invalid_token"
 	if errors.Is(why, identity.ErrNone) {
-		return `Bearer realm="` + source + `"`
+		problem = ""
 	}
-	return `Bearer realm="` + source + `", error="invalid_token"`
+	places := []identity.Place{{}} // sessions are in Authorization: Bearer
+	if source == identity.Token {
+		places = j.options.Identity.TokenPlaces()
+	}
+	challenges := make([]string, len(places))
+	for i, p := range places {
+		challenges[i] = p.Challenge(source, problem)
+	}
+	return strings.Join(challenges, ", ")
 }

@@ -58,3 +58,32 @@ func TestAClockStepMovesNoPendingWindow(t *testing.T) {
 		})
 	}
 }
+
+// A window by the clock ends at an instant of the store's clock, wherever that is set: if it ended
+// earlier at the store, its caller would have a second budget in that span.
+func TestAClockStepDoesNotMoveTheEndOfACalendarsWindow(t *testing.T) {
+	for _, ahead := range []time.Duration{-5 * time.Minute, 0, 5 * time.Minute, 23 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			<-time.After(10 * time.Minute) // past midnight in UTC
+			store := newCommon(t)
+			n := newNode(t, store, limiter("l", "100 per calendar day by ip"))
+			store.mode.Store(fails)
+			n.open(ip)
+			<-time.After(20 * time.Second)
+			store.ahead.Store(int64(ahead))
+			store.mode.Store(answers)
+			n.over.Probe(t.Context())
+			synctest.Wait()
+			if len(store.given) == 0 {
+				t.Fatalf("%v ahead: the store was given nothing", ahead)
+			}
+			now := time.Now()
+			end := time.Date(now.Year(), now.Month(), now.Day()+1, 0, 0, 0, 0, time.UTC).Unix()
+			for _, s := range store.given {
+				if s.Used.Reset != end || s.Ends == nil {
+					t.Errorf("%v ahead: in a window that ends at %d, want %d", ahead, s.Used.Reset, end)
+				}
+			}
+		})
+	}
+}

@@ -50,8 +50,12 @@ type instant struct{ store, local time.Time }
 
 // reset returns the end of the window by the store's clock. If that clock was set since the window
 // was recorded, the window keeps the time that it had left by this process's clock, because its
-// caller was given that reset.
+// caller was given that reset. A window that ends by the store's clock keeps its reset: if it ended
+// earlier, its caller would have another budget in the same span.
 func (w *owedWindow) reset(now instant) int64 {
+	if w.spent.Ends != nil {
+		return w.spent.Used.Reset
+	}
 	left := w.ends.Sub(now.local)
 	if set := time.Unix(w.spent.Used.Reset, 0).Sub(now.store) - left; set.Abs() > clockSlack {
 		return now.store.Add(left).Unix()
@@ -94,7 +98,7 @@ func (o *owed) add(c *weir.Charge, used weir.Used, now instant) bool {
 		o.windows = make(map[string]*owedWindow)
 	}
 	spent := weir.Spent{
-		Scope: c.Scope, Subject: c.Subject, Per: c.Per, Used: weir.Used{Count: c.Cost, Reset: used.Reset},
+		Scope: c.Scope, Subject: c.Subject, Per: c.Per, Ends: c.Ends, Used: weir.Used{Count: c.Cost, Reset: used.Reset},
 	}
 	w = &owedWindow{key: string(c.Key), spent: spent, ends: ends}
 	o.windows[w.key] = w

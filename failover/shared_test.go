@@ -120,7 +120,7 @@ func (l *link) Recall(charges []weir.Charge, used []weir.Used) {
 	for i, c := range charges {
 		u, _ := l.known.Load(string(c.Key))
 		used[i], _ = u.(weir.Used)
-		used[i] = used[i].At(l.Now().Unix(), c.Per)
+		used[i] = used[i].At(l.Now().Unix(), c.End(l.Now().Unix()))
 	}
 }
 
@@ -148,7 +148,7 @@ func (l *link) Give(ctx context.Context, spent []weir.Spent) (lost int64, err er
 	for _, s := range spent {
 		s.Key = slices.Clone(s.Key)
 		l.given = append(l.given, s)
-		charges := []weir.Charge{{Key: s.Key, Scope: s.Scope, Subject: s.Subject, Per: s.Per, Limit: weir.MaxLimit}}
+		charges := []weir.Charge{{Key: s.Key, Scope: s.Scope, Subject: s.Subject, Per: s.Per, Ends: s.Ends, Limit: weir.MaxLimit}}
 		var r weir.Receipt
 		if err := l.inner.Take(ctx, charges, &r); err != nil {
 			return lost, err

@@ -107,9 +107,9 @@ func Read(get func(name string) []string, h Hint) (Standing, error) {
 	return Standing{}, ErrAbsent
 }
 
-// MaxReset is the longest time left that a number without a unit can mean in seconds: no window is
-// longer than 31 days.
-const MaxReset = 31 * 24 * time.Hour
+// MaxReset is the longest time left that a number without a unit can mean in seconds: a month has
+// 31 days, and clocks may be set back in it.
+const MaxReset = 32 * 24 * time.Hour
 
 // later reports whether s is restored more than a second after other. A response that describes one
 // budget in two dialects may differ by a second. date is the time of the response, in Unix seconds.

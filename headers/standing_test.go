@@ -34,9 +34,9 @@ func TestAResetIsToldApartByItsForm(t *testing.T) {
 		"0":       {Plain: true},
 		"1.5":     {After: 1500 * time.Millisecond, Plain: true},
 		"86400":   {After: 24 * time.Hour, Plain: true},
-		"2678400": {After: headers.MaxReset, Plain: true},
+		"2764800": {After: headers.MaxReset, Plain: true},
 		// No window is so many seconds long.
-		"2678401":                        {After: 2678401 * time.Millisecond},
+		"2764801":                        {After: 2764801 * time.Millisecond},
 		"3600000":                        {After: time.Hour},
 		"86400000":                       {After: 24 * time.Hour},
 		"1795321645":                     {Reset: madeAt + 60},

@@ -21,6 +21,8 @@ type Caller struct {
 	session *SessionClaims
 	token   *TokenClaims
 	errs    [2]error // why there is no session, no token
+
+	lastPlan rememberedPlan
 }
 
 const (
@@ -43,7 +45,7 @@ var (
 
 // Start makes c the caller of req. It computes nothing yet.
 func (r *Resolver) Start(c *Caller, req Request) {
-	// The other fields keep their values: they are void while known is 0.
+	// The other fields keep their values: they are void while known is 0. lastPlan stays valid.
 	c.resolver, c.request, c.limiter, c.known = r, req, "", 0
 }
 
@@ -240,14 +242,14 @@ func (c *Caller) verifyToken() (*TokenClaims, error) {
 	if r.options.Tokens == nil {
 		return nil, ErrUnverifiable
 	}
-	credential, err := bearer(c.request)
+	credential, err := tokenOf(c.request, r.places)
 	if err != nil {
 		return nil, err
 	}
 	now := r.options.Now()
 	if t := r.tokens.find(credential); t != nil {
-		if err := t.recheck(r.options.Tokens, now); err != nil {
-			if err == errTokenRefused {
+		if err := t.holds(r.options.Tokens, now); err != nil {
+			if err == errTokenRefused || err == errTokenExpired {
 				r.tokens.drop(credential)
 			}
 			return nil, err
@@ -265,9 +267,16 @@ func (c *Caller) verifyToken() (*TokenClaims, error) {
 // maxBearer is the length in bytes of the longest credential that is accepted.
 const maxBearer = 8 << 10
 
+// errOtherScheme means that Authorization has another scheme than the one that is asked for.
+var errOtherScheme = errors.New("the Authorization field has another scheme: send Bearer, a blank, and the token")
+
 // bearer returns the credential of the one Authorization field, which must have the scheme Bearer
 // (RFC 6750, section 2.1).
-func bearer(req Request) (string, error) {
+func bearer(req Request) (string, error) { return authorization(req, "Bearer") }
+
+// authorization returns the credential of the one Authorization field, ErrNone if there is none, or
+// errOtherScheme.
+func authorization(req Request, scheme string) (string, error) {
 	lines := req.Header("Authorization")
 	switch len(lines) {
 	case 0:
@@ -276,22 +285,25 @@ func bearer(req Request) (string, error) {
 	default:
 		return "", fmt.Errorf("%d Authorization fields: send one", len(lines))
 	}
-	const scheme = "Bearer "
 	line := lines[0]
-	if line == "" || strings.EqualFold(line, scheme[:len(scheme)-1]) {
+	if line == "" || strings.EqualFold(line, scheme) {
 		return "", ErrNone
 	}
-	if len(line) < len(scheme) || !strings.EqualFold(line[:len(scheme)], scheme) {
-		return "", errors.New("the Authorization field has another scheme: send Bearer, a blank, and the token")
+	if len(line) <= len(scheme) || line[len(scheme)] != ' ' || !strings.EqualFold(line[:len(scheme)], scheme) {
+		return "", errOtherScheme
 	}
 	credential := strings.Trim(line[len(scheme):], " ")
 	if credential == "" {
 		return "", ErrNone
 	}
 	if len(credential) > maxBearer {
-		return "", fmt.Errorf("the token has %d bytes: at most %d are read", len(credential), maxBearer)
+		return "", tooLong(credential)
 	}
 	return credential, nil
+}
+
+func tooLong(credential string) error {
+	return fmt.Errorf("the token has %d bytes: at most %d are read", len(credential), maxBearer)
 }
 
 // Spent records that the caller's address has spent the fallback budget of limiter for that long.

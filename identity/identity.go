@@ -72,8 +72,14 @@ type Options struct {
 	// Sessions verifies visitor sessions. If it is nil, no caller has a verified session (D17).
 	Sessions *Sessions
 
-	// Tokens finds API tokens. If it is nil, no caller has a verified token (D17).
+	// Tokens finds API tokens. If it is nil, no caller has a verified token (D17). If it is Keys
+	// too, tokens may have any form.
 	Tokens Tokens
+
+	// TokenFrom are the places where requests may have their API tokens, each once; none means
+	// Authorization: Bearer. A request with different tokens in two of them has no valid one.
+	// Sessions are always in Authorization: Bearer.
+	TokenFrom []Place
 
 	// Extra are further key sources, those of the embedding service.
 	Extra []Source
@@ -87,6 +93,7 @@ type Resolver struct {
 	options  Options
 	header   string
 	sources  []knownSource
+	places   []Place // of tokens
 	sessions verifiedCache[SessionClaims]
 	tokens   verifiedCache[checkedToken]
 	spent    spentTable
@@ -117,6 +124,9 @@ func New(o Options) (*Resolver, error) {
 	}
 	var err error
 	if r.sources, err = knownSources(o.Extra); err != nil {
+		return nil, fmt.Errorf("new resolver: %w", err)
+	}
+	if r.places, err = checkPlaces(o.TokenFrom); err != nil {
 		return nil, fmt.Errorf("new resolver: %w", err)
 	}
 	if r.options.Now == nil {

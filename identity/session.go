@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"strings"
 	"time"
 
@@ -54,13 +55,20 @@ type SessionsOptions struct {
 	// BudgetPerToken gives each token a budget of its own, which is the literal reading of the
 	// contract's "per JWT", instead of each session.
 	BudgetPerToken bool
+
+	// Refreshed, if set, is called once, with the issuer, when one subject has brought two verified
+	// tokens without a sid. Each has a budget of its own, by its jti or its signed part, so a
+	// service that refreshes its tokens gives a new budget with each. It is not called with
+	// BudgetPerToken. It must not block.
+	Refreshed func(issuer string)
 }
 
 // Sessions verifies visitor sessions: JWTs under HS256, RS256, ES256 or EdDSA (D14). It is safe for
 // concurrent use.
 type Sessions struct {
-	options SessionsOptions
-	methods []string
+	options   SessionsOptions
+	methods   []string
+	refreshed *refreshedTable // nil: not looked for
 }
 
 // NewSessions checks the options.
@@ -72,6 +80,9 @@ func NewSessions(o SessionsOptions) (*Sessions, error) {
 		return nil, fmt.Errorf("new sessions: leeway %v: 0 to 10m is allowed", o.Leeway)
 	}
 	s := &Sessions{options: o}
+	if o.Refreshed != nil && !o.BudgetPerToken {
+		s.refreshed = &refreshedTable{seed: maphash.MakeSeed()}
+	}
 	for _, k := range o.Keys {
 		if k.alg == "" {
 			return nil, errors.New("new sessions: a key is empty: make it with LoadKey or NewSecretKey")
@@ -147,6 +158,9 @@ func (s *Sessions) verify(token string, now time.Time, mayCheck func() bool) (*S
 	claims.verified = now
 	if err := s.holds(claims, now); err != nil {
 		return nil, err
+	}
+	if s.refreshed != nil && s.refreshed.note(claims) {
+		s.options.Refreshed(claims.Issuer)
 	}
 	return claims, nil
 }

@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"unicode"
+	"unicode/utf8"
 )
 
 const (
@@ -88,9 +90,9 @@ func fingerprint(b []byte) string {
 }
 
 // LoadKey reads a key file: a public key or a certificate in PEM, or a secret for HS256. Of a
-// secret it drops one trailing newline. A file that looks like a key in PEM, DER, JWK or OpenSSH's
-// form but is no public key in PEM is an error. It is never a secret, since anyone who knows a
-// public key could then sign with it.
+// secret it drops one trailing newline. A text of several lines is an error. A file that looks like
+// a key in PEM, DER, JWK or OpenSSH's form but is no public key in PEM is an error. It is never a
+// secret, since anyone who knows a public key could then sign with it.
 func LoadKey(path string) (SessionKey, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -117,6 +119,8 @@ func parseKey(b []byte) (SessionKey, error) {
 		return SessionKey{}, errors.New("it holds several PEM blocks: give one key a file")
 	case begins == 0 && isOtherKey(b):
 		return SessionKey{}, errors.New("it is a key, but not in PEM: give a public key as printed by: openssl pkey -pubout")
+	case begins == 0 && isSeveralLines(b):
+		return SessionKey{}, errors.New("it is a text of several lines: a secret is one line, or bytes that are no text")
 	case begins == 0:
 		return NewSecretKey("", bytes.TrimSuffix(b, []byte("\n")))
 	}
@@ -129,6 +133,17 @@ func parseKey(b []byte) (SessionKey, error) {
 		return SessionKey{}, err
 	}
 	return NewPublicKey("", key)
+}
+
+// isSeveralLines reports whether b is text with a line break before its end, such as a README that
+// was given for a key: anyone who knows it could sign. Random bytes have a line break by chance,
+// but are not text.
+func isSeveralLines(b []byte) bool {
+	text := bytes.TrimSuffix(b, []byte("\n"))
+	if !utf8.Valid(text) || !bytes.ContainsAny(text, "\r\n") {
+		return false
+	}
+	return !bytes.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) })
 }
 
 // isOtherKey reports whether b is a key in a format that Weir cannot use.

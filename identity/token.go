@@ -80,8 +80,10 @@ func isLowerBase32(s string) bool {
 type StoredToken struct {
 	ID        string
 	Workspace string // the workspace it belongs to; may be empty
+	Plan      string // the plan that it has been sold; may be empty
 	Hash      TokenHash
 	Revoked   bool
+	Expires   time.Time // the first moment at which it is refused; zero: it never expires
 }
 
 // ErrUnknownToken means that no token has that id.
@@ -95,23 +97,41 @@ type Tokens interface {
 	Lookup(id string) (StoredToken, error)
 }
 
+// Keys are Tokens that also find a key of any form, by its hash. With them in Options.Tokens, a
+// Resolver accepts keys that another service makes.
+type Keys interface {
+	Tokens
+
+	// LookupHash returns the key with that hash. Its errors are those of Lookup.
+	LookupHash(hash TokenHash) (StoredToken, error)
+}
+
 // TokenClaims describes a verified API token.
 type TokenClaims struct {
-	ID        string // public; budgets are counted by it
-	Workspace string // the workspace it belongs to; may be empty
+	ID        string    // public; budgets are counted by it
+	Workspace string    // the workspace it belongs to; may be empty
+	Plan      string    // the plan that it has been sold (weir.Plans.By token); may be empty
+	Expires   time.Time // the first moment at which it is refused; zero: it never expires
+}
+
+func claimsOf(t *StoredToken) TokenClaims {
+	return TokenClaims{ID: t.ID, Workspace: t.Workspace, Plan: t.Plan, Expires: t.Expires}
 }
 
 // ErrUnreadable means that a credential could not be verified because its store did not answer.
 // Options.Tokens reports the cause; the client does not see it.
 var ErrUnreadable = errors.New("the credential could not be looked up")
 
-var errTokenRefused = errors.New("the token is unknown or was revoked")
+var (
+	errTokenRefused = errors.New("it is unknown or was revoked")
+	errTokenExpired = errors.New("it has expired")
+)
 
 // A checkedToken is a token that verified, with the time of its last look-up.
 type checkedToken struct {
-	id      string
+	id      string // as the token itself has it; empty: it is found by its hash
 	hash    TokenHash
-	claims  atomic.Pointer[TokenClaims] // a look-up may find another workspace
+	claims  atomic.Pointer[TokenClaims] // a look-up may find another workspace, plan or expiry
 	looked  atomic.Int64                // when it was last found valid, in Unix nanoseconds
 	looking sync.Mutex                  // held during a look-up
 	failed  time.Time                   // when the last look-up failed, or zero; guarded by looking
@@ -120,22 +140,40 @@ type checkedToken struct {
 
 // checkToken verifies a token.
 func checkToken(tokens Tokens, token string, now time.Time) (*checkedToken, error) {
-	id, hash, err := ParseToken(token)
+	id, hash, err := readToken(tokens, token)
 	if err != nil {
 		return nil, err
 	}
-	stored, err := lookUp(tokens, id, hash)
+	stored, err := lookUp(tokens, id, hash, now)
 	if err != nil {
 		return nil, err
 	}
 	t := &checkedToken{id: id, hash: hash}
-	t.claims.Store(&TokenClaims{stored.ID, stored.Workspace})
+	claims := claimsOf(&stored)
+	t.claims.Store(&claims)
 	t.looked.Store(now.UnixNano())
 	return t, nil
 }
 
-func lookUp(tokens Tokens, id string, hash TokenHash) (StoredToken, error) {
-	stored, err := tokens.Lookup(id)
+// readToken returns what tokens find a token by: its id and its hash, or its hash alone. One of
+// Weir's own form must have the right checksum in either case.
+func readToken(tokens Tokens, token string) (id string, hash TokenHash, err error) {
+	if _, ok := tokens.(Keys); !ok {
+		return ParseToken(token)
+	}
+	hash, err = HashKey(token)
+	return "", hash, err
+}
+
+// lookUp finds a token by its id, or by its hash if id is empty.
+func lookUp(tokens Tokens, id string, hash TokenHash, now time.Time) (stored StoredToken, err error) {
+	if keys, ok := tokens.(Keys); ok && id == "" {
+		// How long a look-up by hash takes may depend on the stored hashes. That reveals nothing: a
+		// caller cannot choose the hash of what it sends, so it cannot approach a stored one.
+		stored, err = keys.LookupHash(hash)
+	} else if stored, err = tokens.Lookup(id); err == nil && stored.ID != id {
+		err = ErrUnknownToken
+	}
 	if errors.Is(err, ErrUnknownToken) {
 		subtle.ConstantTimeCompare(hash[:], hash[:]) // an unknown id takes as long as a known one
 		return StoredToken{}, errTokenRefused
@@ -143,11 +181,18 @@ func lookUp(tokens Tokens, id string, hash TokenHash) (StoredToken, error) {
 	if err != nil {
 		return StoredToken{}, unreadable{err}
 	}
-	if subtle.ConstantTimeCompare(hash[:], stored.Hash[:]) != 1 || stored.Revoked || stored.ID != id {
+	if subtle.ConstantTimeCompare(hash[:], stored.Hash[:]) != 1 || stored.Revoked {
 		return StoredToken{}, errTokenRefused
+	}
+	if hasExpired(stored.Expires, now) {
+		return StoredToken{}, errTokenExpired
 	}
 	return stored, nil
 }
+
+// hasExpired reports whether a token that expires at that time, or never if it is zero, is refused
+// at now.
+func hasExpired(expires, now time.Time) bool { return !expires.IsZero() && !now.Before(expires) }
 
 // unreadable is an ErrUnreadable with its cause, which its text does not show.
 type unreadable struct{ cause error }
@@ -162,7 +207,18 @@ const (
 	recheckMust = 700 * time.Millisecond // every request waits for a look-up
 )
 
-// recheck looks a token up again if its last look-up was a while ago.
+// holds returns an error if the token is no longer accepted. It looks the token up again if its
+// last look-up was a while ago.
+func (t *checkedToken) holds(tokens Tokens, now time.Time) error {
+	if err := t.recheck(tokens, now); err != nil {
+		return err
+	}
+	if hasExpired(t.claims.Load().Expires, now) {
+		return errTokenExpired
+	}
+	return nil
+}
+
 func (t *checkedToken) recheck(tokens Tokens, now time.Time) error {
 	since := t.since(now)
 	if since < recheckMay {
@@ -180,13 +236,13 @@ func (t *checkedToken) recheck(tokens Tokens, now time.Time) error {
 	if t.why != nil && elapsed(now.Sub(t.failed)) < recheckMay {
 		return t.why // a store that fails is not asked by each request that waited
 	}
-	stored, err := lookUp(tokens, t.id, t.hash)
+	stored, err := lookUp(tokens, t.id, t.hash, now)
 	t.failed, t.why = now, err
 	if err != nil {
 		return err
 	}
-	if t.claims.Load().Workspace != stored.Workspace {
-		t.claims.Store(&TokenClaims{stored.ID, stored.Workspace})
+	if claims := claimsOf(&stored); *t.claims.Load() != claims {
+		t.claims.Store(&claims)
 	}
 	t.looked.Store(now.UnixNano())
 	return nil

@@ -1,30 +1,37 @@
 package identity
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
 
-// A TokenFile is a store of Tokens that another program makes (--token-file). It is a text file
-// with one token a line: its id, the SHA-256 of the whole token in hex, and optionally its
-// workspace, separated by blanks. Empty lines and lines that begin with # are skipped. The file is
-// read again when it has changed, and a token that is no longer in it is revoked. Replace the file
-// by renaming another over it: a file that is written in place may be read half-written. A
-// TokenFile is safe for concurrent use.
+// A TokenFile is a store of Keys that another program makes (--token-file). It is a text file with
+// one token a line:
+//
+//	ID SHA256 [workspace=NAME] [plan=NAME] [expires=TIME]
+//
+// ID is the public name that the token is counted by (CheckTokenID), SHA256 the hash of the whole
+// token in hex (HashKey), and TIME when it is refused (ParseExpires). Words are separated by
+// blanks. Empty lines and lines that begin with # are skipped. Two lines with one id, or with one
+// hash, are an error. The file is read again when it has changed, and a token that is no longer in
+// it is revoked. Replace the file by renaming another over it: a file that is written in place may
+// be read half-written. A TokenFile is safe for concurrent use.
 type TokenFile struct {
-	path     string
-	report   func(error)
-	mu       sync.Mutex
-	tokens   map[string]StoredToken // of the last good version
-	now      func() time.Time
+	path   string
+	report func(error)
+	now    func() time.Time
+	tokens atomic.Pointer[tokenTable] // of the last good version
+
+	// checked is when a check began after which tokens were in force, in Unix nanoseconds.
+	checked atomic.Int64
+
+	mu       sync.Mutex  // held while the file is checked and read; guards what follows
 	looked   time.Time   // when the file was last checked for a change
 	seen     os.FileInfo // the version last read, good or bad; nil if it could not be read
 	fresh    bool        // seen was so new that a later version may have the same time
@@ -33,10 +40,12 @@ type TokenFile struct {
 }
 
 const (
-	maxTokenFile = 64 << 20
+	maxTokenFile = 256 << 20
 	fileLook     = 250 * time.Millisecond // the time between two checks
 	settled      = 2 * time.Second        // two versions within this may have the same time
 )
+
+var _ Keys = (*TokenFile)(nil)
 
 // OpenTokenFile reads the file. If a later version of it cannot be read, the last good one stays in
 // force and report is called with the error. report may be nil.
@@ -46,6 +55,7 @@ func OpenTokenFile(path string, report func(error)) (*TokenFile, error) {
 	}
 	f := &TokenFile{path: path, report: report, now: time.Now}
 	f.looked = f.now()
+	f.checked.Store(f.looked.UnixNano())
 	if err := f.refresh(); err != nil {
 		return nil, err
 	}
@@ -53,40 +63,81 @@ func OpenTokenFile(path string, report func(error)) (*TokenFile, error) {
 }
 
 // Len returns how many tokens the file holds.
-func (f *TokenFile) Len() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.tokens)
-}
+func (f *TokenFile) Len() int { return f.tokens.Load().len() }
 
 // Lookup implements Tokens.
 func (f *TokenFile) Lookup(id string) (StoredToken, error) {
-	t, ok, trouble := f.find(id)
-	if trouble != nil {
-		f.report(trouble) // outside the lock: it may ask for Len
-	}
+	t := f.current()
+	i, ok := t.byID[id]
 	if !ok {
 		return StoredToken{}, ErrUnknownToken
 	}
-	return t, nil
+	return t.tokens[i], nil
 }
 
-// find checks the file if fileLook has passed. trouble is an error that has not been reported yet.
-func (f *TokenFile) find(id string) (t StoredToken, ok bool, trouble error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if now := f.now(); now.Sub(f.looked) >= fileLook || now.Before(f.looked) {
-		f.looked = now
-		err := f.refresh()
-		if err == nil {
-			f.reported = ""
-		} else if err.Error() != f.reported {
-			f.reported = err.Error()
-			trouble = fmt.Errorf("%w; the last good version stays in force", err)
-		}
+// LookupHash implements Keys.
+func (f *TokenFile) LookupHash(hash TokenHash) (StoredToken, error) {
+	t := f.current()
+	i, ok := t.byHash[hash]
+	if !ok {
+		return StoredToken{}, ErrUnknownToken
 	}
-	t, ok = f.tokens[id]
-	return t, ok, trouble
+	return t.tokens[i], nil
+}
+
+// A file with manyTokens takes so long to read that callers get the last version meanwhile, if that
+// was in force at most readPatience ago. With fewer tokens they wait, for about 1 ms a thousand.
+const (
+	manyTokens   = 20_000
+	readPatience = 3 * time.Second
+)
+
+// current returns the tokens in force. It checks the file if fileLook has passed.
+func (f *TokenFile) current() *tokenTable {
+	last := f.tokens.Load()
+	age := f.now().Sub(time.Unix(0, f.checked.Load()))
+	mayWait := last.len() < manyTokens || age < 0 || age > readPatience
+	if mayWait {
+		f.mu.Lock()
+	} else if !f.mu.TryLock() {
+		return last
+	}
+	now := f.now() // it may have waited
+	switch {
+	case now.Sub(f.looked) < fileLook && !now.Before(f.looked):
+		f.mu.Unlock()
+	case mayWait:
+		f.look(now)
+	default:
+		go f.look(now) // it ends when the file is read
+		return last
+	}
+	return f.tokens.Load()
+}
+
+// look checks the file, and reports an error that has not been reported yet. It unlocks f.mu.
+func (f *TokenFile) look(now time.Time) {
+	f.looked = now
+	trouble := f.trouble()
+	f.checked.Store(now.UnixNano())
+	f.mu.Unlock()
+	if trouble != nil {
+		f.report(trouble) // outside the lock: it may take its time
+	}
+}
+
+// trouble reads the file if it has changed. It returns an error that has not been reported yet.
+func (f *TokenFile) trouble() error {
+	err := f.refresh()
+	if err == nil {
+		f.reported = ""
+		return nil
+	}
+	if err.Error() == f.reported {
+		return nil
+	}
+	f.reported = err.Error()
+	return fmt.Errorf("%w; the last good version stays in force", err)
 }
 
 // refresh reads the file if it has changed since the last read. A bad version is not read twice:
@@ -101,86 +152,64 @@ func (f *TokenFile) refresh() error {
 		return f.bad
 	}
 	f.seen = nil
-	b, info, err := readTokens(f.path)
+	file, info, err := openTokens(f.path)
 	if err != nil {
 		return err
 	}
+	defer file.Close()
+	source := &limitedFile{file: file, left: maxTokenFile}
+	tokens, err := readTokenTable(source, info.Size())
+	if source.failed != nil { // its lines may be fine
+		return fmt.Errorf("read tokens: %w", source.failed)
+	}
 	age := f.looked.Sub(info.ModTime())
 	f.seen, f.fresh = info, -settled < age && age < settled
-	tokens, err := parseTokens(b)
 	if err != nil {
 		f.bad = fmt.Errorf("read tokens: %s:%w", f.path, err)
 		return f.bad
 	}
-	f.tokens, f.bad = tokens, nil
+	f.tokens.Store(tokens)
+	f.bad = nil
 	return nil
 }
 
-func readTokens(path string) ([]byte, os.FileInfo, error) {
+// openTokens opens the file, and describes it as it was before anything was read, so that a later
+// write shows as a change.
+func openTokens(path string) (*os.File, os.FileInfo, error) {
 	// O_NONBLOCK: opening a pipe must not block.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read tokens: %w", err)
 	}
-	defer file.Close()
-	info, err := file.Stat() // before reading, so that a later write shows as a change
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		err = fmt.Errorf("read tokens: %w", err)
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("read tokens: %s is not a regular file, so it cannot be read again when it changes", path)
+	case info.Size() > maxTokenFile:
+		err = fmt.Errorf("read tokens: %s has %d bytes: at most %d are read", path, info.Size(), maxTokenFile)
+	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read tokens: %w", err)
+		return nil, nil, errors.Join(err, file.Close())
 	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("read tokens: %s is not a regular file, so it cannot be read again when it changes", path)
-	}
-	if info.Size() > maxTokenFile {
-		return nil, nil, fmt.Errorf("read tokens: %s has %d bytes: at most %d are read", path, info.Size(), maxTokenFile)
-	}
-	b, err := io.ReadAll(io.LimitReader(file, maxTokenFile+1))
-	if err != nil {
-		return nil, nil, fmt.Errorf("read tokens: %w", err)
-	}
-	if len(b) > maxTokenFile {
-		return nil, nil, fmt.Errorf("read tokens: %s grows beyond %d bytes", path, maxTokenFile)
-	}
-	return b, info, nil
+	return file, info, nil
 }
 
-func parseTokens(b []byte) (map[string]StoredToken, error) {
-	tokens := make(map[string]StoredToken)
-	lines, n := bufio.NewScanner(bytes.NewReader(b)), 1
-	for ; lines.Scan(); n++ {
-		fields := strings.Fields(lines.Text())
-		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
-			continue
-		}
-		t, err := parseStored(fields)
-		if err != nil {
-			return nil, fmt.Errorf("%d: %w", n, err)
-		}
-		if _, twice := tokens[t.ID]; twice {
-			return nil, fmt.Errorf("%d: id %q occurs twice", n, t.ID)
-		}
-		tokens[t.ID] = t
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%d: %w", n, err)
-	}
-	return tokens, nil
+// A limitedFile is a file of which at most left bytes are read. failed is why it could not be read.
+type limitedFile struct {
+	file   *os.File
+	left   int64
+	failed error
 }
 
-func parseStored(fields []string) (StoredToken, error) {
-	const form = "a line is: id, SHA-256 of the token in hex, workspace (optional)"
-	if len(fields) < 2 || len(fields) > 3 {
-		return StoredToken{}, fmt.Errorf("%d words: %s", len(fields), form)
+func (f *limitedFile) Read(p []byte) (int, error) {
+	n, err := f.file.Read(p)
+	if f.left -= int64(n); f.left < 0 {
+		n, err = 0, fmt.Errorf("%s grows beyond %d bytes", f.file.Name(), maxTokenFile)
 	}
-	t := StoredToken{ID: fields[0]}
-	if len(t.ID) != tokenIDLen || !isLowerBase32(t.ID) {
-		return StoredToken{}, fmt.Errorf("id %.10q of %d characters: %d of a–z and 2–7 are needed: the part between wpt_ and the next _",
-			t.ID, len(t.ID), tokenIDLen) // no more of it: it may be a whole token
+	if err != nil && err != io.EOF {
+		f.failed = err
 	}
-	if n, err := hex.Decode(t.Hash[:], []byte(fields[1][:min(len(fields[1]), 64)])); err != nil || n != len(t.Hash) || len(fields[1]) != 64 {
-		return StoredToken{}, fmt.Errorf("the hash of %s has %d characters or is not hex: 64 hex digits are needed", t.ID, len(fields[1]))
-	}
-	if len(fields) == 3 {
-		t.Workspace = fields[2]
-	}
-	return t, nil
+	return n, err
 }

@@ -13,7 +13,8 @@ import (
 
 const (
 	idA, idB = "aaaaaaaaaa", "bbbbbbbbbb"
-	lineA    = idA + " 1111111111111111111111111111111111111111111111111111111111111111 acme\n"
+	hashA    = "1111111111111111111111111111111111111111111111111111111111111111"
+	lineA    = idA + " 1111111111111111111111111111111111111111111111111111111111111111 workspace=acme\n"
 	lineB    = idB + " 2222222222222222222222222222222222222222222222222222222222222222\n"
 )
 
@@ -40,6 +41,7 @@ func watch(t *testing.T, content string) *watchedFile {
 	}
 	f.now = func() time.Time { return w.clock }
 	f.looked = w.clock
+	f.checked.Store(w.clock.UnixNano())
 	w.TokenFile = f
 	return w
 }
@@ -108,13 +110,23 @@ func TestATokenOfOtherCharactersIsRejected(t *testing.T) {
 func TestErrorsInATokenFileHaveTheirLine(t *testing.T) {
 	for _, c := range []struct{ name, content, want string }{
 		{"one word", lineA + "\nxyz\n", ":3: 1 words"},
-		{"four words", "a b c d", ":1: 4 words"},
-		{"a short id", "abc " + strings.Fields(lineA)[1], `:1: id "abc"`},
-		{"an id in capitals", strings.ToUpper(idA) + " " + strings.Fields(lineA)[1], ":1: id"},
-		{"a short hash", idA + " 1111", ":1: the hash of " + idA + " has 4 characters"},
-		{"a long hash", idA + " " + strings.Repeat("1", 66), ":1: the hash of " + idA + " has 66 characters"},
-		{"no hex", "#\n" + idA + " " + strings.Repeat("x", 64), ":2: the hash"},
-		{"twice", lineA + lineB + lineA, ":3: id \"" + idA + "\" occurs twice"},
+		{"a long id", strings.Repeat("a", 65) + " " + hashA, `:1: id "aaaaaaaaaa" of 65 characters`},
+		{"an id with a slash", "a/b " + hashA, `:1: id "a/b" of 3 characters: expected 1 to 64 letters, digits, dots, dashes or underscores`},
+		{"a short hash", idA + " 1111", ":1: the hash has 4 characters"},
+		{"a long hash", idA + " " + strings.Repeat("1", 66), ":1: the hash has 66 characters"},
+		{"no hex", "#\n" + idA + " " + strings.Repeat("x", 64), ":2: the hash is not hex"},
+		{"an id twice", lineA + lineB + "\n" + lineA, ":4: the id is that of line 1"},
+		{"a hash twice", "#\n" + lineA + lineB + "c " + hashA, ":4: the hash is that of line 2"},
+		{"a hash twice, in capitals", "a " + strings.Repeat("ab", 32) + "\nb " + strings.Repeat("AB", 32), ":2: the hash is that of line 1"},
+		{"no attribute", "a " + hashA + " acme", `:1: word 3 has no "=": a line is: ID SHA256 [workspace=NAME]`},
+		{"an unknown attribute", lineA + "a " + hashA + " plan=gold Plan=gold", `:2: attribute "Plan": workspace=, plan= and expires= are allowed`},
+		{"an attribute twice", "a " + hashA + " plan=gold plan=gold", ":1: plan= occurs twice"},
+		{"an expiry twice", "a " + hashA + " expires=2027-01-31 expires=2027-01-31", ":1: expires= occurs twice"},
+		{"an empty attribute", "a " + hashA + " plan=", `:1: plan="": expected 1 to 64 letters`},
+		{"a plan that no policy can name", lineA + "a " + hashA + " plan=by", `:2: plan="by": expected 1 to 64 letters, digits, dots, dashes or underscores, and not the word by`},
+		{"a name of other characters", "a " + hashA + " workspace=ümit", ":1: workspace="},
+		{"no such day", "a " + hashA + " expires=2027-02-29", `:1: expires="2027-02-29": expected a date, 2027-01-31, or a time with its zone`},
+		{"a time without a zone", "a " + hashA + " expires=2027-01-31T18:00:00", ":1: expires="},
 		{"an endless line", lineA + strings.Repeat("x", 1<<17), ":2: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -128,7 +140,7 @@ func TestErrorsInATokenFileHaveTheirLine(t *testing.T) {
 	large := filepath.Join(t.TempDir(), "tokens")
 	os.WriteFile(large, nil, 0o600)
 	os.Truncate(large, maxTokenFile+1) // sparse
-	if _, err := OpenTokenFile(large, nil); err == nil || !strings.Contains(err.Error(), "has 67108865 bytes: at most 67108864 are read") {
+	if _, err := OpenTokenFile(large, nil); err == nil || !strings.Contains(err.Error(), "has 268435457 bytes: at most 268435456 are read") {
 		t.Errorf("a huge file: %v", err)
 	}
 	if _, err := OpenTokenFile(filepath.Join(t.TempDir(), "none"), nil); !errors.Is(err, os.ErrNotExist) {
@@ -140,7 +152,7 @@ func TestErrorsInATokenFileHaveTheirLine(t *testing.T) {
 func TestErrorsInATokenFileContainNoSecret(t *testing.T) {
 	token, id, _, _ := NewToken(rand.Reader)
 	path := filepath.Join(t.TempDir(), "tokens")
-	for _, content := range []string{id + " " + token, token, token + " " + id} {
+	for _, content := range []string{id + " " + token, token, token + " " + id, lineB + idA + " " + hashA + " plan=" + token, idA + " " + hashA + " workspace=" + token} {
 		os.WriteFile(path, []byte(content), 0o600)
 		if _, err := OpenTokenFile(path, nil); err == nil || strings.Contains(err.Error(), token[16:40]) {
 			t.Errorf("%q: error %v", content, err)
@@ -173,7 +185,8 @@ func TestTwoChangesWithinOneTickAreBothSeen(t *testing.T) {
 	w.write(lineA+"# x\n", 0)
 	w.clock = w.clock.Add(fileLook)
 	w.holds("the first", true, false)
-	w.write(strings.ReplaceAll(lineA, "a", "c")+"# x\n", fileLook) // the same length and time
+	// The length and the time stay the same.
+	w.write(strings.ReplaceAll(lineA, idA, "cccccccccc")+"# x\n", fileLook)
 	w.clock = w.clock.Add(fileLook)
 	w.holds("the second", false, false)
 }
@@ -182,7 +195,7 @@ func TestAReplacedFileIsReadWithAnyModificationTime(t *testing.T) { // cp -p and
 	w := watch(t, lineA)
 	info, _ := os.Stat(w.path)
 	other := w.path + ".new"
-	os.WriteFile(other, []byte(strings.ReplaceAll(lineA, "a", "c")), 0o600)
+	os.WriteFile(other, []byte(strings.ReplaceAll(lineA, idA, "cccccccccc")), 0o600)
 	os.Chtimes(other, info.ModTime(), info.ModTime())
 	if err := os.Rename(other, w.path); err != nil {
 		t.Fatal(err)

@@ -232,7 +232,7 @@ func (a *attempt) judge(receipt *weir.Receipt) (allowed bool) {
 	for i := range a.charges {
 		c, p := &a.charges[i], a.root(i)
 		if p == &a.refs[i] && p.entry != nil && !p.claimed {
-			p.used = unpack(p.word, p.hash).At(a.now, c.Per)
+			p.used = unpack(p.word, p.hash).At(a.now, c.End(a.now))
 			p.at = p.used
 		}
 		receipt.Used[i] = p.at
@@ -248,7 +248,7 @@ func (a *attempt) judge(receipt *weir.Receipt) (allowed bool) {
 		if !p.used.Fits(c.Cost, c.Limit) {
 			allowed = false
 		}
-		p.used = p.used.Spend(c.Cost, a.now, c.Per)
+		p.used = p.used.Spend(c.Cost, c.End(a.now))
 	}
 	return allowed
 }

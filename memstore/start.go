@@ -19,10 +19,10 @@ func (s *Store) StartFrom(charges []weir.Charge, used []weir.Used) {
 	runtime.KeepAlive(s) // the memory is unmapped when s is collected
 }
 
-// raised returns the window kept, at now, with at least the count of the window to and with its
-// reset.
-func raised(kept, to weir.Used, now, per int64) weir.Used {
-	kept, to = kept.At(now, per), to.At(now, per)
+// raised returns the window kept, at now and with its Charge.End, with at least the count of the
+// window to and with its reset.
+func raised(kept, to weir.Used, now, end int64) weir.Used {
+	kept, to = kept.At(now, end), to.At(now, end)
 	if to.Reset == 0 {
 		return kept
 	}
@@ -32,7 +32,6 @@ func raised(kept, to weir.Used, now, per int64) weir.Used {
 
 // raiseOne raises one window in the way in which takeOne takes from it.
 func (s *Store) raiseOne(charges []weir.Charge, to weir.Used) {
-	per := charges[0].Per
 	hash := s.seed.hash(charges[0].Key)
 	now := s.clock.now()
 	e := s.table.find(hash)
@@ -46,7 +45,7 @@ func (s *Store) raiseOne(charges []weir.Charge, to weir.Used) {
 			continue
 		}
 		kept := unpack(word, hash)
-		used := raised(kept, to, now, per)
+		used := raised(kept, to, now, charges[0].End(now))
 		if used.Reset == 0 || used == kept || e.word.CompareAndSwap(word, pack(used, hash)) {
 			return
 		}
@@ -80,8 +79,8 @@ func (s *Store) raiseLocked(charges []weir.Charge, hash uint64, to weir.Used) {
 // left.
 func (a *attempt) raise(to weir.Used) (crowded *segment) {
 	a.find(0)
-	p, t, per := &a.refs[0], a.store.table, a.charges[0].Per
-	if p.shared || to.At(a.now, per).Reset == 0 {
+	p, t, c := &a.refs[0], a.store.table, &a.charges[0]
+	if p.shared || to.At(a.now, c.End(a.now)).Reset == 0 {
 		return nil
 	}
 	a.freeze()
@@ -95,9 +94,9 @@ func (a *attempt) raise(to weir.Used) (crowded *segment) {
 		a.now = a.store.clock.now()
 	}
 	if !p.claimed {
-		p.at = unpack(p.word, p.hash).At(a.now, per)
+		p.at = unpack(p.word, p.hash).At(a.now, c.End(a.now))
 	}
-	p.used = raised(p.at, to, a.now, per)
+	p.used = raised(p.at, to, a.now, c.End(a.now))
 	if p.used.Reset == 0 {
 		a.rollBack()
 	} else {

@@ -146,11 +146,11 @@ func TestRandomRaisesFollowTheArithmetic(t *testing.T) {
 			c := charge(who, 20)
 			c.Cost = random.Int64N(4)
 			now := clock.Now().Unix()
-			kept := model[who].At(now, c.Per)
+			kept := model[who].At(now, c.End(now))
 			if random.IntN(2) == 0 {
 				to := weir.Used{Count: random.Int64N(25), Reset: now - 5 + random.Int64N(80)}
 				s.raiseTo(c, to.Count, to.Reset)
-				if to = to.At(now, c.Per); to.Count > 0 && to.Reset > 0 {
+				if to = to.At(now, c.End(now)); to.Count > 0 && to.Reset > 0 {
 					kept = weir.Used{Count: max(kept.Count, to.Count), Reset: to.Reset}
 				}
 			} else {
@@ -159,7 +159,7 @@ func TestRandomRaisesFollowTheArithmetic(t *testing.T) {
 					t.Fatalf("step %d: %+v of %+v was answered %+v", step, c, kept, r)
 				}
 				if r.Allowed {
-					kept = kept.Spend(c.Cost, now, c.Per)
+					kept = kept.Spend(c.Cost, c.End(now))
 				}
 			}
 			model[who] = kept

@@ -43,7 +43,7 @@ const (
 	tightPerMille = 850
 	mergePerMille = 500 // live entries in two buddies up to which they are merged
 
-	longest = int64(weir.MaxPer / time.Second) // seconds that a window can be open
+	longest = int64(weir.MaxSpan / time.Second) // seconds that a window can be open
 )
 
 func newTable(a *arena, clock *secondClock) *table {

@@ -42,7 +42,8 @@ func (s *Store) takeOne(charges []weir.Charge, receipt *weir.Receipt) error {
 			continue
 		}
 		kept := unpack(word, hash)
-		used := kept.At(now, c.Per)
+		end := c.End(now)
+		used := kept.At(now, end)
 		allowed := used.Fits(c.Cost, c.Limit)
 		if !allowed || c.Cost == 0 {
 			// the clock was set back: keep the earlier reset
@@ -57,7 +58,7 @@ func (s *Store) takeOne(charges []weir.Charge, receipt *weir.Receipt) error {
 			return nil
 		}
 		opens := used.Reset == 0
-		used = used.Spend(c.Cost, now, c.Per)
+		used = used.Spend(c.Cost, end)
 		if !e.word.CompareAndSwap(word, pack(used, hash)) {
 			continue
 		}
@@ -175,7 +176,7 @@ func (h *entrySet) judge(now int64) (allowed bool) {
 	allowed, h.opens = true, false
 	for i := range h.of[:h.n] {
 		p := &h.of[i]
-		p.used = unpack(p.word, p.hash).At(now, p.charge.Per)
+		p.used = unpack(p.word, p.hash).At(now, p.charge.End(now))
 		if !p.used.Fits(p.charge.Cost, p.charge.Limit) {
 			allowed = false
 		}
@@ -186,7 +187,7 @@ func (h *entrySet) judge(now int64) (allowed bool) {
 	for i := range h.of[:h.n] {
 		p := &h.of[i]
 		h.opens = h.opens || p.used.Reset == 0
-		p.used = p.used.Spend(p.charge.Cost, now, p.charge.Per)
+		p.used = p.used.Spend(p.charge.Cost, p.charge.End(now))
 	}
 	return true
 }

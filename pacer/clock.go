@@ -20,7 +20,7 @@ type clock struct {
 
 const (
 	second        = int64(1e9)
-	longestWindow = int64(weir.MaxPer) / second // seconds; the longest window
+	longestWindow = int64(weir.MaxSpan) / second // seconds; no Reset is further away
 
 	// drift is how much two clocks may diverge, per nanosecond: the rate at which an operating
 	// system adjusts one.

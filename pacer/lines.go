@@ -185,7 +185,7 @@ func (t *Transport) uncovered(r *http.Request, host, place string) *window {
 // covered makes a window of a limiter.
 func (t *Transport) covered(r *http.Request, host, limiter string, declared weir.Window, addr netip.Addr) *window {
 	w := &window{host: host, limiter: limiter, declared: declaredBy(declared)}
-	parts := []string{r.URL.Scheme, host, limiter, declared.Key.String(), declared.Per.String()}
+	parts := []string{r.URL.Scheme, host, limiter, declared.Key.String(), declared.Per.String() + declared.Calendar.String()}
 	var people []string
 	for _, part := range declared.Key {
 		source, value := t.answer(r, part)

@@ -269,7 +269,7 @@ func TestImpossibleFieldsStallNoCall(t *testing.T) {
 		"Reset in the past":              fields("60", "0", "now+-60"),
 		"Reset now":                      fields("60", "0", "now+0"),
 		"Reset in the year 58858":        fields("60", "0", "1793417866937"),
-		"Reset beyond any window":        fields("60", "0", "now+2678500"),
+		"Reset beyond any window":        fields("60", "0", "now+2764900"),
 		"Reset a year away":              fields("60", "0", "now+31536000"),
 		"negative Remaining":             fields("60", "-1", "now+60"),
 		"a limit of 0":                   fields("0", "0", "now+60"),

@@ -34,9 +34,11 @@ type limiter struct {
 	Chosen         yes         `json:"chosen,omitempty" like:"yes" jsonschema:"yes: windows may count by a value that the caller chooses alone, such as header:X-Api-Key. The caller has a new budget for each value that it makes up, and can spend another's. Without it such a window is an error."`
 	Message        message     `json:"message,omitempty" like:"bulk-sync" jsonschema:"The name of the text in a 429 response: one of messages, or of the catalogue (widget, bulk-sync, general)."`
 	Mode           mode        `json:"mode,omitempty" like:"shadow" jsonschema:"enforce (the default) or shadow. In shadow mode the limiter counts and reports what it would have refused, has no effect that a caller can see, and the next limiter that matches decides."`
+	Align          align       `json:"align,omitempty" like:"clock" jsonschema:"request (the default) or clock. With clock, windows of a fixed length begin at its whole multiples since 1970-01-01 00:00 UTC, for all callers at once. Calendar windows ignore it."`
 	Exempt         []who       `json:"exempt,omitempty" like:"[10.0.0.0/8, token 3fk2mq7a4c]" jsonschema:"Callers that are counted but never refused: networks, addresses, files of networks (\"@office.txt\", in quotes), or the public ids of API tokens."`
 	Deny           []who       `json:"deny,omitempty" like:"[198.51.100.0/24, '@blocked.txt']" jsonschema:"Callers that are answered 403 and not counted, also if they are exempt: networks, addresses, files of networks (\"@blocked.txt\", in quotes), or the public ids of API tokens."`
-	Overrides      []override  `json:"overrides,omitempty" like:"[600 per minute for token 3fk2mq7a4c]" jsonschema:"Other limits for some callers. Each replaces the limits of the windows that have the same length."`
+	Overrides      []override  `json:"overrides,omitempty" like:"[600 per minute for token 3fk2mq7a4c]" jsonschema:"Other limits for some callers. Each replaces the limits of the windows that have the same length, or the same calendar unit."`
+	Plans          plans       `json:"plans,omitempty" like:"{by: claim:plan, gold: 600 per minute}" jsonschema:"Other limits by the caller's plan. by is where a plan is read: claim:NAME of a verified session, token, or header:NAME that a trusted proxy writes. Each other key is a plan: LIMIT per [N] UNIT or a list of those, which replace the limits of the windows that have the same length, or the same calendar unit. An unknown plan has the windows' own limits."`
 	Answers        answered    `json:"answers,omitempty" like:"usage" jsonschema:"usage: Weir itself answers the requests of these routes, with the state of the caller's windows. They are not forwarded."`
 	Notify         []percent   `json:"notify,omitempty" like:"[75, 90, 100]" jsonschema:"Percentages of a window's limit, in rising order. The request that brings the count of a window to one of them makes an event."`
 	OnStoreFailure failureMode `json:"on_store_failure,omitempty" like:"local" jsonschema:"What the limiter does while the store does not answer: local counts in this process under the same limits, allow admits every request, deny answers 503."`
@@ -49,6 +51,7 @@ type (
 	message     string
 	failureMode string
 	mode        string
+	align       string
 	requires    string
 	yes         string
 	who         string
@@ -70,6 +73,8 @@ var otherNames = map[string]string{
 	"require": "requires", "required": "requires",
 	"alerts": "notify", "alert": "notify", "events": "notify", "thresholds": "notify", "warn": "notify", "answer": "answers",
 	"caller_chooses": "chosen", "choose": "chosen", "untrusted": "chosen", "unverified": "chosen",
+	"plan": "plans", "tiers": "plans", "tier": "plans", "subscriptions": "plans",
+	"aligned": "align", "anchor": "align", "start": "align", "starts": "align",
 	"id": "name", "weight": "cost", "hits": "cost", "units": "cost",
 	"rules": "limiters", "zones": "limiters", "buckets": "limiters", "policies": "limiters", "rate_limits": "limiters",
 }
@@ -114,6 +119,10 @@ func (d *reading) value(n ast.Node, v reflect.Value, path string) {
 	d.at[path] = nodePlace(n)
 	if n == nil || n.Type() == ast.AliasType {
 		d.failed[path] = true // checkTokens has reported it
+		return
+	}
+	if p, ok := v.Addr().Interface().(*plans); ok {
+		d.plans(n, p, path)
 		return
 	}
 	switch v.Kind() {

@@ -44,8 +44,14 @@ func windowHint(s string) string {
 	if len(words) < 3 || words[1] != "per" {
 		return ""
 	}
+	if words[2] == "calendar" {
+		return "" // the error has the advice
+	}
 	unit := words[len(words)-1]
 	if other, ok := unitsOther[strings.ToLower(unit)]; ok {
+		if named := strings.TrimSuffix(strings.ToLower(unit), "s"); named == "week" || named == "month" {
+			return "write: per " + other + ", or for those of a calendar: per calendar " + named
+		}
 		return "write: per " + other
 	}
 	if closestUnit := closest(unit, unitWords); closestUnit != "" && closestUnit != unit {
@@ -159,6 +165,19 @@ func modeHint(s string) string {
 		return "shadow counts and reports, but refuses nothing"
 	}
 	return didYouMean(s, []string{"enforce", "shadow"})
+}
+
+// alignHint returns which align was probably meant.
+func alignHint(s string) string {
+	switch strings.ToLower(s) {
+	case "true", "yes", "on", "utc", "wall", "wall-clock", "epoch", "fixed", "boundary":
+		return "clock begins a minute at second 0, an hour at minute 0"
+	case "false", "no", "off", "none", "first", "sliding", "client":
+		return "request begins a window with its first request"
+	case "day", "week", "month", "calendar":
+		return "write a calendar window: 1000 per calendar month by ip"
+	}
+	return didYouMean(s, []string{"request", "clock"})
 }
 
 // whoHint returns advice on a caller that cannot be parsed, or "" if the error is enough.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/policyfile"
 )
 
@@ -78,6 +79,14 @@ func costly() map[string]string {
 	for i := range policyfile.MaxRoutes {
 		fmt.Fprintf(&paths, "POST /a/%d/b,", i)
 	}
+	var plans strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&plans, "- {name: a%d, windows: [1 per day by ip], plans: {by: token", i)
+		for j := range 190 {
+			fmt.Fprintf(&plans, ",p%d: 1 per day", j)
+		}
+		plans.WriteString("}}\n")
+	}
 	limiter := func(routes, windows string) string {
 		return "limiters: [{name: a, routes: [" + routes + "], windows: [" + windows + "]}]"
 	}
@@ -89,6 +98,8 @@ func costly() map[string]string {
 		"routes that are all alike":   limiter(same.String(), "1 per day by ip"),
 		"alike, as many as may be":    limiter(strings.Repeat("/a,", policyfile.MaxRoutes), "1 per day by ip"),
 		"holes under many prefixes":   limiter(paths.String(), "1 per day by ip"),
+		"plans of many limiters":      "limiters:\n" + plans.String(),
+		"rates of one plan":           "limiters: [{name: a, windows: [1 per day by ip], plans: {by: token, p: [" + strings.Repeat("1 per day,", 40_000) + "]}}]",
 		"unknown fields":              "limiters:\n" + fields.String(),
 		"limiters without anything":   "limiters: [" + strings.Repeat("{},", policyfile.MaxLimiters) + "]",
 		"limiters, many times beyond": "limiters: [" + strings.Repeat("{},", 30_000) + "]",
@@ -115,7 +126,7 @@ func TestCostlyDocumentsTakeNoLongerThanOthers(t *testing.T) {
 		if spent := time.Since(started); spent > hostileTime {
 			t.Errorf("%s: took %v", name, spent)
 		}
-		if valid := name == "as many as may be" || name == "holes under many prefixes"; valid != (err == nil) {
+		if valid := name == "as many as may be" || name == "holes under many prefixes" || name == "plans of many limiters"; valid != (err == nil) {
 			t.Errorf("%s: %v, %v", name, f, err)
 		}
 	}
@@ -144,5 +155,19 @@ func TestTheMostLimitersStillFit(t *testing.T) {
 	}
 	if len(f.Policy.Limiters) != policyfile.MaxLimiters {
 		t.Errorf("%d limiters", len(f.Policy.Limiters))
+	}
+}
+
+func TestTheMostPlansStillFit(t *testing.T) {
+	for n, fits := range map[int]bool{weir.MaxPlans: true, weir.MaxPlans + 1: false} {
+		var b strings.Builder
+		b.WriteString("limiters:\n  - name: a\n    windows: [60 per minute by token or ip]\n    plans:\n      by: token\n")
+		for i := range n {
+			fmt.Fprintf(&b, "      plan-%d: %d per minute\n", i, i+1)
+		}
+		f, err := policyfile.Parse("plans.yaml", []byte(b.String()))
+		if fits != (err == nil) || fits && len(f.Policy.Limiters[0].Plans.List) != n {
+			t.Errorf("%d plans: %v", n, err)
+		}
 	}
 }

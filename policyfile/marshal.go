@@ -39,9 +39,13 @@ func Marshal(p weir.Policy) []byte {
 		if l.Mode != weir.Enforce {
 			fmt.Fprintf(&b, "    mode: %s\n", scalar(l.Mode.String()))
 		}
+		if l.Align != weir.AlignRequest {
+			fmt.Fprintf(&b, "    align: %s\n", scalar(l.Align.String()))
+		}
 		writeList(&b, "exempt", l.Exempt)
 		writeList(&b, "deny", l.Deny)
 		writeList(&b, "overrides", l.Overrides)
+		writePlans(&b, &l.Plans)
 		if l.Answers != weir.AnswerBackend {
 			fmt.Fprintf(&b, "    answers: %s\n", scalar(l.Answers.String()))
 		}

@@ -48,6 +48,7 @@ func anyPolicy(t *rapid.T) weir.Policy {
 			return slices.ContainsFunc(slices.Concat(w.Key...), func(source string) bool { return weir.SourceOf(source).Kind == weir.Chosen })
 		})
 		l.Mode = weir.Mode(rapid.IntRange(0, 1).Draw(t, "limiter mode"))
+		l.Align = weir.Align(rapid.IntRange(0, 1).Draw(t, "align"))
 		l.Exempt = append([]weir.Who(nil), rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "exempt")...)
 		for _, who := range rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "deny") {
 			if !slices.Contains(l.Exempt, who) {
@@ -56,7 +57,7 @@ func anyPolicy(t *rapid.T) weir.Policy {
 		}
 		for _, who := range rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "overrides") {
 			if !slices.Contains(l.Exempt, who) && !slices.Contains(l.Deny, who) {
-				l.Overrides = append(l.Overrides, weir.Override{Limit: rapid.Int64Range(max(l.Cost, 1), weir.MaxLimit).Draw(t, "override"), Per: l.Windows[0].Per, For: who})
+				l.Overrides = append(l.Overrides, weir.Override{Limit: rapid.Int64Range(max(l.Cost, 1), weir.MaxLimit).Draw(t, "override"), Per: l.Windows[0].Per, Calendar: l.Windows[0].Calendar.Unit, For: who})
 			}
 		}
 		if l.Mode == weir.Enforce {
@@ -64,6 +65,7 @@ func anyPolicy(t *rapid.T) weir.Policy {
 		}
 		l.Notify = append([]int64(nil), rapid.SliceOfNDistinct(rapid.Int64Range(1, 100), 0, weir.MaxNotify, rapid.ID[int64]).Draw(t, "notify")...)
 		slices.Sort(l.Notify)
+		l.Plans = anyPlans(t, &l)
 		l.Message = rapid.SampledFrom([]string{"", "widget", "bulk-sync", "null"}).Draw(t, "message")
 		p.Limiters = append(p.Limiters, l)
 	}
@@ -105,6 +107,27 @@ func anyWords(t *rapid.T) (w weir.Words) {
 	return w
 }
 
+// anyPlans draws plans whose rates change a window of l, or none.
+func anyPlans(t *rapid.T, l *weir.Limiter) (p weir.Plans) {
+	names := rapid.SliceOfNDistinct(rapid.OneOf(rapid.StringMatching(`[A-Za-z0-9._-]{1,12}`), rapid.SampledFrom([]string{"null", "true", "off", "1", "1.5", "-", "~"})), 0, 4, rapid.ID[string]).Draw(t, "plans")
+	for _, name := range names {
+		if !weir.IsPlanName(name) {
+			continue
+		}
+		plan := weir.Plan{Name: name}
+		for _, w := range l.Windows {
+			if rapid.Bool().Draw(t, "changes") || w.Per == l.Windows[0].Per {
+				plan.Rates = append(plan.Rates, weir.Rate{Limit: rapid.Int64Range(max(l.Cost, 1), weir.MaxLimit).Draw(t, "rate"), Per: w.Per, Calendar: w.Calendar.Unit})
+			}
+		}
+		p.List = append(p.List, plan)
+	}
+	if len(p.List) > 0 {
+		p.By = rapid.SampledFrom([]string{"token", "claim:plan", "claim:org.plan", "claim:https://example.com/plan", "claim:-", "header:X-Plan"}).Draw(t, "by")
+	}
+	return p
+}
+
 func anyWho() *rapid.Generator[weir.Who] {
 	return rapid.Custom(func(t *rapid.T) weir.Who {
 		if rapid.Bool().Draw(t, "is a token") {
@@ -127,6 +150,14 @@ func anyWindow(t *rapid.T) weir.Window {
 	w := weir.Window{
 		Limit: rapid.Int64Range(1, weir.MaxLimit).Draw(t, "limit"),
 		Per:   time.Duration(rapid.Int64Range(1, int64(weir.MaxPer/unit)).Draw(t, "n")) * unit,
+	}
+	if rapid.IntRange(0, 3).Draw(t, "calendar") == 0 {
+		w.Calendar.Unit = rapid.SampledFrom([]weir.CalendarUnit{weir.CalendarDay, weir.CalendarWeek, weir.CalendarMonth}).Draw(t, "unit of the calendar")
+		w.Per = map[weir.CalendarUnit]time.Duration{weir.CalendarDay: 24 * time.Hour, weir.CalendarWeek: 7 * 24 * time.Hour, weir.CalendarMonth: 31 * 24 * time.Hour}[w.Calendar.Unit]
+		w.Calendar.Zone = rapid.SampledFrom([]string{"", "Europe/Berlin", "America/Port-au-Prince", "Etc/GMT+5"}).Draw(t, "zone")
+		if w.Calendar.Unit != weir.CalendarDay {
+			w.Calendar.Day = rapid.SampledFrom([]int{0, 2, 7}).Draw(t, "day")
+		}
 	}
 	for range rapid.IntRange(1, 3).Draw(t, "parts") {
 		part := rapid.SliceOfN(rapid.SampledFrom(spelled()), 1, 3).Draw(t, "part")

@@ -53,6 +53,7 @@ func (d *reading) limiter(l *limiter, path string) weir.Limiter {
 	out.Exempt = readItems(d, path, "exempt", l.Exempt, weir.ParseWho, whoHint)
 	out.Deny = readItems(d, path, "deny", l.Deny, weir.ParseWho, whoHint)
 	out.Overrides = readItems(d, path, "overrides", l.Overrides, weir.ParseOverride, overrideHint)
+	out.Plans = d.limiterPlans(&l.Plans, path)
 	out.Notify = d.percents(l, path)
 	d.options(l, &out, path)
 	return out
@@ -124,6 +125,13 @@ func (d *reading) options(l *limiter, out *weir.Limiter, path string) {
 		}
 		out.Mode = mode
 	}
+	if at := path + ".align"; d.written(at) {
+		align, err := weir.ParseAlign(string(l.Align))
+		if err != nil {
+			d.fail(at, string(l.Align), alignHint(string(l.Align)), "%v", err)
+		}
+		out.Align = align
+	}
 	if at := path + ".on_store_failure"; d.written(at) {
 		mode, err := weir.ParseFailureMode(string(l.OnStoreFailure))
 		if err != nil {
@@ -180,7 +188,11 @@ func (d *reading) policyProblem(p weir.Policy, doc *document, x weir.Problem) {
 			return
 		}
 	}
-	if x.Index >= 0 {
+	switch {
+	case x.Index < 0:
+	case x.Field == "plans":
+		path = d.planPath(path, &l, x)
+	default:
 		path = fmt.Sprintf("%s[%d]", path, d.policyAt.of(x.Limiter, x.Field, x.Index))
 	}
 	if inner, ok := d.at[path]; ok {

@@ -16,7 +16,7 @@ const (
 	maxMarks  = 100_000 // characters that can begin a token: 100 for each of MaxLimiters
 	maxNested = 16      // depth of nested brackets; a policy needs 3
 	maxIndent = 64      // column in which a field or a list item begins; a policy needs 6
-	maxFields = 100     // fields in one mapping; a limiter has 9
+	maxFields = 1001    // fields in one mapping: by and weir.MaxPlans plans; a limiter has 11
 )
 
 // scan splits the source into tokens. It is false if the source is not fit for the parser.

@@ -49,6 +49,8 @@ func (r Reader) Schema() []byte {
 func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	minUnits, maxUnits, maxPercent := 1.0, float64(weir.MaxLimit), 100.0
 	const rate = ` *0*[1-9][0-9]{0,9} +per +(0*[1-9][0-9]{0,6} +)?(second|minute|hour|day)s?`
+	const calendar = ` *0*[1-9][0-9]{0,9} +per +calendar +(day|week|month)`
+	const zone = `( +in +[A-Z][A-Za-z0-9_+/-]{0,63})?( +from +day +0*[1-9][0-9]?)?`
 	const callers = ` *([0-9A-Fa-f:.]+(/[0-9]{1,3})?|@[^ ](.*[^ ])?|token +[A-Za-z0-9._-]{1,256}) *`
 	source := sourcePattern(r.sources())
 	part := source + `( +or +` + source + `)*`
@@ -58,16 +60,18 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	schemas := map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[name]():        matching(`[a-z][a-z0-9-]{0,63}`),
 		reflect.TypeFor[route]():       matching(` *([A-Z]+ +)?/([^?#%\\;* {}]|\{[a-z][a-z0-9_-]{0,63}\})*\*? *`),
-		reflect.TypeFor[window]():      matching(rate + ` +by +` + part + `( *\+ *` + part + `)* *`),
+		reflect.TypeFor[window]():      matching(`(` + rate + `|` + calendar + zone + `) +by +` + part + `( *\+ *` + part + `)* *`),
 		reflect.TypeFor[message]():     matching(`[a-z][a-z0-9-]{0,63}`),
 		reflect.TypeFor[units]():       {Type: "integer", Minimum: &minUnits, Maximum: &maxUnits},
 		reflect.TypeFor[who]():         matching(callers),
-		reflect.TypeFor[override]():    matching(rate + ` +for` + callers),
+		reflect.TypeFor[override]():    matching(`(` + rate + `|` + calendar + `) +for` + callers),
+		reflect.TypeFor[plans]():       plansSchema(matching, `(`+rate+`|`+calendar+`) *`),
 		reflect.TypeFor[requires]():    {Type: "string", Enum: enum(weir.Credentials()...)},
 		reflect.TypeFor[yes]():         {Type: "string", Enum: enum("yes")},
 		reflect.TypeFor[mode]():        {Type: "string", Enum: enum("enforce", "shadow")},
 		reflect.TypeFor[answered]():    {Type: "string", Enum: enum("usage")},
 		reflect.TypeFor[percent]():     {Type: "integer", Minimum: &minUnits, Maximum: &maxPercent},
+		reflect.TypeFor[align]():       {Type: "string", Enum: enum("request", "clock")},
 		reflect.TypeFor[failureMode](): {Type: "string", Enum: enum("local", "allow", "deny")},
 		reflect.TypeFor[format]():      {Type: "string", Enum: enum("error", "problem")},
 		reflect.TypeFor[status]():      {Type: "integer"},
@@ -101,6 +105,22 @@ func named(s *jsonschema.Schema, pattern string, maxEntries int) {
 	s.Types, s.Type = nil, "object"
 	s.PropertyNames = &jsonschema.Schema{Pattern: "^" + pattern + "$"}
 	s.MaxProperties = &maxEntries
+}
+
+// plansSchema returns the schema of a mapping with by and a key for each plan. rate matches a rate.
+func plansSchema(text func(pattern string) *jsonschema.Schema, rate string) *jsonschema.Schema {
+	s := &jsonschema.Schema{
+		Type:          "object",
+		Properties:    map[string]*jsonschema.Schema{planBy: text(`(token|claim:[A-Za-z0-9._:/-]{1,64}|header:[A-Za-z0-9-]{1,64})`)},
+		Required:      []string{planBy},
+		MinProperties: jsonschema.Ptr(2),
+		MaxProperties: jsonschema.Ptr(weir.MaxPlans + 1),
+		PropertyNames: &jsonschema.Schema{Pattern: `^[A-Za-z0-9._-]{1,64}$`},
+	}
+	list := &jsonschema.Schema{Items: text(rate)}
+	bound(list, 1, weir.MaxWindows)
+	s.AdditionalProperties = &jsonschema.Schema{AnyOf: []*jsonschema.Schema{text(rate), list}}
+	return s
 }
 
 // sourcePattern matches each of the key sources.

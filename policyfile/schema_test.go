@@ -25,6 +25,7 @@ var beyondSchema = map[string]string{
 	"duplicate-name":      "two limiters compared",
 	"equal-windows":       "two windows compared",
 	"expensive-override":  "two fields compared",
+	"plans-lengths":       "rates and windows compared",
 	"everyone-not-alone":  "the parts of a key compared",
 	"merge-key":           "the parser resolves it before the schema is applied",
 	"several-documents":   "the schema is applied to the first document only",
@@ -105,7 +106,7 @@ func TestTheSchemaRefusesEveryMistakeThatItCanSee(t *testing.T) {
 func TestTheSchemaHelpsAnEditor(t *testing.T) {
 	schema := resolved(t, policyfile.Schema()).Schema()
 	limiter := schema.Properties["limiters"].Items
-	if got := slices.Sorted(maps.Keys(limiter.Properties)); !slices.Equal(got, []string{"answers", "chosen", "cost", "deny", "exempt", "message", "mode", "name", "notify", "on_store_failure", "overrides", "requires", "routes", "windows"}) {
+	if got := slices.Sorted(maps.Keys(limiter.Properties)); !slices.Equal(got, []string{"align", "answers", "chosen", "cost", "deny", "exempt", "message", "mode", "name", "notify", "on_store_failure", "overrides", "plans", "requires", "routes", "windows"}) {
 		t.Errorf("fields: %v", got)
 	}
 	if !slices.Equal(limiter.Required, []string{"name", "windows"}) {

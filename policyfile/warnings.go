@@ -95,7 +95,7 @@ func (w *warner) limiter(i int) {
 				"%q lets in callers without a %s, and counts them by address", window, needed)
 		}
 		for _, other := range l.Windows[:j] {
-			w.pair(at, other, window)
+			w.pair(at, l.Align, other, window)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func (w *warner) bounded(l weir.Limiter) bool {
 
 // pair warns if two windows of one limiter conflict, or if one of them has no effect. at is the
 // path of the later window.
-func (w *warner) pair(at string, earlier, later weir.Window) {
+func (w *warner) pair(at string, align weir.Align, earlier, later weir.Window) {
 	if first, second := earlier.Key[0], later.Key[0]; !slices.Equal(first, second) {
 		hint := "begin both keys with the same source, or put each window in a limiter of its own; on one server it makes no difference"
 		if earlier.Key.Uses(identity.Everyone) || later.Key.Uses(identity.Everyone) {
@@ -189,8 +189,13 @@ func (w *warner) pair(at string, earlier, later weir.Window) {
 		return
 	}
 	hint := fmt.Sprintf("remove %q, or change a limit", short)
-	// all but one unit of a long window, and all of the next, can fall into one short window
-	if short.Limit < 2*long.Limit-1 {
+	// All but one unit of a long window, and all of the next, can fall into one short window. If
+	// the long window ends by the clock, no earlier request has to open it.
+	most := 2*long.Limit - 1
+	if align == weir.AlignClock || long.Calendar.Unit != 0 {
+		most++
+	}
+	if short.Limit < most {
 		w.warn(at, later.String(), hint, "%q refuses requests only around a reset of %q, which fills up first", short, long)
 		return
 	}

@@ -84,6 +84,12 @@ func TestWarningsSayWhatIsValidButSurprising(t *testing.T) {
 		{"a window that another always fills up before",
 			"limiters: [{name: a, routes: [/*], windows: [100 per hour by ip, 199 per minute by ip]}]",
 			[]string{`1:66: "199 per minute by ip" never refuses a request: "100 per hour by ip" fills up first`}},
+		{"both of two whole hours that end by the clock fall into one minute",
+			"limiters: [{name: a, routes: [/*], align: clock, windows: [100 per hour by ip, 199 per minute by ip]}]",
+			[]string{`1:80: "199 per minute by ip" refuses requests only around a reset of "100 per hour by ip"`}},
+		{"so do two whole months",
+			"limiters: [{name: a, routes: [/*], windows: [100 per calendar month in Europe/Berlin by ip, 200 per minute by ip]}]",
+			[]string{`1:93: "200 per minute by ip" never refuses a request: "100 per calendar month in Europe/Berlin by ip" fills up first`}},
 		{"D1: up to twice the hour can pass around its reset, and the minute then still refuses",
 			"limiters: [{name: a, routes: [/*], windows: [100 per hour by ip, 198 per minute by ip]}]",
 			[]string{`1:66: "198 per minute by ip" refuses requests only around a reset of "100 per hour by ip", which fills up first`}},
@@ -177,9 +183,9 @@ func TestNearlyTwiceTheHourFallsIntoOneMinute(t *testing.T) {
 		passed := map[int64]int64{}
 		for _, at := range []int64{0, 3599, 3600} {
 			for range map[int64]int{0: 1, 3599: 200, 3600: 200}[at] {
-				h, m := hour.At(at, 3600), minute.At(at, 60)
+				h, m := hour.At(at, at+3600), minute.At(at, at+60)
 				if h.Fits(1, 100) && m.Fits(1, limit) {
-					hour, minute = h.Spend(1, at, 3600), m.Spend(1, at, 60)
+					hour, minute = h.Spend(1, at+3600), m.Spend(1, at+60)
 					passed[at]++
 				}
 			}

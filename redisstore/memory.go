@@ -123,14 +123,14 @@ func (m *memory) refuseFrom(best *refusal, known *[weir.MaxCharges]*refusal, cha
 			switch {
 			case e.used.Reset == 0:
 				continue
-			case latest < e.used.Reset*int64(time.Second) && e.used.Reset <= second+charges[i].Per:
+			case latest < e.used.Reset*int64(time.Second) && e.used.Reset <= charges[i].End(second):
 				r.Used[i] = e.used
 				continue
 			case e == best:
 				return false
 			}
 		}
-		if best.used.Reset <= second+charges[i].Per { // this window might end later
+		if best.used.Reset <= charges[i].End(second) { // this window might end later
 			return false
 		}
 	}
@@ -149,9 +149,10 @@ type standing struct {
 	count int64
 }
 
-// noteStanding remembers a window's standing at now, on the server's clock. Replies can arrive out
+// noteStanding remembers a window's standing on the server's clock. No window of its key ends later
+// than end. Replies can arrive out
 // of order: in one window the higher count wins, of two windows the later.
-func (m *memory) noteStanding(i id, used weir.Used, now, per int64) {
+func (m *memory) noteStanding(i id, used weir.Used, now, end int64) {
 	if used.Reset == 0 {
 		return
 	}
@@ -165,7 +166,7 @@ func (m *memory) noteStanding(i id, used weir.Used, now, per int64) {
 			switch {
 			case s.reset == used.Reset:
 				s.count = max(s.count, used.Count)
-			case s.reset < used.Reset || s.reset > now+per:
+			case s.reset < used.Reset || s.reset > end:
 				s.reset, s.count = used.Reset, used.Count
 			}
 			return

@@ -138,7 +138,7 @@ func (s *Store) tryScripts(ctx context.Context, client rueidis.Client) error {
 		keys, args []string
 	}{
 		// the first creates the windows, the second finds them full
-		{&l.take, names, s.numbers.takeArguments(nil, both, s.neverLate())},
+		{&l.take, names, s.numbers.takeArguments(nil, both, 0, s.neverLate())},
 		{&l.give, []string{names[0], names[0] + givenName}, []string{"1", "2", soon}},
 		{&l.reset, names, nil},
 		{&l.grant, grants, []string{"", "", maxGrants, "nobody", "1", until}},
@@ -189,7 +189,7 @@ func (s *Store) probeAll(ctx context.Context, l *link, names []string) iter.Seq2
 		err  error
 	}
 	answers := make(chan answer, len(names))
-	args := s.numbers.takeArguments(nil, []weir.Charge{{Limit: weir.MaxLimit, Per: 1, Cost: 1}}, s.neverLate())
+	args := s.numbers.takeArguments(nil, []weir.Charge{{Limit: weir.MaxLimit, Per: 1, Cost: 1}}, 0, s.neverLate())
 	for _, name := range names {
 		if err := s.detached.acquire(ctx); err != nil {
 			answers <- answer{name, err}

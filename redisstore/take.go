@@ -67,15 +67,15 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 	return nil
 }
 
-// ask sends a take. A take that the server found too late has spent nothing. If its caller still
-// waits, this process was wrong about the server's clock: the reply corrects it, and ask sends the
-// take again.
+// ask sends a take. A take that the server found too late has spent nothing, nor has one for which
+// its clock is in another span of a window that ends by the clock. If its caller still waits, this
+// process was wrong about the server's clock: the reply corrects it, and ask sends the take again.
 func (s *Store) ask(ctx context.Context, l *link, names []string, charges []weir.Charge, asked int64, hashes []hash, r *weir.Receipt) error {
-	var buf [2*weir.MaxCharges + 1]string
+	var buf [3*weir.MaxCharges + 1]string
 	ahead := s.clock.ahead.Load()
 	for range maxLateTries {
 		s.asked.Add(1)
-		args := s.numbers.takeArguments(buf[:0], charges, lateFrom(s.givesUp(ctx, asked)+ahead))
+		args := s.numbers.takeArguments(buf[:0], charges, (asked+ahead)/int64(time.Second), lateFrom(s.givesUp(ctx, asked)+ahead))
 		reply, err := s.run(ctx, l, &l.take, names, args)
 		if err != nil {
 			return err
@@ -129,18 +129,32 @@ func (s *Store) neverLate() int64 {
 	return lateFrom(s.clock.at(s.local()) + (lateMod/2-lateMod/16)*int64(time.Millisecond))
 }
 
-func (n *numberCache) takeArguments(args []string, charges []weir.Charge, lateFrom int64) []string {
-	ones := true
+// takeArguments appends the arguments of take.lua for a server whose clock reads now, in Unix
+// seconds.
+func (n *numberCache) takeArguments(args []string, charges []weir.Charge, now, lateFrom int64) []string {
+	var ends [weir.MaxCharges]int64 // 0: one length after the first unit
+	ones, relative := true, true
 	for i := range charges {
-		c := &charges[i]
-		args = append(args, n.text(c.Per<<countBits|c.Limit))
+		c, per := &charges[i], charges[i].Per
+		if c.Ends != nil {
+			begin, end := c.Ends.Span(now)
+			ends[i], per, relative = end, end-begin, false
+		}
+		args = append(args, n.text(per<<countBits|c.Limit))
 		ones = ones && c.Cost == 1
 	}
 	args = append(args, n.text(lateFrom))
-	if !ones {
-		for i := range charges {
-			args = append(args, n.text(charges[i].Cost))
-		}
+	if ones && relative {
+		return args
+	}
+	for i := range charges {
+		args = append(args, n.text(charges[i].Cost))
+	}
+	if relative {
+		return args
+	}
+	for _, end := range ends[:len(charges)] {
+		args = append(args, n.text(end))
 	}
 	return args
 }
@@ -167,7 +181,7 @@ func (c *numberCache) text(n int64) string {
 var (
 	// errReply means a reply that the script cannot have given.
 	errReply = errors.New("unexpected reply: does another program write under this prefix?")
-	// errLate means that the server found a take too late on every try.
+	// errLate means that the server found a take too late, or in another span, on every try.
 	errLate = errors.New("the server's clock was set repeatedly, so every attempt of the take came too late")
 )
 
@@ -200,7 +214,7 @@ func (s *Store) read(reply rueidis.RedisResult, charges []weir.Charge, asked int
 		return errReply
 	}
 	for i := range charges {
-		s.memory.noteStanding(hashes[i].id(), r.Used[i], r.Now, charges[i].Per)
+		s.memory.noteStanding(hashes[i].id(), r.Used[i], r.Now, charges[i].End(r.Now))
 	}
 	if r.Allowed {
 		for i := range charges {
@@ -234,7 +248,7 @@ func (s *Store) readOpen(n []int64, charges []weir.Charge, asked int64, r *weir.
 // unwrap returns the reset that is written as f, if it is about now: it lies at most a week before
 // and five weeks after.
 func unwrap(f, now int64) int64 {
-	from := now - (resetMod-int64(weir.MaxPer/time.Second))/2
+	from := now - (resetMod-int64(weir.MaxSpan/time.Second))/2
 	d := (f - from) % resetMod
 	if d < 0 {
 		d += resetMod

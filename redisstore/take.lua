@@ -2,7 +2,10 @@
 --
 -- KEYS  one for each window
 -- ARGV  for each window length * 2^31 + limit; the first millisecond that is too late; then,
---       unless every cost is 1, the costs
+--       unless every cost is 1, the costs; then, unless all are 0, the ends
+--
+-- A window with end 0 ends one length after its first unit. Any other end is in Unix seconds: it
+-- and the length are those of the span that contains the server's time, as the caller believes.
 --
 -- Milliseconds are on the server's clock, modulo 1000 * M. A take is too late if that millisecond
 -- has come, up to 24 days ago: its caller has given up and counted it elsewhere. A take that is too
@@ -14,7 +17,8 @@
 --
 -- Returns {window, PTTL of the first, further windows...} if all are open and have room. That is
 -- the usual case, in two calls and one for each further window. Returns one integer, the server's
--- clock in microseconds, if the take is too late. Otherwise returns {now, allowed, microseconds,
+-- clock in microseconds, if the take is too late or the server's time is outside of such a span: it
+-- has changed nothing. Otherwise returns {now, allowed, microseconds,
 -- count, reset, count, reset...}.
 local call,K,A,B,M=redis.call,KEYS,ARGV,2147483648,4194303
 local S,H=4194303000,2097151500
@@ -25,9 +29,10 @@ repeat
   if A[n+2] then cost=A[n+2] units=cost+0 end
   if units==0 then break end
   local v,p=call('INCRBY',k,cost),call('PTTL',k)
-  local c,limit=v%B,a%B
+  local c,limit,e=v%B,a%B,A[2*n+2]
+  if e=='0' then e=nil end
   if p<0 and v==units then
-    if n==1 and c<=limit then
+    if n==1 and c<=limit and not e then
       local t=call('TIME')
       local now=t[1]+0
       if (now*1000+t[2]/1000-A[2])%S<H then
@@ -44,7 +49,7 @@ repeat
   spent=1
   local now,out=(v-c)/B*1000-p,nil
   local late=now-A[n+1]
-  if p<1 or c>limit or c<units or p*B>(a-limit)*1000 or late>=0 or late<-H then break end
+  if p<1 or c>limit or c<units or p*B>(a-limit)*1000 or late>=0 or late<-H or e and (v-c)/B~=e%M then break end
   if n==1 then return {v,p} end
   for j=2,n do
     k,a=K[j],A[j]+0
@@ -56,9 +61,10 @@ repeat
       break
     end
     spent=j
-    c,limit=w%B,a%B
+    c,limit,e=w%B,a%B,A[2*n+1+j]
+    if e=='0' then e=nil end
     local left=((w-c)/B*1000-now)%S
-    if c>limit or c<units or left==0 or left*B>(a-limit)*1000 then break end
+    if c>limit or c<units or left==0 or left*B>(a-limit)*1000 or e and (w-c)/B~=e%M then break end
     if j==2 then out={v,p,w} else out[j+1]=w end
     if j==n then return out end
   end
@@ -70,19 +76,27 @@ for j=1,spent do call('DECRBY',K[j],A[n+1+j] or '1') end
 local t=call('TIME')
 local now,fits=t[1]+0,1
 if (now*1000+t[2]/1000-A[n+1])%S<H then return now*1000000+t[2] end
-local counts,resets,stale={},{},{}
+local counts,resets,stale,latest={},{},{},{}
+for j=1,n do
+  local e,per=(A[2*n+1+j] or 0)+0,(A[j]-A[j]%B)/B
+  latest[j]=now+per
+  if e>0 then
+    if now>=e or now<e-per then return now*1000000+t[2] end
+    latest[j]=e
+  end
+end
 for j=1,n do
   local limit,cost,c,r=A[j]%B,(A[n+1+j] or 1)+0,0,0
-  local per=(A[j]-limit)/B
+  local last=latest[j]
   local v=call('GET',K[j])
   if v then
     local p=call('PTTL',K[j])
     c=v%B
     r=now+((v-c)/B-now)%M
-    if p>per*1000 and (r>now+per or p>(per+60)*1000) then
-      r=now+per
+    if p>(last-now)*1000 and (r>last or p>(last-now+60)*1000) then
+      r=last
       stale[j]=true
-    elseif r==now or r>now+per then
+    elseif r==now or r>last then
       c,r=0,0
       if p<0 then call('DEL',K[j]) end
     elseif p<0 then
@@ -96,7 +110,7 @@ local out={now,fits,t[2]+0}
 for j=1,n do
   local cost,c,r=(A[n+1+j] or 1)+0,counts[j],resets[j]
   if fits==1 and cost>0 then
-    if r==0 then r=now+(A[j]-A[j]%B)/B end
+    if r==0 then r=latest[j] end
     c=c+cost
     stale[j]=true
   end

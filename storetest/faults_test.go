@@ -3,6 +3,7 @@ package storetest_test
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/weirlimit/weir"
@@ -63,6 +64,17 @@ var faults = map[string]fault{
 		func(s *plain) weir.Store { return take(s.keepFarReset) },
 		[]string{"a clock that was set back does not keep a spent window waiting", jumps},
 	},
+	"ends every window one length after its first unit": {
+		func(s *plain) weir.Store { return take(s.ignoreEnds) },
+		[]string{
+			"a window aligned to the clock ends at a multiple of its length", "a window of a calendar ends when a local day begins",
+			"random takes of windows by the clock follow the arithmetic", "at once and across a boundary, each span admits exactly the limit",
+		},
+	},
+	"keeps a reset of another span when the clock was set back": {
+		func(s *plain) weir.Store { return take(s.keepOtherSpan) },
+		[]string{"a clock that was set back keeps the count of a window by the clock"},
+	},
 	"loses counts while it grows": {
 		func(s *plain) weir.Store { return take(s.copyWhileCounting()) },
 		[]string{growing, manyKeys},
@@ -97,6 +109,31 @@ func (f take) Take(_ context.Context, charges []weir.Charge, r *weir.Receipt) er
 	return nil
 }
 
+func (s *plain) ignoreEnds(charges []weir.Charge, r *weir.Receipt) {
+	charges = slices.Clone(charges)
+	for i := range charges {
+		charges[i].Ends = nil
+	}
+	_ = s.Take(context.Background(), charges, r)
+}
+
+// keepOtherSpan believes every reset that is no further away than the longest span.
+func (s *plain) keepOtherSpan(charges []weir.Charge, r *weir.Receipt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*r = s.judge(charges, s.now())
+	for i, c := range charges {
+		if was := s.told[string(c.Key)]; was > r.Now && was <= r.Now+c.Per && r.Used[i].Reset != 0 {
+			r.Used[i].Reset = was
+			s.used[string(c.Key)] = r.Used[i]
+		}
+	}
+	s.spend(charges, r)
+	for i, c := range charges {
+		s.told[string(c.Key)] = r.Used[i].Reset
+	}
+}
+
 func (s *plain) now() int64 { return s.clock.Now().Unix() }
 
 func (s *plain) checkThenAdd(charges []weir.Charge, r *weir.Receipt) {
@@ -117,7 +154,7 @@ func (s *plain) chargeAsFarAsItFits(charges []weir.Charge, r *weir.Receipt) {
 		if !r.Used[i].Fits(c.Cost, c.Limit) {
 			return
 		}
-		r.Used[i] = r.Used[i].Spend(c.Cost, r.Now, c.Per)
+		r.Used[i] = r.Used[i].Spend(c.Cost, c.End(r.Now))
 		s.used[string(c.Key)] = r.Used[i]
 	}
 }

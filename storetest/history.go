@@ -135,13 +135,13 @@ func (m model) step(in []weir.Charge, out weir.Receipt) (bool, model) {
 	}
 	allowed := true
 	for _, c := range in {
-		u := m.used[string(c.Key)].At(out.Now, c.Per)
+		u := m.used[string(c.Key)].At(out.Now, c.End(out.Now))
 		next.used[string(c.Key)] = u
 		allowed = allowed && u.Fits(c.Cost, c.Limit)
 	}
 	for i, c := range in {
 		if allowed {
-			next.used[string(c.Key)] = next.used[string(c.Key)].Spend(c.Cost, out.Now, c.Per)
+			next.used[string(c.Key)] = next.used[string(c.Key)].Spend(c.Cost, c.End(out.Now))
 		}
 		if out.Used[i] != next.used[string(c.Key)] {
 			return false, m
@@ -163,7 +163,7 @@ func (m model) explains(in []weir.Charge, out weir.Receipt) bool {
 	if out.Allowed || last < 0 {
 		return false
 	}
-	u := m.used[string(in[last].Key)].At(out.Now, in[last].Per)
+	u := m.used[string(in[last].Key)].At(out.Now, in[last].End(out.Now))
 	return u.Reset == out.Used[last].Reset && u.Count >= out.Used[last].Count
 }
 

@@ -22,8 +22,8 @@ func coherent(in []weir.Charge, r weir.Receipt) error {
 		switch {
 		case u.Count < 0, (u.Count == 0) != (u.Reset == 0):
 			return fmt.Errorf("charge %d: a count of %d in a window that ends at %d", i, u.Count, u.Reset)
-		case u.Reset != 0 && (u.Reset <= r.Now || u.Reset > r.Now+c.Per):
-			return fmt.Errorf("charge %d: at %d a window of %d s ends at %d", i, r.Now, c.Per, u.Reset)
+		case u.Reset != 0 && (u.Reset <= r.Now || u.Reset > c.End(r.Now)):
+			return fmt.Errorf("charge %d: at %d a window of at most %d s ends at %d", i, r.Now, c.Per, u.Reset)
 		case r.Allowed && c.Cost > 0 && (u.Count < c.Cost || u.Count > c.Limit):
 			return fmt.Errorf("charge %d: allowed, and after %d units %d of %d are spent", i, c.Cost, u.Count, c.Limit)
 		}

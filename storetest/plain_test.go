@@ -21,12 +21,13 @@ type plain struct {
 	clock *storetest.ManualClock
 	mu    sync.Mutex
 	used  map[string]weir.Used
+	told  map[string]int64 // resets, for keepOtherSpan
 
 	grants map[string]weir.Grant
 }
 
 func newPlain(clock *storetest.ManualClock) *plain {
-	return &plain{clock: clock, used: map[string]weir.Used{}, grants: map[string]weir.Grant{}}
+	return &plain{clock: clock, used: map[string]weir.Used{}, told: map[string]int64{}, grants: map[string]weir.Grant{}}
 }
 
 func (s *plain) Take(_ context.Context, charges []weir.Charge, r *weir.Receipt) error {
@@ -41,7 +42,7 @@ func (s *plain) Take(_ context.Context, charges []weir.Charge, r *weir.Receipt) 
 func (s *plain) judge(charges []weir.Charge, now int64) weir.Receipt {
 	r := weir.Receipt{Allowed: true, Now: now}
 	for i, c := range charges {
-		r.Used[i] = s.used[string(c.Key)].At(now, c.Per)
+		r.Used[i] = s.used[string(c.Key)].At(now, c.End(now))
 		r.Allowed = r.Allowed && r.Used[i].Fits(c.Cost, c.Limit)
 		s.used[string(c.Key)] = r.Used[i]
 	}
@@ -52,7 +53,7 @@ func (s *plain) judge(charges []weir.Charge, now int64) weir.Receipt {
 func (s *plain) spend(charges []weir.Charge, r *weir.Receipt) {
 	for i, c := range charges {
 		if r.Allowed {
-			r.Used[i] = s.used[string(c.Key)].Spend(c.Cost, r.Now, c.Per)
+			r.Used[i] = s.used[string(c.Key)].Spend(c.Cost, c.End(r.Now))
 			s.used[string(c.Key)] = r.Used[i]
 		}
 	}

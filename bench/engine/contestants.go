@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -72,10 +73,14 @@ func startWeir(ctx context.Context, w *world, s setup, engine ...string) (*serve
 		return nil, err
 	}
 	policy := filepath.Join(dir, "policy.yaml")
-	// Paths below /session/ require a verified session, so that a case can check that its session
-	// is one.
+	// Paths below /session/ and /key/ require a verified credential, so that a case can check that
+	// its own is one.
 	text := fmt.Sprintf("limiters:\n  - name: all\n    routes: [/api/*]\n    windows: [%d per minute by %s]\n"+
 		"  - name: proof\n    routes: [/session/*]\n    windows: [%d per minute by session]\n    requires: session\n", s.limit, s.by, plenty)
+	if s.by == byKey {
+		text += fmt.Sprintf("  - name: proof-of-key\n    routes: [/key/*]\n    windows: [%d per minute by token]\n    requires: token\n", plenty)
+		engine = append(slices.Clone(engine), "--token-file", w.keys, "--token-from", "header:X-Api-Key")
+	}
 	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ const (
 	servedCase   = "served"
 	steadyCase   = "steady"
 	sessionCase  = "session"
+	keyCase      = "key"
 	refusedCase  = "refused"
 	tlsCase      = "tls"
 	uploadCase   = "upload"
@@ -57,6 +58,11 @@ func cases() []benchCase {
 		}},
 		{name: sessionCase, left: []string{floorName}, turn: turnOfSession,
 			setup: func(w *world) setup { return setup{limit: plenty, by: "session or ip", upstream: w.small} }},
+		{name: keyCase, left: []string{floorName},
+			setup: func(w *world) setup { return setup{limit: plenty, by: byKey, upstream: w.small} },
+			turn: func(ctx context.Context, p plan, _ *world, s *server) (figures, error) {
+				return drive(ctx, s, "http", keyField, served, p.length)
+			}},
 		{name: refusedCase, left: []string{floorName, proxyName},
 			setup: func(w *world) setup { return setup{limit: 1, by: "ip", upstream: w.small} },
 			turn: func(ctx context.Context, p plan, _ *world, s *server) (figures, error) {
@@ -86,19 +92,28 @@ func turnOfSession(ctx context.Context, p plan, w *world, s *server) (figures, e
 
 func authorization(w *world) string { return "Authorization: Bearer " + w.session }
 
-// proveSession checks that Weir accepts the session: otherwise the session case would measure an
-// address.
-func proveSession(w *world, s *server) error {
-	with, err := ask(s.address, "/session/proof", authorization(w))
+// prove checks that Weir accepts the credential of a case, if that has one: otherwise it would
+// measure an address.
+func (c *benchCase) prove(w *world, s *server) error {
+	path, field := "", ""
+	switch c.name {
+	case sessionCase:
+		path, field = "/session/proof", authorization(w)
+	case keyCase:
+		path, field = "/key/proof", keyField
+	default:
+		return nil
+	}
+	with, err := ask(s.address, path, field)
 	if err != nil {
 		return err
 	}
-	without, err := ask(s.address, "/session/proof", "")
+	without, err := ask(s.address, path, "")
 	if err != nil {
 		return err
 	}
 	if with != 200 || without != 401 {
-		return fmt.Errorf("the session makes no difference: with it the answer is %d, without %d", with, without)
+		return fmt.Errorf("the credential makes no difference: with it the answer is %d, without %d", with, without)
 	}
 	return nil
 }
@@ -183,8 +198,8 @@ func (p plan) enter(ctx context.Context, w *world, c benchCase, r *results) (all
 		if !c.fresh {
 			var err error
 			if e.server, err = one.start(ctx, w, c.setup(w)); err == nil {
-				if c.name == sessionCase && strings.HasPrefix(one.name, "weir") {
-					err = proveSession(w, e.server)
+				if strings.HasPrefix(one.name, "weir") {
+					err = c.prove(w, e.server)
 				}
 				if err == nil {
 					_, err = c.turn(ctx, warm, w, e.server)

@@ -29,6 +29,7 @@ func (r *results) String() string {
 		{servedCase, fmt.Sprintf("Served, a limiter by address; %d connections without pauses", connections)},
 		{steadyCase, fmt.Sprintf("The same at %s requests a second for each contestant, on %d connections", page.Digits(r.Rate), connections)},
 		{sessionCase, "Served, a limiter by session, one that was seen before"},
+		{keyCase, "Served, a limiter by API key in X-Api-Key, one that was seen before"},
 		{refusedCase, "Refused with 429"},
 		{tlsCase, "Served by TLS 1.3, on kept connections"},
 	} {
@@ -128,6 +129,7 @@ func (r *results) aims() (weir string, rows [][]string) {
 	atMost("CPU of a request that is served, by address", servedCase, cpuFigure, 1.15)
 	atLeast("the same, relative to ReverseProxy", "ReverseProxy's at least 3× as much", servedCase, cpuFigure, proxyName, weir, 3)
 	atMost("CPU of a request of a session seen before", sessionCase, cpuFigure, 1.25)
+	atMost("CPU of a request with an API key in a field", keyCase, cpuFigure, 1.15)
 	atMost("CPU of a refusal", refusedCase, cpuFigure, 1.3)
 	atMost(fmt.Sprintf("p99 at %d connections without pauses", connections), servedCase, p99Figure, 1.3)
 	atMost(fmt.Sprintf("the same at %s requests a second for each", page.Digits(r.Rate)), steadyCase, p99Figure, 1.3)

@@ -41,6 +41,7 @@ type world struct {
 	certKey string
 	secret  string // a file with the secret that sessions are signed with
 	session string // one of them, a JWT
+	keys    string // a file with the hash of an API key
 }
 
 // newWorld creates what contestants need, and starts the upstreams. remove stops and removes
@@ -107,8 +108,19 @@ func (w *world) makeFiles(ctx context.Context) error {
 	}
 	secret := []byte("what signs sessions of this benchmark, and no others")
 	w.secret, w.session = filepath.Join(w.dir, "secret"), mint(secret, time.Now())
-	return os.WriteFile(w.secret, secret, 0o600)
+	if err := os.WriteFile(w.secret, secret, 0o600); err != nil {
+		return err
+	}
+	w.keys = filepath.Join(w.dir, "keys")
+	return os.WriteFile(w.keys, fmt.Appendf(nil, "acme %x\n", sha256.Sum256([]byte(apiKey))), 0o600)
 }
+
+// The API key of the case that sends one.
+const (
+	apiKey   = "sk_live_8fJ2kQx0vN4mZtR7cLwB1y"
+	keyField = "X-Api-Key: " + apiKey
+	byKey    = "token or ip"
+)
 
 func (w *world) makeCertificate() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -11,7 +11,7 @@ const httpDate = text => {
   return time >= 0 && new Date(time).toUTCString() == text ? time : NaN;
 };
 
-// Times are in ms. A Reset is between the years 1973 and 5138, and no window is longer than 31 days.
+// Times are in ms. A Reset is between the years 1973 and 5138, none over 32 days away.
 /** @type {import('./types.js').contractFields} */
 export const contractFields = (headers, dateOf = httpDate) => {
   const [limit, remaining, reset, retry] = ['x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset', 'retry-after']

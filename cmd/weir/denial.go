@@ -57,6 +57,7 @@ func printDenial(cmd *cobra.Command, b []byte) error {
 	row("window", x.Window)
 	row("counted by", x.Kinds)
 	row("API token", x.Token)
+	row("plan", x.Plan)
 	row("spent", fmt.Sprintf("%d of %d", x.Count, x.Limit))
 	row("budget back", clockTime(x.Reset))
 	row("policy", x.Policy)

@@ -280,8 +280,15 @@ func (f *keyFlags) print(cmd *cobra.Command, b []byte) error {
 			note = "exempt: never refused"
 		case x.Grant != nil:
 			note = fmt.Sprintf("granted until %s, else %d", clockTime(x.Grant.Until), x.Declared)
+			if x.PlanUnknown {
+				note += " or what its plan has"
+			}
 		case x.Override:
 			note = "an override of the policy"
+		case x.Plan != "":
+			note = "plan " + plaintext.Line(x.Plan, 64)
+		case x.PlanUnknown:
+			note = "its plan is not known: this is the limit without one"
 		}
 		if x.Reset > k.Now {
 			resets = "in " + (time.Duration(x.Reset-k.Now) * time.Second).String()

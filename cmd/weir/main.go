@@ -6,7 +6,10 @@
 // behaviour of each is written down in testdata, as scripts.
 package main
 
-import "os"
+import (
+	"os"
+	_ "time/tzdata" // the zones of calendar windows, for a machine that has none
+)
 
 func main() {
 	os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))

@@ -17,7 +17,7 @@ import (
 )
 
 func newPolicyExplain() *cobra.Command {
-	var file, ip, agent, session, token, host string
+	var file, ip, agent, session, token, host, plan string
 	var values []*namedValues
 	var machine cli.OnOff
 	var who explain.Caller
@@ -28,9 +28,9 @@ func newPolicyExplain() *cobra.Command {
 windows counts the request by.
 
 Weir first brings the path to its canonical form, as the server does, because all spellings of an endpoint share
-one budget. Name the caller with --ip, --agent, --session, --token, --host, --header, --cookie, --query and --claim; the
-path may have a query. An address or agent that you leave out is shown in angle brackets. So is the value of a field,
-a cookie, a parameter or a claim, since it may be a secret.
+one budget. Name the caller with --ip, --agent, --session, --token, --host, --header, --cookie, --query and --claim, and
+its plan with --plan; the path may have a query. An address or agent that you leave out is shown in angle brackets. So is the
+value of a field, a cookie, a parameter or a claim, since it may be a secret.
 
 ` + sourcesHelp(),
 		Example: `  weir policy explain POST /api/v1/widget/leads --ip 203.0.113.7 --session abc
@@ -54,6 +54,7 @@ a cookie, a parameter or a claim, since it may be a secret.
 			who.Set(identity.Agent, agent)
 			who.Set(identity.Session, sessionID(session))
 			who.Set(identity.Token, apiTokenID(token))
+			who.SetPlan(redactToken(plan))
 			if name, ok := identity.AppendHost(nil, host); ok {
 				who.Set(identity.Host, string(name))
 			} else if host != "" {
@@ -71,7 +72,7 @@ a cookie, a parameter or a claim, since it may be a secret.
 			if machine {
 				return cli.WriteJSON(cmd.OutOrStdout(), e)
 			}
-			return printExplanation(cmd.OutOrStdout(), e)
+			return printExplanation(cmd.OutOrStdout(), e, plan)
 		},
 	}
 	flags := cmd.Flags()
@@ -83,6 +84,7 @@ a cookie, a parameter or a claim, since it may be a secret.
 	flags.StringVar(&host, "host", "", "the `NAME` of the host that the request is for")
 	// The parameters of a route are in the path that is explained.
 	values = sourceFlags(cmd, slices.DeleteFunc(weir.Sources(), func(s weir.Source) bool { return s.Name == identity.Path }))
+	flags.StringVar(&plan, "plan", "", "the `NAME` of its plan, for a limiter with plans")
 	flags.StringVar(&file, "policy", "", "`FILE` with the policy (default the contract)")
 	cli.Must(cmd.MarkFlagFilename("policy"))
 	cli.NoVariables(cmd, "host")
@@ -128,8 +130,8 @@ func apiTokenID(token string) string {
 	return token
 }
 
-// printExplanation prints an explanation for people.
-func printExplanation(out io.Writer, e *explain.Explanation) error {
+// printExplanation prints an explanation for people. plan is the caller's.
+func printExplanation(out io.Writer, e *explain.Explanation, plan string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "request\t%s %s\n", e.Method, e.Path)
 	fmt.Fprintf(w, "canonical\t%s\n", cmp.Or(e.Canonical, "none: the path can be read in more than one way, so it is answered 400"))
@@ -139,6 +141,9 @@ func printExplanation(out io.Writer, e *explain.Explanation) error {
 		fmt.Fprintf(w, "cost\t%d\n", e.Cost)
 		for _, window := range e.Windows {
 			fmt.Fprintf(w, "window\t%s\n", window.Window)
+			if window.PlanLimit > 0 {
+				fmt.Fprintf(w, "\t  limit %d by plan %s\n", window.PlanLimit, plan)
+			}
 			for _, kv := range window.Counted {
 				note := ""
 				if kv.Note != "" {

@@ -134,6 +134,9 @@ func writeCell(b *strings.Builder, c cell, width [2]int) {
 	fmt.Fprintf(b, "   %*s  %*s", width[0], c.minute, width[1], c.hour)
 }
 
+// maxPlansShown is how many plans of a limiter are listed.
+const maxPlansShown = 5
+
 // writeParts writes what the figures of a limiter follow from, and which routes they are for.
 func writeParts(b *strings.Builder, l *weir.Limiter) {
 	for _, w := range l.Windows {
@@ -154,6 +157,12 @@ func writeParts(b *strings.Builder, l *weir.Limiter) {
 	}
 	for _, o := range l.Overrides {
 		fmt.Fprintf(b, "  %s\n", o)
+	}
+	if len(l.Plans.List) > 0 {
+		fmt.Fprintf(b, "  plans by %s; the figures are for the highest limit of each window\n", l.Plans.By)
+		for _, line := range explain.Highest(l, maxPlansShown) {
+			fmt.Fprintf(b, "    %s\n", line)
+		}
 	}
 	for _, w := range l.Exempt {
 		fmt.Fprintf(b, "  exempt: %s\n", w)

@@ -118,11 +118,30 @@ type limiterJSON struct {
 	Message        string                  `json:"message"`
 	OnStoreFailure string                  `json:"on_store_failure"`
 	Mode           string                  `json:"mode"`
+	Align          string                  `json:"align"`
 	Exempt         []string                `json:"exempt"`
 	Deny           []string                `json:"deny"`
 	Overrides      []string                `json:"overrides"`
 	Answers        string                  `json:"answers"` // empty: the backend
 	Notify         []int64                 `json:"notify"`
+	Plans          *plansJSON              `json:"plans"` // null: none
+}
+
+// plansJSON are the plans of a limiter: for each name its rates, as a policy writes them.
+type plansJSON struct {
+	By    string              `json:"by"`
+	Rates map[string][]string `json:"rates"`
+}
+
+func newPlansJSON(p *weir.Plans) *plansJSON {
+	if len(p.List) == 0 {
+		return nil
+	}
+	out := &plansJSON{p.By, make(map[string][]string, len(p.List))}
+	for _, plan := range p.List {
+		out.Rates[plan.Name] = texts(plan.Rates)
+	}
+	return out
 }
 
 func limitersJSON(p weir.Policy) []limiterJSON {
@@ -131,8 +150,8 @@ func limitersJSON(p weir.Policy) []limiterJSON {
 		all[i] = limiterJSON{
 			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Requires: l.Requires, Chosen: l.Chosen,
 			Message: answer.MessageOf(&p.Words, &l), OnStoreFailure: l.OnStoreFailure.String(),
-			Mode: l.Mode.String(), Exempt: texts(l.Exempt), Deny: texts(l.Deny), Overrides: texts(l.Overrides),
-			Answers: l.Answers.String(), Notify: append([]int64{}, l.Notify...),
+			Mode: l.Mode.String(), Align: l.Align.String(), Exempt: texts(l.Exempt), Deny: texts(l.Deny), Overrides: texts(l.Overrides),
+			Plans: newPlansJSON(&l.Plans), Answers: l.Answers.String(), Notify: append([]int64{}, l.Notify...),
 		}
 		for _, w := range l.Windows {
 			all[i].Windows = append(all[i].Windows, explain.SpellOut(w))

@@ -21,8 +21,8 @@ rows are kept in ./weir-data: on Linux a restart, even after kill -9, continues 
 Start-up prints two blocks of commands to paste into a shell. Each ends with a 429.
 
 With --upstream URL and --policy FILE, Weir protects your own backend instead. Flags decide what is verified: sessions
-(--jwt-key, --jwks), and API tokens (--tokens for those of 'weir token create', --token-file for others). Start-up
-reports it. A limiter that requires a credential answers 401 without one; if no flag verifies it, the request is counted
+(--jwt-key, --jwks), and API tokens (--tokens for those of 'weir token create', --token-file for keys of any form, whose
+lines 'weir token hash' prints). --token-from says where requests have them. Start-up reports it. A limiter that requires a credential answers 401 without one; if no flag verifies it, the request is counted
 by IP address and forwarded. With several addresses (--upstream http://a:80,http://b:80) each
 request goes to the least busy one, and an address that does not answer is avoided for a while. Weir's own engine
 then parses HTTP/1.1 strictly; --engine std uses Go's net/http instead. Start-up reports the engine.
@@ -46,6 +46,7 @@ On SIGTERM or SIGINT, Weir lets requests in flight finish and exits with status 
 const serveExample = `  weir serve
   weir serve --listen 127.0.0.1:9000 --data /var/lib/weir
   weir serve --upstream http://127.0.0.1:3000 --jwt-key secret.key --policy my-policy.yaml
+  weir serve --upstream http://127.0.0.1:3000 --token-file keys --token-from header:X-Api-Key --policy my-policy.yaml
   weir serve --tls-cert cert.pem --tls-key key.pem --trusted-proxies 10.0.0.0/8
   WEIR_STORE=redis://:$PASSWORD@10.0.0.5:6379 weir serve --upstream http://127.0.0.1:3000 --policy my-policy.yaml
   WEIR_LOG_FORMAT=json weir serve`

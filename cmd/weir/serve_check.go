@@ -16,7 +16,7 @@ import (
 
 // onlyWithUpstream are the flags of credentials that another service issues: the sample backend
 // issues its own.
-var onlyWithUpstream = []string{"jwt-key", "jwks", "jwt-issuer", "jwt-audience", "jwt-leeway", "token-file", "tokens"}
+var onlyWithUpstream = []string{"jwt-key", "jwks", "jwt-issuer", "jwt-audience", "jwt-leeway", "token-file", "tokens", "token-from", "token-forward"}
 
 // check returns an error if the flags do not fit together.
 func (f *serveFlags) check(cmd *cobra.Command) error {
@@ -74,9 +74,8 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 			}
 		}
 	}
-	if f.tokenFile != "" && bool(f.tokens) {
-		return cli.UsageError("--token-file is for tokens that another service issues, --tokens for those of 'weir token create'",
-			"give either %s or %s", cli.GivenAs(cmd, "token-file"), cli.GivenAs(cmd, "tokens"))
+	if err := f.checkTokens(cmd); err != nil {
+		return err
 	}
 	if f.data == "" {
 		return cli.UsageError(hint, "--data must name a directory")
@@ -84,6 +83,23 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	if len(f.upstream) > 0 && f.policy == "" {
 		return cli.UsageError("write one for your API, see 'weir policy --help'; --policy contract is the built-in one, for the Widget and Bulk-Sync API",
 			"%s needs --policy", cli.GivenAs(cmd, "upstream"))
+	}
+	return nil
+}
+
+// checkTokens rejects flags about API tokens that do not fit together.
+func (f *serveFlags) checkTokens(cmd *cobra.Command) error {
+	if f.tokenFile != "" && bool(f.tokens) {
+		return cli.UsageError("--token-file is for tokens that another service issues, --tokens for those of 'weir token create'",
+			"give either %s or %s", cli.GivenAs(cmd, "token-file"), cli.GivenAs(cmd, "tokens"))
+	}
+	if f.tokenFile != "" || bool(f.tokens) {
+		return nil
+	}
+	for _, name := range []string{"token-from", "token-forward"} {
+		if cmd.Flags().Changed(name) {
+			return cli.UsageError("give --token-file FILE or --tokens too", "%s has no effect without tokens to verify", cli.GivenAs(cmd, name))
+		}
 	}
 	return nil
 }

@@ -60,6 +60,9 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 		TokenFile: f.tokenFile,
 		Tokens:    bool(f.tokens),
 
+		TokenFrom:    f.tokenFrom,
+		TokenForward: edge.TokenForward(f.tokenForward.Value),
+
 		MinRate:       int64(f.minRate),
 		MinRateGrace:  f.minRateGrace.Duration,
 		MaxUploadTime: time.Duration(f.maxUploadTime),

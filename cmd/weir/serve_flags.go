@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/telemetry"
@@ -42,6 +43,9 @@ type serveFlags struct {
 	tokenFile   string
 	tokens      cli.OnOff
 
+	tokenFrom    tokenPlaces
+	tokenForward cli.Choice
+
 	minRate       cli.MinRate
 	minRateGrace  cli.Span
 	maxUploadTime cli.UploadTime
@@ -75,6 +79,7 @@ func defaultServeFlags() *serveFlags {
 		clientIPHeader: "X-Forwarded-For",
 		ipv6Prefix:     cli.Number{Value: 64, Min: 1, Max: 128},
 		jwtLeeway:      cli.Span{Max: time.Hour},
+		tokenForward:   cli.Choice{Value: string(edge.ForwardBearer), Of: edge.TokenForwards()},
 		minRate:        500,
 		minRateGrace:   cli.Span{Duration: 20 * time.Second, Min: time.Second, Max: 10 * time.Minute},
 		corsOrigins:    cli.Origins{"*"},
@@ -111,8 +116,10 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.jwtIssuer, "jwt-issuer", "", "the `ISS` that sessions must have; only with --upstream")
 	flags.StringVar(&f.jwtAudience, "jwt-audience", "", "the `AUD` that sessions must have; only with --upstream")
 	flags.Var(&f.jwtLeeway, "jwt-leeway", "how far the clock of the issuing service may be off; only with --upstream")
-	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with ids and hashes of API tokens that another service issues ; only with --upstream")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with a line for each API token or key of another service: ID SHA256 [workspace=NAME] [plan=NAME] [expires=TIME]; 'weir token hash' prints one; only with --upstream")
 	cli.SwitchFlag(cmd, &f.tokens, "tokens", "verify API tokens: those of 'weir token create' in --data; only with --upstream")
+	flags.Var(&f.tokenFrom, "token-from", "where requests have their API token: bearer (default), basic (the user name), header:NAME or query:NAME; repeatable; two different tokens are none; only with --upstream")
+	flags.Var(&f.tokenForward, "token-forward", "which of these places the upstream gets: only bearer, all, or none (of a bearer place no session either); only with --upstream")
 	flags.Var(&f.minRate, "min-rate", "minimum number of bytes a second that a client sends of a body, or reads of an answer; off: none; a slower upload is answered 408")
 	flags.Var(&f.minRateGrace, "min-rate-grace", "how long a client may be slower than --min-rate in total; it earns time back while it is faster")
 	flags.Var(&f.maxUploadTime, "max-upload-time", "maximum time for the body of one request, or off; a large upload can exceed it at any speed")
@@ -140,6 +147,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 		edge.StoreForms(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)))
 	words("client-ip-header", clientIPHeaders...)
 	words("engine", f.engine.Of...)
+	words("token-from", identity.PlaceForms()...)
+	words("token-forward", f.tokenForward.Of...)
 	words("log-format", f.logFormat.Of...)
 	words("min-rate", "off")
 	words("max-upload-time", "off")

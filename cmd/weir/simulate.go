@@ -106,7 +106,7 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy (default the contract)")
 	flags.StringVar(&f.against, "against", "", "`FILE` with a second policy, or contract: show what would change from the first one")
 	flags.StringVar(&f.format, "format", f.format, "the `FORMAT` of the lines: "+strings.Join(accesslog.Formats(), ", ")+", or a log_format of nginx's configuration")
-	flags.Var(&f.keys, "key", "field of the log with a key source: agent, session, token, header:NAME, cookie:NAME, query:NAME, host or claim:NAME, such as session=request.headers.X-Session.0; ip: the field that holds --client-ip-header; repeatable")
+	flags.Var(&f.keys, "key", "field of the log with a key source: agent, session, token, header:NAME, cookie:NAME, query:NAME, host, claim:NAME or plan, such as session=request.headers.X-Session.0; ip: the field that holds --client-ip-header; repeatable")
 	flags.Var(&f.trustedProxies, "trusted-proxies", "networks whose peers may name the client (default none)")
 	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the `HEADER` in which these peers name the client, for --key ip=FIELD: X-Forwarded-For, Forwarded or X-Real-IP")
 	flags.Var(&f.ipv6Prefix, "ipv6-prefix", "how many bits of an IPv6 address identify a caller")
@@ -209,8 +209,8 @@ func (k *keyFields) Set(value string) error {
 		source = key[0][0] // a policy has the field's name in canonical form
 	}
 	sources := slices.DeleteFunc(weir.Sources(), func(s weir.Source) bool { return s.Kind == weir.Common || s.Name == identity.Path })
-	if _, known := weir.FindSource(sources, source); err != nil || !ok || field == "" || !known {
-		return fmt.Errorf("expected SOURCE=FIELD, such as session=request.headers.X-Session.0; SOURCE is one of %s", weir.SourceNames(sources))
+	if _, known := weir.FindSource(sources, source); err != nil || !ok || field == "" || !known && source != replay.PlanKey {
+		return fmt.Errorf("expected SOURCE=FIELD, such as session=request.headers.X-Session.0; SOURCE is one of %s, or plan", weir.SourceNames(sources))
 	}
 	if k.field(source) != "" {
 		return fmt.Errorf("%s is %s already: expected one field for each source", source, k.field(source))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/sample"
 )
@@ -19,20 +21,21 @@ import (
 const tokenLong = `Manage the API tokens of the bulk-sync surface, /v1/wp.
 
 Their hashes are kept in the data directory. A server that uses the directory accepts a new token, and rejects a
-revoked one, within a second and without a restart.`
+revoked one, within a second and without a restart. A changed plan is in force as soon.`
 
 func newToken() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Create, list and revoke API tokens",
+		Short: "Create, list and revoke API tokens, change their plans, and hash those of another service",
 		Long:  tokenLong,
 		Example: `  weir token create --workspace demo
   weir token list
-  weir token revoke 3f9a…`,
+  weir token revoke 3f9a…
+  weir token hash --id acme --plan gold < key >> keys`,
 		Args: cobra.ArbitraryArgs,
 		RunE: cli.Group,
 	}
-	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenRevoke())
+	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenPlan(), newTokenRevoke(), newTokenHash())
 	return cmd
 }
 
@@ -65,7 +68,7 @@ func openOldTokens(ctx context.Context, dir string) (*sample.Tokens, error) {
 var workspaceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 func newTokenCreate() *cobra.Command {
-	var dir, workspace string
+	var dir, workspace, plan string
 	var machine cli.OnOff
 	cmd := &cobra.Command{
 		Use:   "create --workspace NAME",
@@ -82,22 +85,34 @@ Standard output is the token alone. It cannot be printed again, because only its
 				return cli.UsageError("for example: weir token create --workspace demo",
 					"--workspace %q: expected 1 to 64 letters, digits, dots, dashes or underscores, beginning with a letter or digit", workspace)
 			}
-			return createToken(cmd, dir, workspace, bool(machine))
+			if err := checkPlanFlag(plan); err != nil {
+				return err
+			}
+			return createToken(cmd, dir, workspace, plan, bool(machine))
 		},
 	}
 	cmd.Flags().StringVar(&workspace, "workspace", "", "`NAME` of the workspace, its widgets' agent_id")
+	cmd.Flags().StringVar(&plan, "plan", "", "`NAME` of its plan, for limiters with plans by token")
 	dataFlag(cmd, &dir)
 	cli.JSONFlag(cmd, &machine)
 	return cmd
 }
 
-func createToken(cmd *cobra.Command, dir, workspace string, machine bool) error {
+// checkPlanFlag returns an error for a --plan that no policy can name; it may be empty.
+func checkPlanFlag(plan string) error {
+	if plan == "" || weir.IsPlanName(plan) {
+		return nil
+	}
+	return cli.UsageError("for example: --plan gold", "--plan %q: expected 1 to 64 letters, digits, dots, dashes or underscores, and not the word by", redactToken(plan))
+}
+
+func createToken(cmd *cobra.Command, dir, workspace, plan string, machine bool) error {
 	tokens, err := openTokens(cmd.Context(), dir)
 	if err != nil {
 		return err
 	}
 	defer tokens.Close()
-	made, err := tokens.Create(cmd.Context(), workspace)
+	made, err := tokens.CreateInPlan(cmd.Context(), workspace, plan)
 	if err != nil {
 		return cli.Fail(fmt.Errorf("create a token for workspace %q: %w", workspace, err), "")
 	}
@@ -106,7 +121,7 @@ func createToken(cmd *cobra.Command, dir, workspace string, machine bool) error 
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "token %s of workspace %q; it is shown only this once\n", made.ID, workspace)
 	if machine {
-		return cli.WriteJSON(cmd.OutOrStdout(), map[string]string{"token": made.Token, "id": made.ID, "workspace": made.Workspace})
+		return cli.WriteJSON(cmd.OutOrStdout(), map[string]string{"token": made.Token, "id": made.ID, "workspace": made.Workspace, "plan": plan})
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), made.Token)
 	return err
@@ -145,6 +160,7 @@ func newTokenList() *cobra.Command {
 type tokenRow struct {
 	ID        string     `json:"id"`
 	Workspace string     `json:"workspace"`
+	Plan      string     `json:"plan"` // empty: none
 	Created   time.Time  `json:"created"`
 	Revoked   *time.Time `json:"revoked"` // null: in force
 }
@@ -152,7 +168,7 @@ type tokenRow struct {
 func tokenRows(all []sample.TokenInfo) []tokenRow {
 	rows := make([]tokenRow, len(all))
 	for i, t := range all {
-		rows[i] = tokenRow{ID: t.ID, Workspace: t.Workspace, Created: t.Created.UTC()}
+		rows[i] = tokenRow{ID: t.ID, Workspace: t.Workspace, Plan: t.Plan, Created: t.Created.UTC()}
 		if !t.Revoked.IsZero() {
 			revoked := t.Revoked.UTC()
 			rows[i].Revoked = &revoked
@@ -167,13 +183,13 @@ func printTokens(cmd *cobra.Command, all []sample.TokenInfo) error {
 		return nil
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tWORKSPACE\tCREATED\tSTATE")
+	fmt.Fprintln(w, "ID\tWORKSPACE\tPLAN\tCREATED\tSTATE")
 	for _, row := range tokenRows(all) {
 		state := "in force"
 		if row.Revoked != nil {
 			state = "revoked " + row.Revoked.Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", row.ID, row.Workspace, row.Created.Format(time.RFC3339), state)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", row.ID, row.Workspace, cmp.Or(row.Plan, "-"), row.Created.Format(time.RFC3339), state)
 	}
 	return w.Flush()
 }
@@ -198,6 +214,44 @@ func newTokenRevoke() *cobra.Command {
 				return cli.Fail(fmt.Errorf("revoke token %q: %w", args[0], err), "")
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "token %s is revoked\n", args[0])
+			return nil
+		},
+	}
+	dataFlag(cmd, &dir)
+	return cmd
+}
+
+func newTokenPlan() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "plan ID NAME",
+		Short: "Change the plan of a token; '' ends it",
+		Long: `Change the plan of a token, which decides its limits where a limiter has plans by token. An empty NAME ends the plan.
+
+What the token has spent stays spent: another plan changes the limit and not the count.`,
+		Example: "  weir token plan 3f9a… gold\n  weir token plan 3f9a… ''",
+		Args:    cli.Arguments("ID", "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, plan := args[0], args[1]
+			if plan != "" && !weir.IsPlanName(plan) {
+				return cli.UsageError("for example: weir token plan 3f9a… gold", "plan %q: expected 1 to 64 letters, digits, dots, dashes or underscores, and not the word by", redactToken(plan))
+			}
+			tokens, err := openOldTokens(cmd.Context(), dir)
+			if err != nil {
+				return err
+			}
+			defer tokens.Close()
+			switch err := tokens.SetPlan(cmd.Context(), id, plan); {
+			case errors.Is(err, sample.ErrNoToken):
+				return cli.Fail(fmt.Errorf("no token has the id %q", redactToken(id)), "'weir token list' shows the ids")
+			case err != nil:
+				return cli.Fail(fmt.Errorf("change the plan of token %q: %w", id, err), "")
+			}
+			if plan == "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "token %s has no plan any more\n", id)
+				return nil
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "token %s has the plan %s\n", id, plan)
 			return nil
 		},
 	}

@@ -102,7 +102,7 @@ func newVerify(env cli.Environment) *cobra.Command {
 	flags.StringVar(&f.agent, "agent", "demo", "`ID` of the agent for new sessions, and for windows that count by agent")
 	flags.Var(&f.sessions, "session", "session token of a visitor, instead of two new ones from init; repeatable; use the variable")
 	flags.StringVar(&f.sessionAt, "session-at", "token", "JSON `PATH` of the session token in the answer of init, such as data.token")
-	flags.Var(&f.tokens, "token", "API token; a second one shows that budgets are separate; repeatable; use the variable")
+	flags.Var(&f.tokens, "token", "API token, sent as Authorization: Bearer; a second one shows that budgets are separate; repeatable; use the variable")
 	flags.Var(&f.header, "header", "field to send with every request; repeatable")
 	flags.StringVar(&f.ca, "ca", "", "`FILE` with the certificates to trust instead of the system's, PEM")
 	cli.SwitchFlag(cmd, &f.real, "real", "send valid bodies, which the API stores, instead of bodies that validation rejects")

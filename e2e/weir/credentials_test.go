@@ -89,7 +89,7 @@ func TestAPITokensAreVerifiedByAFile(t *testing.T) {
 	minted := apiToken(t, t.TempDir(), "acme")
 	id := strings.Split(minted, "_")[1]
 	file := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "# minted elsewhere\n%s %x acme\n", id, sha256.Sum256([]byte(minted))), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, "# minted elsewhere\n%s %x workspace=acme\n", id, sha256.Sum256([]byte(minted))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := serveWeir(t, "--policy", "contract", "--upstream", accepting(t), "--token-file", file)
@@ -210,7 +210,7 @@ func TestTokensAreVerifiedByAFlagAlone(t *testing.T) {
 	}
 
 	s := serveIn(t, data, "--upstream", accepting(t), "--policy", policyFile(t, open))
-	if text := s.startup(t); !strings.Contains(text, "API tokens not verified: requests are counted by IP address and forwarded, although required by closed; --tokens verifies those of 'weir token create'") {
+	if text := s.startup(t); !strings.Contains(text, "API tokens not verified: requests are counted by IP address and forwarded, although required by closed, and part of a key in open; --tokens verifies those of 'weir token create'") {
 		t.Errorf("start-up does not report that no token is verified:\n%s", text)
 	}
 	want("a token, without the flag", send(s, "/open", token), 201, 4)

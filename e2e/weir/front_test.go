@@ -33,7 +33,7 @@ func serveFront(t *testing.T, args ...string) front {
 	for _, workspace := range []string{"fresh", "demo"} {
 		token := apiToken(t, backend.data, workspace)
 		tokens = append(tokens, token)
-		file = fmt.Appendf(file, "%s %x %s\n", strings.Split(token, "_")[1], sha256.Sum256([]byte(token)), workspace)
+		file = fmt.Appendf(file, "%s %x workspace=%s\n", strings.Split(token, "_")[1], sha256.Sum256([]byte(token)), workspace)
 	}
 	path := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(path, file, 0o600); err != nil {

@@ -49,7 +49,7 @@ func newExample(t *testing.T, name string, settings ...func(*edge.Config)) *exam
 			t.Fatal(err)
 		}
 		e.tokens[i] = token
-		lines += fmt.Sprintf("%s %x shop\n", id, hash)
+		lines += fmt.Sprintf("%s %x workspace=shop\n", id, hash)
 	}
 	if err := os.WriteFile(c.TokenFile, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)

@@ -52,6 +52,9 @@ type Options struct {
 	Denials func(id string) (denial.Facts, error)
 	// Sessions are those of the public listener. nil means that sessions are not verified.
 	Sessions *identity.Sessions
+	// APITokens are those of the public listener, which know the plans of tokens. nil means that
+	// API tokens are not verified.
+	APITokens identity.Tokens
 	// IPv6Prefix is the number of bits of an IPv6 address that count as one caller; 0 means 64.
 	IPv6Prefix int
 

@@ -127,7 +127,7 @@ func (s *Server) byHash(c callerQuery) (*named, *refusal) {
 // sourcesOf returns the key sources for which keys has a value.
 func sourcesOf(keys weir.SavedKeys) (sources []string) {
 	for _, k := range keys {
-		if weir.SourceOf(k.Source).Kind != weir.Common {
+		if !k.IsPlan() && weir.SourceOf(k.Source).Kind != weir.Common {
 			sources = append(sources, k.Source)
 		}
 	}
@@ -136,7 +136,7 @@ func sourcesOf(keys weir.SavedKeys) (sources []string) {
 
 func (s *Server) byKeys(c callerQuery) (*named, *refusal) {
 	invalid := func(err error) *refusal { return &refusal{http.StatusBadRequest, "invalid_caller", err.Error()} }
-	one := partialCaller{values: make(map[string]string)}
+	one := partialCaller{values: make(map[string]string), tokens: s.options.APITokens}
 	n := &named{}
 	if c.IP != "" {
 		addr, err := netip.ParseAddr(c.IP)
@@ -276,6 +276,7 @@ type partialCaller struct {
 	addr   netip.Addr
 	prefix int               // bits of an IPv6 address that count
 	values map[string]string // of the other key sources; of a session its key
+	tokens identity.Tokens   // which know the plans of tokens; nil: none
 }
 
 // AppendKey implements weir.Keys as identity does.

@@ -17,7 +17,8 @@ type Denial struct {
 	Window  string `json:"window"` // as it was in the policy then
 	Kinds   string `json:"kinds"`
 	Token   string `json:"token,omitempty"`
-	Limit   int64  `json:"limit"` // the limit that applied then
+	Plan    string `json:"plan,omitempty"` // the caller's plan then, if the limiter had plans
+	Limit   int64  `json:"limit"`          // the limit that applied then
 	Count   int64  `json:"count"`
 	At      int64  `json:"at"` // Unix seconds
 	Reset   int64  `json:"reset"`
@@ -47,6 +48,10 @@ func (s *Server) explain(f denial.Facts) Denial {
 	x := Denial{Limiter: f.Limiter, Window: f.Window, Limit: f.Limit, Count: f.Count, At: f.At, Reset: f.Reset, Policy: f.Policy}
 	var kinds []string
 	for _, c := range f.Callers {
+		if c.IsPlan() {
+			x.Plan = string(c.Value)
+			continue
+		}
 		kinds = append(kinds, c.Source)
 		if weir.SourceOf(c.Source).Public && !c.Digest {
 			x.Token = string(c.Value)

@@ -64,6 +64,9 @@ func (c *change) limits(n *named, l *weir.Limiter, windows []CallerWindow) ([]in
 		if byNetwork(l) && !n.hasAddr() {
 			return nil, unprocessable("address_unknown", "Limiter %s has other limits for some networks, and the caller's address is not known, so times cannot be applied; name ip too, or give limits.", l.Name)
 		}
+		if byPlan(windows) {
+			return nil, unprocessable("plan_unknown", "Limiter %s has other limits by plan, and the caller's plan is not known, so times cannot be applied; give limits, or name the denial of one of its refusals.", l.Name)
+		}
 		for i, w := range windows {
 			if w.Lacks != "" || w.Everyone {
 				continue

@@ -27,12 +27,17 @@ type CallerWindow struct {
 	// below are not set.
 	Lacks string `json:"lacks,omitempty"`
 
-	Limit    int64        `json:"limit"`    // the limit that applies
-	Declared int64        `json:"declared"` // the policy's limit, or its override's for this caller
-	Override bool         `json:"override"`
-	Grant    *CallerGrant `json:"grant"` // null: none
-	Exempt   bool         `json:"exempt"`
-	Denied   bool         `json:"denied"`
+	Limit int64 `json:"limit"` // the limit that applies
+	// Declared is the policy's limit, or that of its override or plan for this caller.
+	Declared int64 `json:"declared"`
+	Override bool  `json:"override"`
+	// Plan is the caller's plan if it sets Declared. PlanUnknown means that the plan is not known,
+	// and Declared is what a caller without one has.
+	Plan        string       `json:"plan,omitempty"`
+	PlanUnknown bool         `json:"plan_unknown,omitempty"`
+	Grant       *CallerGrant `json:"grant"` // null: none
+	Exempt      bool         `json:"exempt"`
+	Denied      bool         `json:"denied"`
 	// Everyone means that all callers share the window, so resets and grants do not change it.
 	Everyone bool  `json:"shared"`
 	Count    int64 `json:"count"`
@@ -134,7 +139,7 @@ func (n *named) window(h *weir.WindowState) CallerWindow {
 	if w.Lacks = n.lacks(h.Window); w.Lacks != "" {
 		return w
 	}
-	w.Everyone, w.Denied = h.Everyone, h.Denied
+	w.Everyone, w.Denied, w.Plan, w.PlanUnknown = h.Everyone, h.Denied, h.Plan, h.PlanUnknown
 	w.Limit, w.Declared, w.Override, w.Exempt, w.Count, w.Remain, w.Reset = h.Limit, h.Declared, h.Override, h.Exempt, h.Count, h.Remaining, h.Reset
 	if h.Grant.Limit > 0 {
 		w.Grant = &CallerGrant{h.Grant.Limit, h.Grant.Until}

@@ -110,6 +110,7 @@ func openAdminDoor(a *adminSide, s *Server, h *hooks) (*adminDoor, error) {
 		Tokens:     a.tokens,
 		Audit:      a.audit,
 		Sessions:   s.backend.sessions,
+		APITokens:  s.backend.tokens,
 		IPv6Prefix: c.Callers.IPv6Prefix,
 		Version:    c.Build.Version,
 		Demo:       c.Demo,

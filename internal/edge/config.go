@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/telemetry"
@@ -50,6 +51,10 @@ type Config struct {
 	Sessions Sessions
 	// TokenFile has the ids and hashes of API tokens that another service issues; empty: none.
 	TokenFile string
+	// TokenFrom are the places where requests may have their API tokens; none: Authorization:
+	// Bearer. TokenForward is which of them an Upstream gets.
+	TokenFrom    []identity.Place
+	TokenForward TokenForward
 	// Tokens verifies the API tokens in Data, before an Upstream. The sample backend always does.
 	Tokens bool
 

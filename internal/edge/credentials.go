@@ -21,20 +21,31 @@ const verified = "; a request without one is counted by IP address, and answered
 // would.
 func unverified(c *Config, source, flags string) string {
 	line := "not verified: requests are counted by IP address and forwarded"
-	var requiring, counting []string
+	var requiring, counting, planned []string
 	for i := range c.Policy.Policy.Limiters {
-		switch l := &c.Policy.Policy.Limiters[i]; {
+		l := &c.Policy.Policy.Limiters[i]
+		switch {
 		case l.Requires == source:
 			requiring = append(requiring, l.Name)
 		case countsBy(l, source):
 			counting = append(counting, l.Name)
 		}
+		if readsPlan(l, source) {
+			planned = append(planned, l.Name)
+		}
 	}
+	var although []string
 	if len(requiring) > 0 {
-		line += ", although required by " + strings.Join(requiring, ", ")
+		although = append(although, "required by "+strings.Join(requiring, ", "))
 	}
 	if len(counting) > 0 {
-		line += ", although counted by in " + strings.Join(counting, ", ")
+		although = append(although, "part of a key in "+strings.Join(counting, ", "))
+	}
+	if len(although) > 0 {
+		line += ", although " + strings.Join(although, ", and ")
+	}
+	if len(planned) > 0 {
+		line += ", so nobody has a plan of " + strings.Join(planned, ", ")
 	}
 	return line + "; " + flags
 }
@@ -59,6 +70,10 @@ func openSessions(ctx context.Context, c *Config, own *parts) (*identity.Session
 		return nil, unverified(c, identity.Session, "--jwt-key or --jwks gives the key"), nil
 	}
 	o := identity.SessionsOptions{Issuer: s.Issuer, Audience: s.Audience, Leeway: s.Leeway}
+	o.Refreshed = func(issuer string) {
+		c.Log.Warn("two sessions of one subject came, and their tokens have no sid: each token has a budget of its own, so a refreshed token "+
+			"is a new budget; give all tokens of a session the same sid", "issuer", issuer)
+	}
 	var by []string
 	for _, path := range s.KeyFiles {
 		key, err := identity.LoadKey(path)
@@ -111,9 +126,9 @@ func openTokens(ctx context.Context, c *Config, own *parts) (identity.Tokens, st
 		})
 		if err != nil {
 			return nil, "", cli.Fail(fmt.Errorf("read the tokens of --token-file %q: %w", c.TokenFile, err),
-				fileHint(err, "a line for each token: its id, the SHA-256 of the whole token in hex, and optionally its workspace"))
+				fileHint(err, "a line for each token: ID SHA256 [workspace=NAME] [plan=NAME] [expires=TIME]; 'weir token hash' prints one"))
 		}
-		return tokens, fmt.Sprintf("verified by --token-file %s, %s", filepath.Base(c.TokenFile), cli.Count(tokens.Len(), "token")) + verified, nil
+		return tokens, fmt.Sprintf("verified by --token-file %s, %s", filepath.Base(c.TokenFile), cli.Count(tokens.Len(), "token")) + c.placesRow() + verified, nil
 	}
 	if !c.Tokens {
 		return nil, unverified(c, identity.Token, "--tokens verifies those of 'weir token create', --token-file others"), nil
@@ -123,5 +138,5 @@ func openTokens(ctx context.Context, c *Config, own *parts) (identity.Tokens, st
 		return nil, "", cli.Fail(fmt.Errorf("open the tokens in %q: %w", c.Data, err), DataHint)
 	}
 	own.own(tokens.Close)
-	return tokens, fmt.Sprintf("verified by --tokens: those of 'weir token create', in %s", absolute(c.Data)) + verified, nil
+	return tokens, fmt.Sprintf("verified by --tokens: those of 'weir token create', in %s", absolute(c.Data)) + c.placesRow() + verified, nil
 }

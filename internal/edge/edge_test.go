@@ -159,7 +159,7 @@ func TestTheFirstRowReportsThatEveryAddressIsServed(t *testing.T) {
 func TestStartUpNamesTheLimitersThatCountByAnUnverifiedCredential(t *testing.T) {
 	c := testConfig(t, "limiters:\n  - {name: a, routes: [/a], windows: ['2 per minute by claim:org.id or ip']}\n"+
 		"  - {name: b, routes: [/b], windows: ['2 per minute by session'], requires: session}\n  - {name: c, routes: [/c], windows: [2 per minute by ip]}\n")
-	if got := unverified(&c, "session", "FLAG"); got != "not verified: requests are counted by IP address and forwarded, although required by b, although counted by in a; FLAG" {
+	if got := unverified(&c, "session", "FLAG"); got != "not verified: requests are counted by IP address and forwarded, although required by b, and part of a key in a; FLAG" {
 		t.Errorf("sessions %s", got)
 	}
 	if got := unverified(&c, "token", "FLAG"); got != "not verified: requests are counted by IP address and forwarded; FLAG" {

@@ -35,11 +35,12 @@ func (c *Config) identityOptions() identity.Options {
 // openPublic makes the gateway between callers and the backend.
 func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*publicDoor, error) {
 	who := c.identityOptions()
-	who.Sessions, who.Tokens = b.sessions, b.tokens
+	who.Sessions, who.Tokens, who.TokenFrom = b.sessions, b.tokens, c.TokenFrom
 	resolver, err := identity.New(who)
 	if err != nil {
 		return nil, cli.Fail(err, "")
 	}
+	h.policies = append(h.policies, warnOfPlans(c.Log, resolver))
 	o := gateway.Options{
 		Decider:        k.Decider,
 		Identity:       resolver,

@@ -17,6 +17,7 @@ type Caller struct {
 	values  map[string]string // by key source, except for the address
 	addr    netip.Addr        // exactly
 	counted string            // as it is counted
+	plan    string            // empty: none
 }
 
 // Set sets the value of a key source other than the address: an agent, the id of a session or of a

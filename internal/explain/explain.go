@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
@@ -43,13 +44,17 @@ type Message struct {
 type SpelledWindow struct {
 	Window     string     `json:"window"` // as a policy writes it
 	Limit      int64      `json:"limit"`
-	PerSeconds int64      `json:"per_seconds"`
-	Key        [][]string `json:"key"` // parts, each its alternatives in order
+	PerSeconds int64      `json:"per_seconds,omitempty"` // absent for a calendar
+	Calendar   string     `json:"calendar,omitempty"`    // as a policy writes it
+	Key        [][]string `json:"key"`                   // parts, each its alternatives in order
 }
 
 // SpellOut returns a window with its parts spelled out.
 func SpellOut(w weir.Window) SpelledWindow {
-	v := SpelledWindow{Window: w.String(), Limit: w.Limit, PerSeconds: seconds(w)}
+	v := SpelledWindow{Window: w.String(), Limit: w.Limit, Calendar: w.Calendar.String()}
+	if v.Calendar == "" {
+		v.PerSeconds = int64(w.Per / time.Second)
+	}
 	for _, part := range w.Key {
 		v.Key = append(v.Key, part)
 	}
@@ -60,6 +65,8 @@ func SpellOut(w weir.Window) SpelledWindow {
 type CountedWindow struct {
 	SpelledWindow
 	Counted []Counted `json:"counted"`
+	// PlanLimit is the limit that the caller's plan has in place of Limit; 0: none.
+	PlanLimit int64 `json:"plan_limit,omitempty"`
 }
 
 // A Counted value is what one part of a key counts a caller by.
@@ -164,6 +171,7 @@ func (e *Explanation) fill(p *weir.Policy, m weir.Match, who Caller) {
 			e.because("the limiter requires a verified %s: without one the request is counted by address and answered 401", l.Requires)
 		}
 	}
+	e.explainEnds(l)
 	if l.Chosen {
 		e.because("chosen: yes: the caller chooses a value that a window counts by, so it has a new budget for each value that it makes up")
 	}
@@ -182,9 +190,22 @@ func (e *Explanation) fill(p *weir.Policy, m weir.Match, who Caller) {
 			e.because("%s is exempt: counted, and never refused", who.spell(x))
 		}
 	}
+	e.explainPlans(l, who)
 	for _, o := range l.Overrides {
 		if who.is(o.For) {
-			e.because("an override applies to the caller: %s; of several, the most specific one applies", o)
+			e.because("an override applies to the caller: %s; of several, the most specific one applies, and has priority over a plan", o)
+		}
+	}
+}
+
+// explainEnds adds which windows end by the clock.
+func (e *Explanation) explainEnds(l *weir.Limiter) {
+	for _, w := range l.Windows {
+		switch {
+		case w.Calendar.Unit != 0:
+			e.because("%s ends with its calendar %v, by the store's clock, whenever its first request came", w, w.Calendar.Unit)
+		case l.Align == weir.AlignClock:
+			e.because("%s ends at the next whole multiple of its length since 1970-01-01 00:00 UTC (align: clock), by the store's clock", w)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package explain
 import (
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/weirlimit/weir"
 )
@@ -82,6 +83,8 @@ func kind(source string) weir.SourceKind { return weir.SourceOf(source).Kind }
 type Bound struct {
 	Requests int64 `json:"requests"`
 	Exact    bool  `json:"exact"` // a caller can reach it; otherwise the maximum may be lower
+	// By is the override or plan whose limit this is, as in "plan gold"; empty: a window's own.
+	By string `json:"by,omitempty"`
 }
 
 // String returns the number, behind "≤" if it is not exact.
@@ -96,42 +99,38 @@ func (b *Bound) String() string {
 // seconds, on the clock that counts. It is nil if no window bounds them.
 func Exposure(l *weir.Limiter, p Party, span int64) *Bound {
 	if !p.Served(l) {
-		return &Bound{0, true}
+		return &Bound{0, true, ""}
 	}
 	if l.Mode == weir.Shadow || len(l.Exempt) > 0 {
 		return nil
 	}
-	var bounding []weir.Window
-	var tightest weir.Window
-	lowest := int64(-1)
-	raised := false
+	var bounding []boundingWindow
+	tightest, lowest := 0, int64(-1)
+	raised, by := false, ""
 	for _, w := range l.Windows {
 		if !p.bounds(w.Key) {
 			continue
 		}
-		if limit := maxOverride(l, w); limit > w.Limit {
+		limit, raisedBy := highest(l, p, w)
+		if limit > w.Limit {
 			w.Limit, raised = limit, true
+		} else {
+			raisedBy = ""
 		}
-		bounding = append(bounding, w)
-		if n := maxIn(w, max(l.Cost, 1), span); lowest < 0 || n < lowest {
-			lowest, tightest = n, w
+		ends, err := weir.NewEnds(l, &w)
+		if err != nil {
+			return nil // not a valid policy
 		}
+		b := boundingWindow{w, int64(w.Per / time.Second), ends}
+		if n := b.maxIn(max(l.Cost, 1), span); lowest < 0 || n < lowest {
+			lowest, tightest, by = n, len(bounding), raisedBy
+		}
+		bounding = append(bounding, b)
 	}
 	if lowest < 0 {
 		return nil
 	}
-	return &Bound{lowest, !raised && attained(bounding, tightest, max(l.Cost, 1), span)}
-}
-
-// maxOverride returns the highest limit that an override gives any caller in a window; 0 if there
-// is no override.
-func maxOverride(l *weir.Limiter, w weir.Window) (limit int64) {
-	for _, o := range l.Overrides {
-		if o.Changes(&w) {
-			limit = max(limit, o.Limit)
-		}
-	}
-	return limit
+	return &Bound{lowest, !raised && attained(bounding, &bounding[tightest], max(l.Cost, 1), span), by}
 }
 
 // maxIn returns the maximum number of requests of that cost that one window lets pass in any span
@@ -142,48 +141,90 @@ func maxOverride(l *weir.Limiter, w weir.Window) (limit int64) {
 // windows can be used up in it: the first one late in its first second, the last one early in the
 // T-th second after. If P does not divide T, the span can touch one window more than can begin in
 // it. A request before the span must have opened that window.
-func maxIn(w weir.Window, cost, span int64) int64 {
-	n, per := w.Limit/cost, seconds(w)
-	if span%per == 0 {
-		return n * (span/per + 1)
+//
+// Windows that end by the clock adjoin, and need no request before the span: T+1 seconds touch at
+// most (T-1)/P+2 of them.
+func (w *boundingWindow) maxIn(cost, span int64) int64 {
+	n := w.Limit / cost
+	switch {
+	case w.ends != nil:
+		return n * ((span-1)/w.per + 2)
+	case span%w.per == 0:
+		return n * (span/w.per + 1)
 	}
-	return n*(span/per+2) - 1
+	return n*(span/w.per+2) - 1
 }
 
-func seconds(w weir.Window) int64 { return int64(w.Per.Seconds()) }
+// A boundingWindow is a window that counts all requests of a party together.
+type boundingWindow struct {
+	weir.Window
+	per  int64      // its length in seconds; of a calendar, that of its unit
+	ends *weir.Ends // nil: it ends one length after its first request
+}
+
+// end returns when the window ends if it is opened at a time.
+func (w *boundingWindow) end(at int64) int64 {
+	if w.ends == nil {
+		return at + w.per
+	}
+	return w.ends.After(at)
+}
 
 // A burst is a number of requests in one second.
 type burst struct{ at, requests int64 }
 
+// start is any second with enough seconds before it.
+const start = 2 * int64(weir.MaxSpan/time.Second)
+
 // pattern returns bursts that reach the maximum of one window in a span of that many seconds,
-// preceded by a request before the span if that has to open the first window.
-func pattern(w weir.Window, cost, span int64) []burst {
-	n, per := w.Limit/cost, seconds(w)
-	start := 2 * int64(weir.MaxPer.Seconds()) // any second with enough seconds before it
+// preceded by a request before the span if that has to open the first window. The span of a window
+// that ends by the clock begins in its last second before a boundary, one of windows.
+func (w *boundingWindow) pattern(boundary, cost, span int64) []burst {
+	n := w.Limit / cost
 	var all []burst
-	first := start
-	if span%per != 0 {
-		all = append(all, burst{start + 1 - per, 1}, burst{start, n - 1})
+	begin, first := start, start
+	switch {
+	case w.ends != nil:
+		begin = w.end(boundary) - 1
+		all, first = append(all, burst{begin, n}), begin+1
+	case span%w.per != 0:
+		all = append(all, burst{start + 1 - w.per, 1}, burst{start, n - 1})
 		first = start + 1
 	}
-	for at := first; at <= start+span; at += per {
+	for at := first; at <= begin+span; {
 		all = append(all, burst{at, n})
+		at = w.end(at)
 	}
 	return all
 }
 
-// attained reports whether the pattern that reaches the maximum of the tightest window passes all
+// attained reports whether a pattern that reaches the maximum of the tightest window passes all
 // windows, which proves that a caller can reach it. A longer window that is opened well before the
 // span ends within it, which helps: this is tried at up to about a hundred points for each window.
-// If it all fails, another pattern might still pass.
-func attained(windows []weir.Window, tightest weir.Window, cost, span int64) bool {
-	bursts := pattern(tightest, cost, span)
+// A boundary of a longer window by the clock helps as well. If it all fails, another pattern might
+// still pass.
+func attained(windows []boundingWindow, tightest *boundingWindow, cost, span int64) bool {
+	if attainedFrom(start, windows, tightest, cost, span) {
+		return true
+	}
+	for i := range windows {
+		if w := &windows[i]; tightest.ends != nil && w.ends != nil && attainedFrom(w.end(start)-1, windows, tightest, cost, span) {
+			return true
+		}
+	}
+	return false
+}
+
+// attainedFrom is attained for the pattern of a span that begins after a boundary, if the tightest
+// window ends by the clock.
+func attainedFrom(boundary int64, windows []boundingWindow, tightest *boundingWindow, cost, span int64) bool {
+	bursts := tightest.pattern(boundary, cost, span)
 	if pass(windows, cost, bursts) {
 		return true
 	}
 	for _, w := range windows {
 		for i := 0; i < len(bursts); i += 1 + len(bursts)/100 {
-			opener := burst{bursts[i].at - seconds(w), 1}
+			opener := burst{bursts[i].at - w.per, 1}
 			if opener.at < bursts[0].at && pass(windows, cost, append([]burst{opener}, bursts...)) {
 				return true
 			}
@@ -193,15 +234,17 @@ func attained(windows []weir.Window, tightest weir.Window, cost, span int64) boo
 }
 
 // pass reports whether fresh windows admit all bursts.
-func pass(windows []weir.Window, cost int64, bursts []burst) bool {
+func pass(windows []boundingWindow, cost int64, bursts []burst) bool {
 	var used [weir.MaxWindows]weir.Used
 	for _, b := range bursts {
-		for i, w := range windows {
-			u := used[i].At(b.at, seconds(w))
+		for i := range windows {
+			w := &windows[i]
+			end := w.end(b.at)
+			u := used[i].At(b.at, end)
 			if !u.Fits(b.requests*cost, w.Limit) {
 				return false
 			}
-			used[i] = u.Spend(b.requests*cost, b.at, seconds(w))
+			used[i] = u.Spend(b.requests*cost, end)
 		}
 	}
 	return true

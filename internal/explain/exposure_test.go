@@ -43,11 +43,11 @@ func (c *worstCaller) send(m moment) (after moment, ok bool) {
 		if u.Reset > 0 {
 			u.Reset += someSecond
 		}
-		u = u.At(someSecond, seconds(w))
+		u = u.At(someSecond, someSecond+int64(w.Per.Seconds()))
 		if !u.Fits(c.cost, w.Limit) {
 			return m, false
 		}
-		u = u.Spend(c.cost, someSecond, seconds(w))
+		u = u.Spend(c.cost, someSecond+int64(w.Per.Seconds()))
 		u.Reset -= someSecond
 		m.used[i] = u
 	}
@@ -170,7 +170,7 @@ func TestTheWorstMinuteOfALimitOfThirtyIsSixty(t *testing.T) {
 		}
 	}
 	limiter := d.Match("POST", "/api/v1/widget/leads").Limiter()
-	if said := Exposure(limiter, Parties(weir.Policy{})[1], 60); passed != 60 || said == nil || *said != (Bound{60, true}) {
+	if said := Exposure(limiter, Parties(weir.Policy{})[1], 60); passed != 60 || said == nil || *said != (Bound{Requests: 60, Exact: true}) {
 		t.Errorf("%d passed in 60 s, and %v is said", passed, said)
 	}
 }

@@ -123,6 +123,7 @@ func (o *Options) rules() rules.Options {
 		Denial:         o.Denial,
 		AgentHash:      o.AgentHash,
 		Observe:        o.Observe,
+		HideTokens:     o.HideTokens,
 		Limits:         o.Limits,
 		Judged:         std.Judged,
 	}

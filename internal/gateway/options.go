@@ -33,6 +33,11 @@ type Options struct {
 	// before each connection, by several goroutines, and must not block.
 	Avoid func(netip.AddrPort) error
 
+	// HideTokens are the places of tokens that Upstream does not get: the gateway removes the
+	// field, the Authorization of that scheme, or the parameter, also from trailers and whether or
+	// not the token is valid. None means that all are forwarded.
+	HideTokens []identity.Place
+
 	// CORSOrigins are the web origins that may call the widget surface; none, or "*", allow any
 	// (D22).
 	CORSOrigins []string

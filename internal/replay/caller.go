@@ -90,6 +90,9 @@ func newSources(o *Options) *sources {
 			if namesTokens(l) {
 				note(identity.Token)
 			}
+			if len(l.Plans.List) > 0 {
+				note(PlanKey)
+			}
 		}
 	}
 	for _, source := range s.all {

@@ -76,6 +76,10 @@ func (r *Replay) instead(words []string, l *weir.Limiter, source string) []strin
 		add("the User-Agent")
 		return words
 	}
+	if source == PlanKey {
+		add("the windows' own limits")
+		return words
+	}
 	for _, w := range l.Windows {
 		for _, part := range w.Key {
 			i := slices.Index(part, source)

@@ -80,7 +80,7 @@ type window struct {
 	rules       *weir.Window
 	inAgentless *weir.Window // the same window of the agentless decider
 	byAgent     bool         // its key names the agent
-	per         uint32
+	charge      weir.Charge  // how long the window is, and when it ends
 	refused     int64
 	unknown     int64  // requests with an unknown agent, which it has not counted
 	peak        uint32 // over all callers
@@ -121,7 +121,9 @@ func (l *lane) newLimiter(rules *weir.Limiter) *limiter {
 	s.special = len(rules.Exempt)+len(rules.Deny)+len(rules.Overrides) > 0
 	for i := range rules.Windows {
 		w := &rules.Windows[i]
-		s.windows[i] = window{rules: w, byAgent: w.Key.Uses(identity.Agent), per: uint32(w.Per / time.Second), callers: callers{pool: l.pool}}
+		s.windows[i] = window{rules: w, byAgent: w.Key.Uses(identity.Agent), callers: callers{pool: l.pool}}
+		s.windows[i].charge.Per = int64(w.Per / time.Second)
+		s.windows[i].charge.Ends, _ = weir.NewEnds(rules, w) // the decider has accepted the policy
 		for _, o := range rules.Overrides {
 			if o.Changes(w) && o.Limit == w.Limit {
 				s.windows[i].own = append(s.windows[i].own, o)
@@ -265,6 +267,9 @@ func (l *lane) shadowed(v weir.Shadowed) {
 	s := l.of(v.Limiter)
 	lacks, match := r.caller.lacks, r.caller.match
 	r.caller.lacks, r.caller.match = 0, v.Match
+	if plans := &s.rules.Plans; len(plans.List) > 0 {
+		r.caller.Plan(plans.By) // which the decision asked for too
+	}
 	s.count(r, v.Decision, func(of *weir.Standing) []byte {
 		key := r.key[:0]
 		for _, part := range of.Window.Key {
@@ -350,12 +355,12 @@ func (w *window) count(r *Replay, s *limiter, d *weir.Decision, of *weir.Standin
 	e := w.callers.at(hash, r.second)
 	e.requests = plus(e.requests, 1)
 	if e.reset <= r.second {
-		e.reset, e.demand = r.second+w.per, 0
+		e.reset, e.demand = uint32(w.charge.End(int64(r.second))), 0
 	}
 	cost := uint32(d.Cost)
 	asked := plus(e.demand, cost)
 	switch {
-	case !s.special || w.follows(r, d, of):
+	case !s.special && len(s.rules.Plans.List) == 0 || w.follows(r, d, of):
 		if !e.has(follows) {
 			// What others have spent of the budget, according to the engine; usually nothing.
 			before := of.Count
@@ -385,7 +390,7 @@ func (w *window) count(r *Replay, s *limiter, d *weir.Decision, of *weir.Standin
 
 // follows reports whether a change of the window's limit would change the present caller's.
 func (w *window) follows(r *Replay, d *weir.Decision, of *weir.Standing) bool {
-	if d.Exempt || of.Limit != w.rules.Limit {
+	if d.Exempt || of.Limit != w.rules.Limit || r.hasPlan(of.Limiter, w.rules) {
 		return false
 	}
 	for _, o := range w.own {

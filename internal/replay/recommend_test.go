@@ -101,6 +101,7 @@ func TestTheRecommendedLimitIsTheLowestThatTouchesSoFew(t *testing.T) {
 
 func drawOneWindow(t *rapid.T) weir.Limiter {
 	l := limiterOf(t, "all", rapid.SampledFrom([]string{"5 per 10 seconds by ip", "5 per minute by agent", "5 per 2 seconds by everyone", "5 per minute by ip+agent"}).Draw(t, "window"))
+	l.Align = weir.Align(rapid.IntRange(0, 1).Draw(t, "align"))
 	l.Cost = int64(rapid.IntRange(0, 3).Draw(t, "cost"))
 	l.Windows[0].Limit = int64(rapid.IntRange(3, 9).Draw(t, "limit"))
 	if rapid.Bool().Draw(t, "exempt") {

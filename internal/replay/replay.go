@@ -61,8 +61,8 @@ type Options struct {
 	Forwarded int
 
 	// Keys maps key sources, as policies spell them, to indexes into accesslog.Options.Fields:
-	// session, token, agent, ip, header:X-Api-Key, or one of your own. The value of such a field
-	// counts as verified; without a value the caller has no such credential.
+	// session, token, agent, ip, header:X-Api-Key, or one of your own. PlanKey maps the plan. The
+	// value of such a field counts as verified; without a value the caller has no such credential.
 	Keys map[string]int
 
 	// Memory bounds everything that is remembered, in bytes; 0 means 256 MiB. At least MinMemory.
@@ -209,7 +209,7 @@ const maxPatience = 366 * 24 * time.Hour
 // latest is the latest valid time of a line, in Unix nanoseconds: a memstore's clock stops if the
 // longest window would end after what 32 bits hold, and a caller that waits must reach its end
 // before that.
-const latest = (1<<32 - 1 - int64((weir.MaxPer+maxPatience)/time.Second)) * int64(time.Second)
+const latest = (1<<32 - 1 - int64((weir.MaxSpan+maxPatience)/time.Second)) * int64(time.Second)
 
 // errEnded is returned by Add after Report.
 var errEnded = errors.New("replay: the report was made already")

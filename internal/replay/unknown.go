@@ -33,6 +33,7 @@ func withoutAgent(p weir.Policy) (out weir.Policy, ok bool) {
 			kept = []weir.Window{{Limit: weir.MaxLimit, Per: time.Second, Key: weir.Key{{identity.Everyone}}}}
 		}
 		l.Windows = kept
+		l.Plans = keptPlans(l.Plans, kept)
 		l.Overrides = slices.DeleteFunc(slices.Clone(l.Overrides), func(o weir.Override) bool {
 			return !slices.ContainsFunc(kept, func(w weir.Window) bool { return o.Changes(&w) })
 		})

@@ -117,7 +117,8 @@ func (w *waiting) giveUp(s *limiter) { w.delay.gaveUp++; s.delay.gaveUp++ }
 func (w *waiting) drop(s *limiter)   { w.delay.noRoom++; s.delay.noRoom++ }
 
 // keyOf returns a hash that identifies the line of the present request: its limiter, the keys of
-// its windows, and, if the limiter has exemptions or overrides, the address and token.
+// its windows, and, if the limiter has exemptions or overrides, the address and token, and if
+// it has plans, the plan.
 func (w *waiting) keyOf(s *limiter, d *weir.Decision) uint64 {
 	r := w.lane.replay
 	key := append(append(r.key[:0], s.rules.Name...), 0)
@@ -136,6 +137,10 @@ func (w *waiting) keyOf(s *limiter, d *weir.Decision) uint64 {
 		addr, _ := r.caller.Addr().MarshalBinary() // does not fail
 		key = append(append(key, byte(len(addr))), addr...)
 		key, _ = r.caller.AppendKey(key, identity.Token)
+	}
+	if len(s.rules.Plans.List) > 0 {
+		plan, _ := r.caller.Plan(s.rules.Plans.By)
+		key = append(append(key, byte(len(plan))), plan...)
 	}
 	r.key = key
 	return maphash.Bytes(r.seed, key)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
@@ -54,6 +55,7 @@ type NewToken struct {
 type TokenInfo struct {
 	ID        string
 	Workspace string
+	Plan      string // empty: none
 	Created   time.Time
 	Revoked   time.Time // zero means valid
 }
@@ -64,16 +66,26 @@ var ErrNoToken = errors.New("no such token")
 // workspaceName matches names that need no quoting in a URL, a header and a shell.
 var workspaceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Create creates a token for a workspace. If the workspace does not exist, Create creates it.
+// Create creates a token without a plan for a workspace. If the workspace does not exist, Create
+// creates it.
 func (t *Tokens) Create(ctx context.Context, workspace string) (NewToken, error) {
+	return t.CreateInPlan(ctx, workspace, "")
+}
+
+// CreateInPlan is Create for a token that has a plan, by which limits may differ. An empty plan is
+// none.
+func (t *Tokens) CreateInPlan(ctx context.Context, workspace, plan string) (NewToken, error) {
 	if !workspaceName.MatchString(workspace) {
 		return NewToken{}, fmt.Errorf("create token: workspace %s: expected 1 to 64 letters, digits, dots, dashes and underscores, starting with a letter or digit", show(workspace))
+	}
+	if err := checkPlan(plan); err != nil {
+		return NewToken{}, fmt.Errorf("create token: %w", err)
 	}
 	token, id, hash, err := identity.NewToken(rand.Reader)
 	if err != nil {
 		return NewToken{}, fmt.Errorf("create token: %w", err)
 	}
-	made, err := t.db.AddToken(ctx, sqlite.Token{ID: id, Workspace: workspace, Hash: hash, Created: t.now()})
+	made, err := t.db.AddToken(ctx, sqlite.Token{ID: id, Workspace: workspace, Plan: plan, Hash: hash, Created: t.now()})
 	if err != nil {
 		return NewToken{}, fmt.Errorf("create token for workspace %q: %w", workspace, err)
 	}
@@ -88,7 +100,7 @@ func (t *Tokens) List(ctx context.Context) ([]TokenInfo, error) {
 	}
 	all := make([]TokenInfo, 0, len(rows))
 	for _, r := range rows {
-		all = append(all, TokenInfo{r.ID, r.Workspace, r.Created, r.Revoked})
+		all = append(all, TokenInfo{r.ID, r.Workspace, r.Plan, r.Created, r.Revoked})
 	}
 	return all, nil
 }
@@ -106,6 +118,30 @@ func (t *Tokens) Revoke(ctx context.Context, id string) error {
 	return nil
 }
 
+// SetPlan changes the plan of a token within a second in every process that uses the data
+// directory. An empty plan is none. SetPlan returns ErrNoToken for an unknown token.
+func (t *Tokens) SetPlan(ctx context.Context, id, plan string) error {
+	if err := checkPlan(plan); err != nil {
+		return fmt.Errorf("change the plan of token %s: %w", show(id), err)
+	}
+	err := t.db.SetTokenPlan(ctx, id, plan)
+	if errors.Is(err, sqlite.ErrNotFound) {
+		return fmt.Errorf("change the plan of token %s: %w", show(id), ErrNoToken)
+	}
+	if err != nil {
+		return fmt.Errorf("change the plan of token %s: %w", show(id), err)
+	}
+	return nil
+}
+
+func checkPlan(plan string) error {
+	if plan != "" && !weir.IsPlanName(plan) {
+		// without the plan, which may be a whole token
+		return errors.New("the plan's name: expected 1 to 64 letters, digits, dots, dashes and underscores, and not the word by")
+	}
+	return nil
+}
+
 // Lookup implements identity.Tokens. It reads the database each time.
 func (t *Tokens) Lookup(id string) (identity.StoredToken, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
@@ -118,7 +154,7 @@ func (t *Tokens) Lookup(id string) (identity.StoredToken, error) {
 		t.log.Error("sample backend: look a token up", "token", id, "error", err)
 		return identity.StoredToken{}, &lookupError{err}
 	}
-	return identity.StoredToken{ID: s.ID, Workspace: s.Workspace, Hash: s.Hash, Revoked: !s.Revoked.IsZero()}, nil
+	return identity.StoredToken{ID: s.ID, Workspace: s.Workspace, Plan: s.Plan, Hash: s.Hash, Revoked: !s.Revoked.IsZero()}, nil
 }
 
 // lookupTimeout is the time-out of a token's look-up.

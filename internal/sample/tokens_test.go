@@ -57,6 +57,46 @@ func TestTokensAreCreatedAndRevokedBesideARunningServer(t *testing.T) {
 	}
 }
 
+func TestATokenHasOnePlanThatCanChange(t *testing.T) {
+	k := setUp(t)
+	tokens := k.b.Tokens()
+	made, err := tokens.CreateInPlan(t.Context(), "acme", "gold")
+	if err != nil {
+		t.Fatal(err)
+	}
+	none, err := tokens.Create(t.Context(), "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	planOf := func(id string) string {
+		t.Helper()
+		stored, err := tokens.Lookup(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stored.Plan
+	}
+	if a, b := planOf(made.ID), planOf(none.ID); a != "gold" || b != "" {
+		t.Errorf("the plans are %q and %q", a, b)
+	}
+	for _, plan := range []string{"silver", ""} {
+		if err := tokens.SetPlan(t.Context(), made.ID, plan); err != nil || planOf(made.ID) != plan {
+			t.Errorf("%q: the plan is %q, %v", plan, planOf(made.ID), err)
+		}
+	}
+	for _, bad := range []string{"by", "go ld", made.Token, strings.Repeat("x", 65)} {
+		if err := tokens.SetPlan(t.Context(), made.ID, bad); err == nil || strings.Contains(err.Error(), made.Token) {
+			t.Errorf("the plan %.8q…: %v", bad, err)
+		}
+		if _, err := tokens.CreateInPlan(t.Context(), "acme", bad); err == nil {
+			t.Errorf("a token with the plan %.8q… was created", bad)
+		}
+	}
+	if err := tokens.SetPlan(t.Context(), "nothing", "gold"); !errors.Is(err, ErrNoToken) {
+		t.Errorf("the plan of no token: %v", err)
+	}
+}
+
 func TestAWorkspaceNameIsOneWord(t *testing.T) {
 	k := setUp(t)
 	for _, name := range []string{"", "two words", "-x", "a/b", "a\nb", "é", strings.Repeat("x", 65)} {

@@ -1,9 +1,7 @@
 package telemetry
 
 import (
-	"fmt"
 	"math"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -127,7 +125,7 @@ func windowNames(limiter string, w *weir.Window) names {
 	if w == nil {
 		return names{}
 	}
-	return names{limiter, fmt.Sprintf("%ds by %s", w.Per/time.Second, w.Key)}
+	return names{limiter, w.Label()}
 }
 
 // The families that Metrics count themselves.

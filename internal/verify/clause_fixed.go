@@ -55,7 +55,8 @@ func (f *fixedCheck) paused(p pause) {
 // at least one length apart.
 func (f *fixedCheck) judgeMove(t *tally, before, a *answer) bool {
 	lengths := f.part.lengthsOf(t.limit)
-	if before == nil || a.reset == absent || a.limit != t.limit || a.reset == before.reset || len(lengths) != 1 {
+	// Spans of a calendar are not all as long as their unit.
+	if f.part.hasCalendar() || before == nil || a.reset == absent || a.limit != t.limit || a.reset == before.reset || len(lengths) != 1 {
 		return false
 	}
 	per := int64(lengths[0] / time.Second)

@@ -45,7 +45,7 @@ func (c *windowCheck) see(a *answer) {
 		c.broken(a, "Remaining is %d of %d", a.remaining, a.limit)
 		return
 	}
-	if low := c.part.window; a.limit != low.Limit && a.remaining > low.Limit && len(c.part.limiter.Overrides) == 0 {
+	if low := c.part.window; a.limit != low.Limit && a.remaining > low.Limit && !c.part.hasOtherLimits() {
 		c.broken(a, "Remaining is %d of %d, and the window of %d per %v has less left: the fields must describe the window with the least left",
 			a.remaining, a.limit, low.Limit, low.Per)
 		return
@@ -60,7 +60,7 @@ func (c *windowCheck) see(a *answer) {
 			lengths = append(lengths, w.Per)
 		}
 	}
-	longest := slices.Max(lengths)
+	longest := c.part.longestOf(lengths)
 	c.seeLocal(a, longest)
 	if a.known != absent && a.reset <= a.known {
 		c.suspect(a, "Reset is %d, and an earlier answer had Date %d before the request was sent: the window is in the past", a.reset, a.known)
@@ -128,7 +128,7 @@ func (c *windowCheck) judgeLengths() {
 	}
 	for limit, seen := range c.seen.resets {
 		lengths := c.part.lengthsOf(limit)
-		if len(lengths) == 0 {
+		if len(lengths) == 0 || c.part.hasCalendar() { // a calendar's spans can be shorter
 			continue
 		}
 		shortest := int64(slices.Min(lengths) / time.Second)
@@ -162,7 +162,7 @@ func (h *history) mayHaveBegun(a *answer) bool {
 // noTime reports whether Reset cannot be a time, but perhaps a number of seconds: it is further in
 // the past than the longest window is long.
 func (a *answer) noTime() bool {
-	return a.reset != absent && a.date != absent && a.reset < a.date-int64(weir.MaxPer/time.Second)
+	return a.reset != absent && a.date != absent && a.reset < a.date-int64(weir.MaxSpan/time.Second)
 }
 
 // checkResetConstant reads the history's note of a Reset that moved before its window had ended.

@@ -73,11 +73,27 @@ func (p *part) lengthsOf(limit int64) []time.Duration {
 	var lengths []time.Duration
 	for i := range l.Windows {
 		w := &l.Windows[i]
-		if w.Limit == limit || slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.Changes(w) && o.Limit == limit }) {
+		if w.Limit == limit || slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.Changes(w) && o.Limit == limit }) ||
+			slices.ContainsFunc(l.Plans.List, func(plan weir.Plan) bool { return plan.Of(w) == limit }) {
 			lengths = append(lengths, w.Per)
 		}
 	}
 	return lengths
+}
+
+// hasCalendar reports whether a window of the limiter is a calendar's, whose spans can be shorter
+// or longer than Per.
+func (p *part) hasCalendar() bool {
+	return slices.ContainsFunc(p.limiter.Windows, func(w weir.Window) bool { return w.Calendar.Unit != 0 })
+}
+
+// longestOf returns the longest that a window of the limiter can be, if one of those lengths is
+// its.
+func (p *part) longestOf(lengths []time.Duration) time.Duration {
+	if p.hasCalendar() {
+		return weir.MaxSpan
+	}
+	return slices.Max(lengths)
 }
 
 // isAmbiguous reports whether several windows have a limit, so answers do not show which of them
@@ -90,6 +106,12 @@ func (p *part) whole(a *answer) int64 {
 		return p.window.Limit
 	}
 	return a.limit
+}
+
+// hasOtherLimits reports whether some callers have other limits than the windows' own: the verifier
+// may be one of them, and takes its limits from the answers.
+func (p *part) hasOtherLimits() bool {
+	return len(p.limiter.Overrides)+len(p.limiter.Plans.List) > 0
 }
 
 // countsByAgent reports whether a window of the limiter is counted by the agent.
@@ -106,7 +128,7 @@ func (p *part) limitsInWords() string {
 		}
 		text += rateInWords(w)
 	}
-	if len(p.limiter.Overrides) > 0 {
+	if p.hasOtherLimits() {
 		text += ", and others for some callers"
 	}
 	return text

@@ -61,6 +61,7 @@ type profile struct {
 	kind      string
 	name      string
 	saved     weir.SavedKeys // nil: not saved yet, or no room
+	savedAt   int64          // the second in which they were saved
 }
 
 // add counts a touch. If caller is nil, a later touch describes the caller. add uses buffer as
@@ -94,6 +95,10 @@ func (e *entry) note(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []b
 	e.refusals += t.refused * t.weight
 	e.standing, e.exempt = t.standing, t.exempt
 	e.seen++
+	if e.saved != nil && caller != nil && t.second > e.savedAt && hasOtherPlan(t.standing.limiter, caller, e.saved) {
+		r.release(&e.profile)
+		e.saved = nil
+	}
 	if e.saved != nil || caller == nil || t.standing.window == nil || e.replaced && e.seen < 2 {
 		return buffer
 	}
@@ -102,9 +107,27 @@ func (e *entry) note(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []b
 		e.kind, e.name, buffer = describe(t.standing.window, caller, buffer)
 	}
 	if r.kept.Load() < maxKeptBytes-maxCallerBytes {
-		e.saved = r.saveKeys(t.standing.limiter, caller)
+		e.saved, e.savedAt = r.saveKeys(t.standing.limiter, caller), t.second
 	}
 	return buffer
+}
+
+// hasOtherPlan reports whether the plan of a caller has changed since its keys were saved. It is
+// asked at most once a second and caller, because callers with several plans may share a window.
+func hasOtherPlan(l *weir.Limiter, caller weir.Keys, saved weir.SavedKeys) bool {
+	if l == nil || len(l.Plans.List) == 0 {
+		return false
+	}
+	who, ok := caller.(weir.Planner)
+	if !ok {
+		return false
+	}
+	now, known := who.Plan(l.Plans.By)
+	before, was := saved.Plan(l.Plans.By)
+	if !weir.IsPlanName(now) {
+		now = "" // as weir.SaveKeys saves it
+	}
+	return known && (!was || now != before)
 }
 
 // describe returns the key sources that count a caller in a window, joined by "+". If one of them

@@ -21,8 +21,8 @@ final class Budget
     /** Responses have no fields, so no call waits. */
     public const SILENT = 2;
 
-    /** Seconds; no window is longer than 31 days. */
-    public const LONGEST_WINDOW = 31 * 24 * 3600;
+    /** Seconds; no Reset is further away: a month has 31 days, and clocks may be set back in it. */
+    public const LONGEST_WINDOW = 32 * 24 * 3600;
 
     /** A number of calls that is never reached. */
     public const ENDLESS = PHP_INT_MAX >> 2;

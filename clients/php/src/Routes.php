@@ -139,7 +139,7 @@ final class Routes
             throw new \InvalidArgumentException("window \"$text\": the form is LIMIT per [N] UNIT by SOURCE, as in 60 per minute by token or ip");
         }
         $seconds = (int) ($m[2] === '' ? 1 : $m[2]) * self::UNITS[$m[3]];
-        if ($seconds < 1 || $seconds > Budget::LONGEST_WINDOW) {
+        if ($seconds < 1 || $seconds > 31 * 24 * 3600) {
             throw new \InvalidArgumentException("window \"$text\": its length has to be from a second to 31 days");
         }
         $key = [];

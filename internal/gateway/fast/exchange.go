@@ -170,7 +170,7 @@ func (x *exchange) readTarget() bool {
 	raw := x.head.Target
 	x.Asked = target.Request{Method: x.head.Method, Purpose: rules.Purpose(x.head.Method, x.field)}
 	path, query, _ := strings.Cut(raw, "?")
-	if target.IsPlain(path) && target.IsPlainQuery(query) && target.Query(query) == query {
+	if target.IsPlain(path) && target.IsPlainQuery(query) && target.Query(query) == query && x.c.engine.ShownQuery(query) == query {
 		x.Asked.Path, x.Path, x.query, x.onward = path, path, query, raw
 		if base := x.c.engine.basePath; base != "" {
 			x.onward = base + raw
@@ -184,7 +184,7 @@ func (x *exchange) readTarget() bool {
 	x.Asked.Read(u)
 	x.Path, x.query = rules.PathOf(&x.Asked, u), u.RawQuery
 	x.onward = x.c.engine.basePath + u.EscapedPath()
-	if query := target.Query(u.RawQuery); query != "" || u.ForceQuery {
+	if query := target.Query(x.c.engine.ShownQuery(u.RawQuery)); query != "" || u.ForceQuery {
 		x.onward += "?" + query
 	}
 	return true

@@ -1,6 +1,7 @@
 package fast
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,7 +34,7 @@ func (x *exchange) appendRequest(b []byte) []byte {
 	case head.Length == wire.Chunked:
 		b = append(b, "Transfer-Encoding: chunked\r\n"...)
 		if announced != "" {
-			b = appendAnnounced(b, announced, rules.IsWithheld)
+			b = appendAnnounced(b, announced, x.withholds)
 		}
 	case head.Length > 0 || rules.ExpectsBody(head.Method):
 		b = append(strconv.AppendInt(append(b, "Content-Length: "...), head.Length, 10), "\r\n"...)
@@ -60,12 +61,27 @@ func (x *exchange) appendForwarded(b []byte) (_ []byte, announced string) {
 		if wire.EqualFold(f.Name, "Trailer") {
 			announced += f.Value + ","
 		}
-		if !rules.IsForwarded(f.Name) || named && x.head.Names(f.Name) {
+		if !rules.IsForwarded(f.Name) || named && x.head.Names(f.Name) || x.hides(f) {
 			continue
 		}
 		b = wire.AppendField(b, f.Name, f.Value)
 	}
 	return b, announced
+}
+
+// hides reports whether a field is not forwarded because it may hold a token. One hidden line of
+// Authorization hides all.
+func (x *exchange) hides(f *wire.Field) bool {
+	e := x.c.engine
+	if !e.HidesSchemes() || !wire.EqualFold(f.Name, "Authorization") {
+		return e.HidesName(f.Name)
+	}
+	return slices.ContainsFunc(x.head.Values("Authorization"), func(v string) bool { return e.HidesField(f.Name, v) })
+}
+
+// withholds reports whether a trailer of the request is not forwarded.
+func (x *exchange) withholds(name string) bool {
+	return rules.IsWithheld(name) || x.c.engine.HidesName(name)
 }
 
 // upgrade returns the lines of Upgrade; nil if Connection does not name it.

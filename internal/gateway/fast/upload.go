@@ -134,7 +134,7 @@ func (x *exchange) pass(u *upstream.Conn, l *upload) (received, sent error) {
 		return received, sent
 	}
 	announced := strings.Join(x.head.Values("Trailer"), ",")
-	_, err := u.Write(appendLastChunk(nil, x.body.Trailers(), func(name string) bool { return rules.Names(announced, name) && !rules.IsWithheld(name) }))
+	_, err := u.Write(appendLastChunk(nil, x.body.Trailers(), func(name string) bool { return rules.Names(announced, name) && !x.withholds(name) }))
 	return nil, err
 }
 

@@ -8,6 +8,7 @@
 //	route.go      what a request asks for, and which of our own answers it gets
 //	answers.go    the answers of our own: one table
 //	withheld.go   the fields of a request that a backend never gets: one table
+//	keys.go       the places of tokens that a backend does not get
 //	fields.go     the fields of one hop, the limiter's own fields, lists of names
 //	onward.go     what an upstream receives of a request, and which of its answers make no sense
 //	cors.go       browsers on other origins
@@ -54,6 +55,7 @@ type Options struct {
 	Denial         func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
 	AgentHash      func(agent string) (hash uint64, ok bool)
 	Observe        func(answer.Observation)
+	HideTokens     []identity.Place
 	Limits         Limits
 
 	// Judged, if set, is called by net/http's engine for each request whose caller the limiter has
@@ -80,6 +82,7 @@ type Rules struct {
 	// TakenOver are the connections of websockets, which a drain does not wait for but closes last.
 	TakenOver pace.Set
 
+	hidden         hiddenTokens
 	host           string // of the upstream's URL, for requests that have none
 	dates          headers.DateCache
 	ready          readiness
@@ -92,7 +95,7 @@ func New(o Options) (*Rules, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	r := &Rules{Options: o, Pace: o.Limits.pace()}
+	r := &Rules{Options: o, Pace: o.Limits.pace(), hidden: newHiddenTokens(o.HideTokens)}
 	r.AnswerPace = r.Pace.OfAnswers()
 	if o.Upstream != nil {
 		r.host = hostOf(o.Upstream)

@@ -2,6 +2,7 @@ package std
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/weirlimit/weir/internal/gateway/rules"
@@ -19,10 +20,10 @@ func (h header) Put(name string, values []string) { h[name] = values }
 // Remove implements rules.Header.
 func (h header) Remove(name string) { delete(h, name) }
 
-// stripWithheld removes the fields that no backend gets.
-func stripWithheld(h http.Header) {
-	for name := range h {
-		if rules.IsWithheld(name) {
+// stripWithheld removes the fields that the upstream does not get.
+func (e *Engine) stripWithheld(h http.Header) {
+	for name, values := range h {
+		if rules.IsWithheld(name) || slices.ContainsFunc(values, func(v string) bool { return e.HidesField(name, v) }) {
 			delete(h, name)
 		}
 	}

@@ -87,10 +87,10 @@ func (e *Engine) rewrite(p *httputil.ProxyRequest, base *url.URL) {
 	*out.URL = url.URL{
 		Scheme: base.Scheme, Host: base.Host, Path: path, RawPath: raw,
 		// httputil drops parts of a query that it cannot parse
-		RawQuery: target.Query(in.URL.RawQuery), ForceQuery: in.URL.ForceQuery,
+		RawQuery: target.Query(e.ShownQuery(in.URL.RawQuery)), ForceQuery: in.URL.ForceQuery,
 	}
-	stripWithheld(out.Header)
-	passTrailers(p)
+	e.stripWithheld(out.Header)
+	e.passTrailers(p)
 	head := headOf(in)
 	onward := e.Onward(&head)
 	out.Host, out.Close = onward.Host, onward.Alone
@@ -116,14 +116,14 @@ func headOf(r *http.Request) rules.Head {
 
 // passTrailers forwards the announced trailers of a request. httputil does not: they come with the
 // end of the body, after it has copied the request.
-func passTrailers(p *httputil.ProxyRequest) {
+func (e *Engine) passTrailers(p *httputil.ProxyRequest) {
 	p.Out.Trailer = nil
 	if len(p.In.Trailer) == 0 || p.Out.Body == nil {
 		return
 	}
 	p.Out.Trailer = make(http.Header, len(p.In.Trailer))
 	for name := range p.In.Trailer {
-		if !rules.IsWithheld(name) && wire.MayTrail(name) {
+		if !rules.IsWithheld(name) && !e.HidesName(name) && wire.MayTrail(name) {
 			p.Out.Trailer[name] = nil
 		}
 	}

@@ -10,6 +10,7 @@ import (
 type Token struct {
 	ID        string
 	Workspace string
+	Plan      string // empty: none
 	Hash      [32]byte
 	Created   time.Time
 	Revoked   time.Time // zero means valid
@@ -55,14 +56,14 @@ func (d *DB) AddToken(ctx context.Context, t Token) (newWorkspace bool, err erro
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO tokens (id, workspace_id, hash, created_at) VALUES (?, ?, ?, ?)`,
-			t.ID, t.Workspace, t.Hash[:], toMillis(t.Created))
+		_, err = tx.ExecContext(ctx, `INSERT INTO tokens (id, workspace_id, plan, hash, created_at) VALUES (?, ?, ?, ?, ?)`,
+			t.ID, t.Workspace, t.Plan, t.Hash[:], toMillis(t.Created))
 		return err
 	})
 	return newWorkspace && err == nil, err
 }
 
-const tokenColumns = `SELECT id, workspace_id, hash, created_at, revoked_at FROM tokens `
+const tokenColumns = `SELECT id, workspace_id, plan, hash, created_at, revoked_at FROM tokens `
 
 // Token returns the token with that id, revoked or not. It returns ErrNotFound for an unknown
 // token.
@@ -95,11 +96,23 @@ func (d *DB) RevokeToken(ctx context.Context, id string, now time.Time) error {
 	})
 }
 
+// SetTokenPlan changes the plan of the token with that id; an empty plan is none. It returns
+// ErrNotFound for an unknown token.
+func (d *DB) SetTokenPlan(ctx context.Context, id, plan string) error {
+	return d.writeDurably(ctx, func(tx *sql.Tx) error {
+		there, err := changed(tx.ExecContext(ctx, `UPDATE tokens SET plan = ? WHERE id = ?`, plan, id))
+		if err == nil && !there {
+			err = ErrNotFound
+		}
+		return err
+	})
+}
+
 func scanToken(row interface{ Scan(...any) error }) (t Token, err error) {
 	var hash []byte
 	var created int64
 	var revoked sql.NullInt64
-	if err := row.Scan(&t.ID, &t.Workspace, &hash, &created, &revoked); err != nil {
+	if err := row.Scan(&t.ID, &t.Workspace, &t.Plan, &hash, &created, &revoked); err != nil {
 		return t, err
 	}
 	copy(t.Hash[:], hash)

@@ -1,0 +1,300 @@
+package identity
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir"
+)
+
+// A Place is where a request has its API token. Make one with ParsePlace. The zero Place is
+// Authorization: Bearer. Places can be compared.
+type Place struct {
+	kind placeKind
+	name string // of the field, in canonical form, or of the query parameter
+}
+
+type placeKind uint8
+
+const (
+	inBearer placeKind = iota
+	inBasic
+	inField
+	inQuery
+)
+
+// PlaceForms are the spellings that ParsePlace accepts, for completion and help.
+func PlaceForms() []string { return []string{"bearer", "basic", "header:NAME", "query:NAME"} }
+
+// ParsePlace parses a place:
+//
+//	bearer           Authorization: Bearer TOKEN (RFC 6750)
+//	basic            the user name of Authorization: Basic (RFC 7617); the password is ignored
+//	header:X-Api-Key the whole value of an HTTP field
+//	query:api_key    the value of a query parameter
+func ParsePlace(s string) (Place, error) {
+	base, name, _ := strings.Cut(s, ":")
+	switch {
+	case s == "bearer":
+		return Place{kind: inBearer}, nil
+	case s == "basic":
+		return Place{kind: inBasic}, nil
+	case base == "header":
+		key, err := weir.ParseKey(s)
+		if err != nil || name == "" || len(key) != 1 || len(key[0]) != 1 {
+			return Place{}, fmt.Errorf("%q: expected header: and the name of an HTTP field that callers may send, such as header:X-Api-Key", s)
+		}
+		_, field := weir.SplitSource(key[0][0])
+		if field == "Authorization" || field == "Cookie" {
+			return Place{}, fmt.Errorf("%q: expected bearer or basic for Authorization, and no cookie", s)
+		}
+		return Place{kind: inField, name: field}, nil
+	case base == "query" && isPublicName(name):
+		return Place{kind: inQuery, name: name}, nil
+	case base == "query":
+		return Place{}, fmt.Errorf("%q: expected query: and 1 to %d letters, digits, dots, dashes or underscores, such as query:api_key", s, maxTokenID)
+	}
+	return Place{}, fmt.Errorf("%q: expected bearer, basic, header:NAME or query:NAME", s)
+}
+
+// String returns the place as ParsePlace accepts it.
+func (p Place) String() string {
+	switch p.kind {
+	case inBasic:
+		return "basic"
+	case inField:
+		return "header:" + p.name
+	case inQuery:
+		return "query:" + p.name
+	}
+	return "bearer"
+}
+
+// Example returns how a request sends a token in this place, for messages.
+func (p Place) Example() string {
+	switch p.kind {
+	case inBasic:
+		return "the user name of Authorization: Basic"
+	case inField:
+		return p.name + ": <token>"
+	case inQuery:
+		return "?" + p.name + "=<token>"
+	}
+	return "Authorization: Bearer <token>"
+}
+
+// Challenge returns what WWW-Authenticate says about the place. problem is an error code of RFC
+// 6750, section 3.1, or empty. No scheme is registered for a field or a parameter; ApiKey is the
+// usual name, with the words of OpenAPI.
+func (p Place) Challenge(realm, problem string) string {
+	switch p.kind {
+	case inBasic:
+		return `Basic realm="` + realm + `", charset="UTF-8"`
+	case inField:
+		return `ApiKey realm="` + realm + `", in="header", name="` + p.name + `"`
+	case inQuery:
+		return `ApiKey realm="` + realm + `", in="query", name="` + p.name + `"`
+	}
+	if problem != "" {
+		problem = `, error="` + problem + `"`
+	}
+	return `Bearer realm="` + realm + `"` + problem
+}
+
+// Scheme returns the scheme of Authorization in which the place is, and "" if it is elsewhere.
+func (p Place) Scheme() string {
+	switch p.kind {
+	case inBearer:
+		return "Bearer"
+	case inBasic:
+		return "Basic"
+	}
+	return ""
+}
+
+// Field returns the HTTP field that is the place, in canonical form, and "" if it is none or
+// Authorization.
+func (p Place) Field() string {
+	if p.kind == inField {
+		return p.name
+	}
+	return ""
+}
+
+// Parameter returns the query parameter that is the place, and "" if it is none.
+func (p Place) Parameter() string {
+	if p.kind == inQuery {
+		return p.name
+	}
+	return ""
+}
+
+// TokenPlaces returns where requests have their API tokens, at least one place. The result must not
+// be changed.
+func (r *Resolver) TokenPlaces() []Place { return r.places }
+
+// checkPlaces returns the places, or the one that is meant if there are none.
+func checkPlaces(places []Place) ([]Place, error) {
+	if len(places) == 0 {
+		return []Place{{}}, nil
+	}
+	for i, p := range places {
+		if slices.Contains(places[:i], p) {
+			return nil, fmt.Errorf("tokens from %v twice: name each place once", p)
+		}
+	}
+	return slices.Clone(places), nil
+}
+
+var errTwoTokens = errors.New("the request has two different tokens: send one")
+
+// tokenOf returns the token of a request. The first place that has one decides. A different one in
+// another place is an error: a backend could go by that one.
+func tokenOf(req Request, places []Place) (string, error) {
+	if len(places) == 1 && places[0].kind == inBearer {
+		return bearer(req)
+	}
+	found, none := "", ErrNone
+	for _, p := range places {
+		token, err := p.read(req)
+		switch {
+		case err == ErrNone:
+		case err == errOtherScheme && !slices.Contains(places, Place{kind: inBasic}):
+			none = err // unless another place has one
+		case err == errOtherScheme:
+		case err != nil:
+			return "", err
+		case found == "":
+			found = token
+		case found != token:
+			return "", errTwoTokens
+		}
+	}
+	if found == "" {
+		return "", none
+	}
+	return found, nil
+}
+
+// read returns the token in one place, or ErrNone.
+func (p Place) read(req Request) (token string, err error) {
+	switch p.kind {
+	case inBasic:
+		token, err = basicUser(req)
+	case inField:
+		lines := req.Header(p.name)
+		if len(lines) > 1 {
+			return "", fmt.Errorf("%d %s fields: send one", len(lines), p.name)
+		}
+		if len(lines) == 1 {
+			token = strings.Trim(lines[0], " \t")
+		}
+	case inQuery:
+		token, err = onlyParameter(req.RawQuery(), p.name)
+	default:
+		return bearer(req)
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case token == "":
+		return "", ErrNone
+	case len(token) > maxBearer:
+		return "", tooLong(token)
+	}
+	return token, nil
+}
+
+// basicUser returns the user name of Authorization: Basic. Unlike the other places it costs an
+// allocation, for what base64 holds.
+func basicUser(req Request) (string, error) {
+	encoded, err := authorization(req, "Basic")
+	if err == errOtherScheme {
+		return "", ErrNone // a session, or what the backend goes by
+	}
+	if err != nil {
+		return "", err
+	}
+	pair, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return "", errors.New("the Basic credential is not base64")
+	}
+	user, _, found := strings.Cut(string(pair), ":")
+	if !found {
+		return "", errors.New("the Basic credential has no colon: the token is the user name, before it")
+	}
+	return user, nil
+}
+
+// onlyParameter returns the value of a parameter of a raw query, and "" if there is none. It
+// returns an error if readers would differ about it: it occurs twice, has an invalid escape, or
+// stands beside a semicolon, which some readers take as a separator.
+func onlyParameter(raw, name string) (value string, err error) {
+	if !mayHave(raw, name) {
+		return "", nil
+	}
+	found := false
+	for pair := range strings.SplitSeq(raw, "&") {
+		escaped, named := valueOf(pair, name)
+		if !named {
+			continue
+		}
+		if found {
+			return "", fmt.Errorf("the query has %s more than once: send one", name)
+		}
+		if strings.IndexByte(pair, ';') >= 0 {
+			return "", fmt.Errorf("the query has a semicolon beside %s: send it percent-encoded", name)
+		}
+		if value, err = url.QueryUnescape(escaped); err != nil {
+			return "", fmt.Errorf("the value of %s in the query has an invalid escape", name)
+		}
+		found = true
+	}
+	return value, nil
+}
+
+// CutQuery returns a raw query without a parameter, the "&" beside it, and what is joined to it by
+// semicolons. Everything else stays byte for byte.
+func CutQuery(raw, name string) string {
+	if !mayHave(raw, name) {
+		return raw
+	}
+	var kept []string
+	cut := false
+	for pair := range strings.SplitSeq(raw, "&") {
+		if _, named := valueOf(pair, name); named {
+			cut = true
+			continue
+		}
+		kept = append(kept, pair)
+	}
+	if !cut {
+		return raw
+	}
+	return strings.Join(kept, "&")
+}
+
+// mayHave reports whether a raw query may have a parameter: it has its name, or an escape.
+func mayHave(raw, name string) bool {
+	return strings.Contains(raw, name) || strings.Contains(raw, "%")
+}
+
+// valueOf reports whether a pair of a query names a parameter, also after a semicolon, and returns
+// the escaped value.
+func valueOf(pair, name string) (escaped string, named bool) {
+	for part := range strings.SplitSeq(pair, ";") {
+		key, value, _ := strings.Cut(part, "=")
+		if key != name {
+			decoded, err := url.QueryUnescape(key)
+			if err != nil || decoded != name {
+				continue
+			}
+		}
+		return value, true
+	}
+	return "", false
+}

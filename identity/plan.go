@@ -1,0 +1,94 @@
+package identity
+
+import (
+	"strings"
+
+	"github.com/weirlimit/weir"
+)
+
+// Plan implements weir.Planner. It reads the caller's plan as weir.Plans.By says: "claim:NAME" is a
+// text in the verified session, "token" the plan of the verified API token, and "header:NAME" an
+// HTTP field of which a trusted proxy, the peer of the connection, sent exactly one line. From any
+// other peer that field does not exist, because a caller must not choose its plan. plan is empty if
+// the caller has none, or if its credential is not verified; known is always true. Plan allocates
+// nothing for a credential that has been seen before.
+func (c *Caller) Plan(by string) (plan string, known bool) {
+	const claim, header = "claim:", Header + ":"
+	switch { // every request asks: strings.Cut takes longer
+	case len(by) > len(claim) && by[:len(claim)] == claim:
+		if s, _ := c.sessionClaims(); s != nil {
+			if m := &c.lastPlan; m.session != s || m.by != by { // of this connection's last request
+				*m = rememberedPlan{s, by, claimText(s.Claims, by[len(claim):])}
+			}
+			plan = c.lastPlan.plan
+		}
+	case by == Token:
+		if t, _ := c.tokenClaims(); t != nil {
+			plan = t.Plan
+		}
+	case len(by) > len(header) && by[:len(header)] == header:
+		if c.fromProxy() {
+			plan = oneLine(c.request, by[len(header):])
+		}
+	}
+	return plan, true
+}
+
+var _ weir.Planner = (*Caller)(nil)
+
+// A rememberedPlan is the plan of a session by one claim. Neither changes, so it holds for the next
+// request with that session too. It saves 30 ns.
+type rememberedPlan struct {
+	session  *SessionClaims
+	by, plan string
+}
+
+// fromProxy reports whether the peer of the connection is a trusted proxy.
+func (c *Caller) fromProxy() bool {
+	return len(c.resolver.options.TrustedProxies) > 0 && c.resolver.trusts(parsePeer(c.request.Peer()))
+}
+
+// oneLine returns the value of a field without the blanks around it, or "" if the request has no
+// line of the field or several.
+func oneLine(r Request, field string) string {
+	lines := r.Header(field)
+	if len(lines) != 1 {
+		return ""
+	}
+	return strings.Trim(lines[0], " \t")
+}
+
+// claimText returns a claim that is a text, and "" for any other. The whole name comes first, as in
+// https://example.com/plan. Otherwise each dot descends into an object: org.plan is the plan in org.
+func claimText(claims map[string]any, name string) string {
+	if v, ok := claims[name]; ok {
+		text, _ := v.(string)
+		return text
+	}
+	for {
+		outer, inner, more := strings.Cut(name, ".")
+		if !more {
+			text, _ := claims[outer].(string)
+			return text
+		}
+		next, ok := claims[outer].(map[string]any)
+		if !ok {
+			return ""
+		}
+		claims, name = next, inner
+	}
+}
+
+// PlanProblem returns why no caller of this Resolver can have a plan by that, in words, and "" if
+// callers can: no key verifies such a credential, or no proxy is trusted to write the field.
+func (r *Resolver) PlanProblem(by string) string {
+	switch name, _, _ := strings.Cut(by, ":"); {
+	case name == "claim" && !r.Verifies(Session):
+		return "no sessions are verified"
+	case name == Token && !r.Verifies(Token):
+		return "no API tokens are verified"
+	case name == Header && len(r.options.TrustedProxies) == 0:
+		return "no proxy is trusted to write the field"
+	}
+	return ""
+}

@@ -1,0 +1,79 @@
+package edge
+
+import (
+	"strings"
+
+	"github.com/weirlimit/weir/identity"
+)
+
+// A TokenForward is which places of API tokens an upstream gets. Whatever else a request has is
+// forwarded either way.
+type TokenForward string
+
+const (
+	// ForwardBearer forwards Authorization: Bearer, where sessions are as well, and no other place.
+	// The empty TokenForward means it too.
+	ForwardBearer TokenForward = "bearer"
+	// ForwardAll forwards all places.
+	ForwardAll TokenForward = "all"
+	// ForwardNone forwards no place of Config.TokenFrom. If bearer is one of them, sessions are not
+	// forwarded either.
+	ForwardNone TokenForward = "none"
+)
+
+// TokenForwards are all values of a TokenForward.
+func TokenForwards() []string {
+	return []string{string(ForwardBearer), string(ForwardAll), string(ForwardNone)}
+}
+
+// tokenPlaces returns where requests may have their API tokens.
+func (c *Config) tokenPlaces() []identity.Place {
+	if len(c.TokenFrom) == 0 {
+		return []identity.Place{{}}
+	}
+	return c.TokenFrom
+}
+
+// hiddenTokens returns the places that an upstream does not get.
+func (c *Config) hiddenTokens() []identity.Place {
+	var hidden []identity.Place
+	for _, p := range c.tokenPlaces() {
+		switch {
+		case c.TokenForward == ForwardAll:
+		case c.TokenForward != ForwardNone && p == identity.Place{}:
+		default:
+			hidden = append(hidden, p)
+		}
+	}
+	return hidden
+}
+
+// tokenExamples returns how callers send a token, for the message of a 401.
+func (c *Config) tokenExamples() string {
+	var all []string
+	for _, p := range c.tokenPlaces() {
+		all = append(all, p.Example())
+	}
+	return strings.Join(all, " or ")
+}
+
+// placesRow returns what the start-up line of tokens says about their places; empty if they are
+// where they usually are.
+func (c *Config) placesRow() string {
+	if len(c.TokenFrom) == 0 {
+		return ""
+	}
+	row := ", read from " + placeNames(c.TokenFrom)
+	if hidden := c.hiddenTokens(); len(hidden) > 0 {
+		row += ", not forwarded from " + placeNames(hidden)
+	}
+	return row
+}
+
+func placeNames(places []identity.Place) string {
+	names := make([]string, len(places))
+	for i, p := range places {
+		names[i] = p.String()
+	}
+	return strings.Join(names, ", ")
+}
