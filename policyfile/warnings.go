@@ -95,7 +95,7 @@ func (w *warner) limiter(i int) {
 				"%q lets in callers without a %s, and counts them by address", window, needed)
 		}
 		for _, other := range l.Windows[:j] {
-			w.pair(at, l.Align, other, window)
+			w.pair(at, &l, other, window)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func (w *warner) bounded(l weir.Limiter) bool {
 
 // pair warns if two windows of one limiter conflict, or if one of them has no effect. at is the
 // path of the later window.
-func (w *warner) pair(at string, align weir.Align, earlier, later weir.Window) {
+func (w *warner) pair(at string, l *weir.Limiter, earlier, later weir.Window) {
 	if first, second := earlier.Key[0], later.Key[0]; !slices.Equal(first, second) {
 		hint := "begin both keys with the same source, or put each window in a limiter of its own; on one server it makes no difference"
 		if earlier.Key.Uses(identity.Everyone) || later.Key.Uses(identity.Everyone) {
@@ -185,14 +185,14 @@ func (w *warner) pair(at string, align weir.Align, earlier, later weir.Window) {
 	if short.Per > long.Per {
 		short, long = long, short
 	}
-	if short.Key.String() != long.Key.String() || short.Limit < long.Limit {
+	if short.Key.String() != long.Key.String() || short.Limit < long.Limit || hasOtherLimits(l, &short, &long) {
 		return
 	}
 	hint := fmt.Sprintf("remove %q, or change a limit", short)
 	// All but one unit of a long window, and all of the next, can fall into one short window. If
 	// the long window ends by the clock, no earlier request has to open it.
 	most := 2*long.Limit - 1
-	if align == weir.AlignClock || long.Calendar.Unit != 0 {
+	if l.Align == weir.AlignClock || long.Calendar.Unit != 0 {
 		most++
 	}
 	if short.Limit < most {
@@ -200,6 +200,13 @@ func (w *warner) pair(at string, align weir.Align, earlier, later weir.Window) {
 		return
 	}
 	w.warn(at, later.String(), hint, "%q never refuses a request: %q fills up first", short, long)
+}
+
+// hasOtherLimits reports whether some callers have another limit in one of two windows: that window
+// may have an effect for them alone.
+func hasOtherLimits(l *weir.Limiter, a, b *weir.Window) bool {
+	return l.Plans.Changes(a) || l.Plans.Changes(b) ||
+		slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.Changes(a) || o.Changes(b) })
 }
 
 // methods are the standard HTTP methods (RFC 9110, RFC 5789).

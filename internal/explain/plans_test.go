@@ -71,11 +71,12 @@ func TestTheExposureIsThatOfTheHighestPlanAPartyCanHave(t *testing.T) {
 	}
 }
 
+// Two whole months can fall into one minute.
 func TestAPlanOfACalendarUnitIsInTheExposure(t *testing.T) {
 	p := planned(t, "header:X-Plan")
 	l := &p.Limiters[0]
 	for spec, want := range map[string]Bound{
-		"100 per calendar month in Europe/Berlin by ip": {1800, false, "plan gold"}, // at the end of one month, and in the next
+		"100 per calendar month in Europe/Berlin by ip": {1800, false, "plan gold"},
 		"100 per 31 days by ip":                         {199, true, ""},
 	} {
 		w, err := weir.ParseWindow(spec)
