@@ -21,6 +21,7 @@ type limiter struct {
 	ends    []*Ends  // for each window; nil: it ends one length after its first unit
 	lengths []int64  // for each window, the longest that it can be, in seconds
 	special *special // nil if the limiter treats all callers alike
+	gate    *gate    // nil if the limiter has no penalty
 }
 
 // compile returns the policy ready to serve, and its problems. If it has any, the first result must
@@ -49,7 +50,7 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 		check.limiter = i
 		check.checkLimiter(l, names)
 		names[l.Name] = i
-		ready := &limiter{Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l)}
+		ready := &limiter{Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l), gate: newGate(l)}
 		for _, w := range l.Windows {
 			ends, length := check.endsOf(l, w)
 			ready.ends, ready.lengths = append(ready.ends, ends), append(ready.lengths, length)

@@ -24,6 +24,9 @@ type Standing struct {
 	Remaining int64
 	Reset     int64 // Unix seconds at which the budget is restored
 	Refused   bool  // this window is a reason for the refusal
+	// Penalty means that the caller is under the limiter's penalty, which ends at Reset or before.
+	// Only the limiter's first window has it. Then Remaining is 0.
+	Penalty bool
 
 	charge uint8 // the index of its charge in the take
 }
@@ -69,18 +72,23 @@ func (s *Scratch) decide(d *Decision) {
 			outcome = AllowedUncounted
 		}
 	}
-	d.Allowed, d.Outcome, d.Now, d.Cost, d.n = s.receipt.Allowed, outcome, s.receipt.Now, s.cost, s.n
+	d.Allowed, d.Outcome, d.Now, d.Cost, d.n = s.receipt.Allowed, outcome, s.receipt.Now, s.cost, s.n-s.gates
 	d.many = nil
-	if s.n > len(d.few) {
-		d.many = make([]Standing, s.n)
+	if d.n > len(d.few) {
+		d.many = make([]Standing, d.n)
 	}
-	standings, first := d.Standings(), 0
+	standings, n := d.Standings(), 0
 	for i := range s.n {
 		c, used := &s.charges[i], s.receipt.Used[i]
-		w := &standings[i]
+		if s.windows[i] == nil {
+			s.readGate(d, i, &standings[n-len(s.limiters[i].Windows)])
+			continue
+		}
+		w := &standings[n]
+		n++
 		w.Limiter, w.Window = &s.limiters[i].Limiter, s.windows[i]
 		w.Limit, w.Count, w.charge = s.limits[i], used.Count, uint8(i)
-		w.Remaining, w.Refused = max(w.Limit-used.Count, 0), false
+		w.Remaining, w.Refused, w.Penalty = max(w.Limit-used.Count, 0), false, false
 		if s.exempted[i] {
 			w.Remaining = w.Limit
 		}
@@ -91,7 +99,15 @@ func (s *Scratch) decide(d *Decision) {
 		if !d.Allowed && !used.Fits(c.Cost, c.Limit) {
 			w.Refused, w.Remaining = true, 0
 		}
-		if i > 0 && w.binds(&standings[first]) {
+	}
+	d.bind()
+}
+
+// bind puts the binding standing first.
+func (d *Decision) bind() {
+	standings, first := d.Standings(), 0
+	for i := 1; i < len(standings); i++ {
+		if standings[i].binds(&standings[first]) {
 			first = i
 		}
 	}

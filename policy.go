@@ -48,7 +48,10 @@ type Limiter struct {
 	// begins them with their first request.
 	Align Align
 
-	// Exempt are callers that are counted and never refused.
+	// Penalty is what becomes of callers that are refused often. The zero value is none.
+	Penalty Penalty
+
+	// Exempt are callers that are counted and never refused. They have no penalty either.
 	Exempt []Who
 
 	// Overrides are other limits for some callers. If several apply to a caller, a token has
@@ -135,7 +138,7 @@ func (m FailureMode) String() string {
 type Problem struct {
 	Limiter int // index into Policy.Limiters; -1 for the whole policy
 	// Field is "name", "routes", "windows", "cost", "requires", "message", "on_store_failure",
-	// "mode", "align", "exempt" or "overrides"; empty for the limiter itself.
+	// "mode", "align", "penalty", "exempt" or "overrides"; empty for the limiter itself.
 	Field   string
 	Index   int    // index into Routes, Windows, Exempt or Overrides; -1 for the whole field
 	Value   string // the offending value as the policy spells it; may be empty

@@ -82,6 +82,9 @@ func (d *Decider) concludeShadow(ctx context.Context, l *limiter, s *Scratch) {
 	defer d.scratches.Put(s)
 	d.take(ctx, s)
 	s.decide(&s.trial)
+	if s.gates > 0 && !s.trial.Allowed {
+		d.penalize(ctx, d.store, s, &s.trial)
+	}
 	d.reportShadow(Shadowed{Limiter: &l.Limiter, Decision: &s.trial})
 }
 
