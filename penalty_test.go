@@ -20,7 +20,8 @@ func penalized(name string, specs ...string) weir.Limiter {
 	return l
 }
 
-// expectPenalty asks once, and compares: "ok", "refused" or "penalty", and the seconds to the reset.
+// expectPenalty asks once, and compares: "ok", "refused" or "penalty", and the seconds to the
+// reset.
 func (b *bench) expectPenalty(name string, c caller, want string) {
 	b.Helper()
 	d := b.ask(name, 0, c)
@@ -276,7 +277,8 @@ func TestAFailingStoreBeginsNoPenalty(t *testing.T) {
 	store.fails = func([]weir.Charge) bool { return false }
 	b.expectPenalty("login", a, "refused 3600")
 	b.expectPenalty("login", a, "refused 3600")
-	store.fails = func(c []weir.Charge) bool { return len(c) == 1 && c[0].Per == 900 } // the penalty alone
+	// the take of the penalty alone
+	store.fails = func(c []weir.Charge) bool { return len(c) == 1 && c[0].Per == 900 }
 	b.expectPenalty("login", a, "refused 3600")
 	store.fails = func([]weir.Charge) bool { return false }
 	b.expectPenalty("login", a, "penalty 3600") // the next refusal begins what was lost

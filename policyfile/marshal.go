@@ -37,6 +37,9 @@ func Marshal(p weir.Policy) []byte {
 		if l.Align != weir.AlignRequest {
 			fmt.Fprintf(&b, "    align: %s\n", scalar(l.Align.String()))
 		}
+		if p := l.Penalty; p != (weir.Penalty{}) {
+			fmt.Fprintf(&b, "    penalty: {after: %s, refuse_for: %s}\n", scalar(p.Refusals()), scalar(p.RefuseFor()))
+		}
 		writeList(&b, "exempt", l.Exempt)
 		writeList(&b, "overrides", l.Overrides)
 		if l.OnStoreFailure != weir.FailLocal {
@@ -62,7 +65,7 @@ func writeList[T fmt.Stringer](b *bytes.Buffer, field string, items []T) {
 
 // plain matches text that needs no quotes for any YAML reader, in brackets or outside, except for
 // keywords.
-var plain = regexp.MustCompile(`^(?:[A-Za-z]|/[A-Za-z0-9_.*/-]|[0-9]+ per )[A-Za-z0-9_.*+/ -]*$`)
+var plain = regexp.MustCompile(`^(?:[A-Za-z]|/[A-Za-z0-9_.*/-]|[0-9]+ [a-z])[A-Za-z0-9_.*+/ -]*$`)
 
 // keywords are words that some YAML readers parse as another type than text.
 var keywords = []string{"null", "true", "false", "yes", "no", "on", "off", "y", "n"}

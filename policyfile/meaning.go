@@ -50,6 +50,7 @@ func (d *reading) limiter(l *limiter, path string) weir.Limiter {
 	out.Windows = readItems(d, path, "windows", l.Windows, weir.ParseWindow, windowHint)
 	out.Exempt = readItems(d, path, "exempt", l.Exempt, weir.ParseWho, whoHint)
 	out.Overrides = readItems(d, path, "overrides", l.Overrides, weir.ParseOverride, overrideHint)
+	out.Penalty = d.penalty(&l.Penalty, path)
 	d.options(l, &out, path)
 	return out
 }

@@ -32,6 +32,7 @@ func (r Reader) Schema() []byte {
 	describe(limiters.Items, reflect.TypeFor[limiter]())
 	bound(limiters.Items.Properties["routes"], 0, MaxRoutes)
 	bound(limiters.Items.Properties["windows"], 1, weir.MaxWindows)
+	describe(limiters.Items.Properties["penalty"], reflect.TypeFor[penalty]())
 	bound(limiters.Items.Properties["exempt"], 0, MaxExceptions)
 	bound(limiters.Items.Properties["overrides"], 0, MaxExceptions)
 	out, err := json.MarshalIndent(s, "", "  ")
@@ -44,7 +45,8 @@ func (r Reader) Schema() []byte {
 // typeSchemas returns the schemas of the document's types that need a pattern, a range or an enum.
 func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	minUnits, maxUnits := 1.0, float64(weir.MaxLimit)
-	const rate = ` *0*[1-9][0-9]{0,9} +per +(0*[1-9][0-9]{0,6} +)?(second|minute|hour|day)s?`
+	const span = `(0*[1-9][0-9]{0,6} +)?(second|minute|hour|day)s?`
+	const rate = ` *0*[1-9][0-9]{0,9} +per +` + span
 	const calendar = ` *0*[1-9][0-9]{0,9} +per +calendar +(day|week|month)`
 	const zone = `( +in +[A-Z][A-Za-z0-9_+/-]{0,63})?( +from +day +0*[1-9][0-9]?)?`
 	const callers = ` *([0-9A-Fa-f:.]+(/[0-9]{1,3})?|token +[A-Za-z0-9._-]{1,256}) *`
@@ -61,6 +63,8 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[units]():       {Type: "integer", Minimum: &minUnits, Maximum: &maxUnits},
 		reflect.TypeFor[who]():         text(callers),
 		reflect.TypeFor[override]():    text(`(` + rate + `|` + calendar + `) +for` + callers),
+		reflect.TypeFor[refusals]():    text(` *0*[1-9][0-9]{0,9} +refusals? +per +` + span + ` *`),
+		reflect.TypeFor[length]():      text(` *` + span + ` *`),
 		reflect.TypeFor[requires]():    {Type: "string", Enum: enum(weir.Credentials()...)},
 		reflect.TypeFor[mode]():        {Type: "string", Enum: enum("enforce", "shadow")},
 		reflect.TypeFor[align]():       {Type: "string", Enum: enum("request", "clock")},

@@ -26,6 +26,7 @@ var beyondSchema = map[string]string{
 	"equal-windows":       "two windows compared",
 	"expensive-override":  "two fields compared",
 	"everyone-not-alone":  "the parts of a key compared",
+	"penalty-of-all":      "two fields compared",
 	"merge-key":           "the parser resolves it before the schema is applied",
 	"several-documents":   "the schema is applied to the first document only",
 	"tag":                 "spelling, not data",
@@ -105,7 +106,7 @@ func TestTheSchemaRefusesEveryMistakeThatItCanSee(t *testing.T) {
 func TestTheSchemaHelpsAnEditor(t *testing.T) {
 	schema := resolved(t, policyfile.Schema()).Schema()
 	limiter := schema.Properties["limiters"].Items
-	if got := slices.Sorted(maps.Keys(limiter.Properties)); !slices.Equal(got, []string{"align", "cost", "exempt", "message", "mode", "name", "on_store_failure", "overrides", "requires", "routes", "windows"}) {
+	if got := slices.Sorted(maps.Keys(limiter.Properties)); !slices.Equal(got, []string{"align", "cost", "exempt", "message", "mode", "name", "on_store_failure", "overrides", "penalty", "requires", "routes", "windows"}) {
 		t.Errorf("fields: %v", got)
 	}
 	if !slices.Equal(limiter.Required, []string{"name", "windows"}) {

@@ -31,8 +31,8 @@ func linearizable(h *harness) {
 	}
 }
 
-// linearizableWhileGrowing is linearizable for takes of every shape: gates, costs from 0 to more than
-// fits, and up to MaxCharges windows in any order. Meanwhile other goroutines open new keys.
+// linearizableWhileGrowing is linearizable for takes of every shape: gates, costs from 0 to more
+// than fits, and up to MaxCharges windows in any order. Meanwhile other goroutines open new keys.
 func linearizableWhileGrowing(h *harness) {
 	for round := range 60 {
 		windows := contended(round)

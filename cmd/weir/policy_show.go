@@ -76,8 +76,14 @@ type limiterJSON struct {
 	OnStoreFailure string                  `json:"on_store_failure"`
 	Mode           string                  `json:"mode"`
 	Align          string                  `json:"align"`
+	Penalty        *penaltyJSON            `json:"penalty"` // null: none
 	Exempt         []string                `json:"exempt"`
 	Overrides      []string                `json:"overrides"`
+}
+
+type penaltyJSON struct {
+	After     string `json:"after"`      // as a policy writes it
+	RefuseFor string `json:"refuse_for"` // as a policy writes it
 }
 
 func limitersJSON(p weir.Policy) []limiterJSON {
@@ -86,6 +92,9 @@ func limitersJSON(p weir.Policy) []limiterJSON {
 		all[i] = limiterJSON{
 			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Requires: l.Requires, Message: answer.MessageOf(&l), OnStoreFailure: l.OnStoreFailure.String(),
 			Mode: l.Mode.String(), Align: l.Align.String(), Exempt: texts(l.Exempt), Overrides: texts(l.Overrides),
+		}
+		if l.Penalty != (weir.Penalty{}) {
+			all[i].Penalty = &penaltyJSON{l.Penalty.Refusals(), l.Penalty.RefuseFor()}
 		}
 		for _, w := range l.Windows {
 			all[i].Windows = append(all[i].Windows, explain.SpellOut(w))

@@ -149,6 +149,9 @@ func (e *Explanation) fill(m weir.Match, who Caller) {
 		}
 	}
 	e.explainEnds(l)
+	if p := l.Penalty; p != (weir.Penalty{}) {
+		e.because("after %s that count the caller by %s, the limiter refuses it everything for %s", p.Refusals(), l.Windows[0].Key, p.RefuseFor())
+	}
 	for _, x := range l.Exempt {
 		if who.is(x) {
 			e.because("%s is exempt: counted, and never refused", x)
