@@ -270,6 +270,12 @@ func TestAFailingStoreBeginsNoPenalty(t *testing.T) {
 			t.Fatalf("%v with %+v", d.Outcome, d.Binding())
 		}
 	}
+	store.fails = func(c []weir.Charge) bool { return len(c) > 1 } // all but the refusals
+	for range 10 {
+		if d := b.ask("login", 0, a); d.Outcome != weir.StoreUnavailable || d.Binding().Penalty {
+			t.Fatalf("%v with %+v", d.Outcome, d.Binding())
+		}
+	}
 	store.fails = func(c []weir.Charge) bool { return len(c) == 1 } // the refusals
 	for range 10 {
 		b.expectPenalty("login", a, "refused 3600")

@@ -28,6 +28,14 @@ func TestAPenaltyOutlastsAnOutage(t *testing.T) {
 		if !d.Binding().Penalty || d.Outcome != weir.CountedLocally || end != d.Now+3600 {
 			t.Fatalf("the third refusal: %v, %+v at %d", d.Outcome, d.Binding(), d.Now)
 		}
+		one := weir.Charge{Key: []byte("\x01lk\x02ip"), Scope: 3, Subject: 6, Limit: 5, Per: 3600, Cost: 1}
+		gate, two := one, one
+		gate.Cost, two.Key = weir.Gate, []byte("\x01mk\x02ip")
+		for _, c := range [][]weir.Charge{{one}, {two, gate}} {
+			if err := n.over.Take(t.Context(), c, new(weir.Receipt)); err != nil {
+				t.Fatal(err)
+			}
+		}
 		<-time.After(10 * time.Second)
 		store.mode.Store(answers)
 		for range 5 { // one of them begins the reconciliation
