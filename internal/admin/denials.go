@@ -21,7 +21,8 @@ type Denial struct {
 	Count   int64  `json:"count"`
 	At      int64  `json:"at"` // Unix seconds
 	Reset   int64  `json:"reset"`
-	Penalty bool   `json:"penalty"`         // the limiter's penalty refused it, and ends at Reset or before
+	// Penalty means that the limiter's penalty refused it, and ends at Reset or before.
+	Penalty bool   `json:"penalty"`
 	Policy  string `json:"policy"`          // the version in force then
 	Same    bool   `json:"policy_in_force"` // whether that version is in force now
 	Line    string `json:"line,omitempty"`  // file:line of the limiter in the policy now
