@@ -232,7 +232,8 @@ func (s *Scratch) counted(ctx context.Context, store Store) bool {
 }
 
 // refusedBy returns the standing of a limiter's first window, which has the given charge, and
-// whether one of the limiter's windows refused the request and no penalty did.
+// whether one of the limiter's windows refused the request and no penalty did. A window that
+// callers share does not count: what others have spent there is not the caller's doing.
 func (d *Decision) refusedBy(l *Limiter, charge int) (first *Standing, counts bool) {
 	standings := d.Standings()
 	for i := range standings {
@@ -246,7 +247,7 @@ func (d *Decision) refusedBy(l *Limiter, charge int) (first *Standing, counts bo
 		if int(w.charge) == charge {
 			first = w
 		}
-		counts = counts || w.Refused
+		counts = counts || w.Refused && !w.Window.Key.Uses(everyoneSource)
 	}
 	return first, counts
 }

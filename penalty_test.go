@@ -118,6 +118,15 @@ func TestAnyWindowOfTheLimiterCountsForThePenalty(t *testing.T) {
 	b.expectPenalty("login", caller{"ip": "b", "header:X-User": "new"}, "ok 3600")
 }
 
+// Otherwise whoever spends the shared budget could have others penalized.
+func TestRefusalsByASharedWindowBeginNoPenalty(t *testing.T) {
+	b := newBench(t, policyOf(penalized("model", "5 per minute by ip", "2 per hour by everyone", "9 per hour by session or everyone")))
+	b.ask("model", 2, caller{"ip": "z", "everyone": ""})
+	for range 10 {
+		b.expectPenalty("model", caller{"ip": "a", "everyone": ""}, "refused 3600")
+	}
+}
+
 func TestAPenaltyOfOneRefusalAndOneShorterThanItsTime(t *testing.T) {
 	l := limiter("login", "1 per 10 seconds by ip")
 	l.Penalty = weir.Penalty{After: 1, Per: time.Hour, For: time.Minute}

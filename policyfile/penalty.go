@@ -55,3 +55,11 @@ func lengthHint(s string) string {
 	unit := map[byte]string{'s': "seconds", 'm': "minutes", 'h': "hours", 'd': "days"}[m[2][0]]
 	return "write " + m[1] + " " + unit
 }
+
+// penalty warns of a penalty that counts by what callers choose alone.
+func (w *warner) penalty(path string, l weir.Limiter) {
+	if source := w.chosenAlone(l.Windows[0].Key); source != "" {
+		w.warn(path+".penalty", "", "put a window by ip, or by ip+"+source+", first",
+			"the penalty counts by %s, which the caller chooses: anybody who sends the same value can have another caller refused, and a new value ends a penalty", l.Windows[0].Key)
+	}
+}
