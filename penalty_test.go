@@ -120,10 +120,10 @@ func TestAnyWindowOfTheLimiterCountsForThePenalty(t *testing.T) {
 
 // Otherwise whoever spends the shared budget could have others penalized.
 func TestRefusalsByASharedWindowBeginNoPenalty(t *testing.T) {
-	b := newBench(t, policyOf(penalized("model", "5 per minute by ip", "2 per hour by everyone", "9 per hour by session or everyone")))
+	b := newBench(t, policyOf(penalized("model", "5 per minute by ip", "2 per minute by everyone", "9 per hour by session or everyone")))
 	b.ask("model", 2, caller{"ip": "z", "everyone": ""})
 	for range 10 {
-		b.expectPenalty("model", caller{"ip": "a", "everyone": ""}, "refused 3600")
+		b.expectPenalty("model", caller{"ip": "a", "everyone": ""}, "refused 60")
 	}
 }
 
