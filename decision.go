@@ -77,11 +77,10 @@ func (s *Scratch) decide(d *Decision) {
 	if d.n > len(d.few) {
 		d.many = make([]Standing, d.n)
 	}
-	standings, n := d.Standings(), 0
+	standings, n, first := d.Standings(), 0, 0
 	for i := range s.n {
 		c, used := &s.charges[i], s.receipt.Used[i]
-		if s.windows[i] == nil {
-			s.readGate(d, i, &standings[n-len(s.limiters[i].Windows)])
+		if s.windows[i] == nil { // a gate: readGates reads it
 			continue
 		}
 		w := &standings[n]
@@ -99,20 +98,25 @@ func (s *Scratch) decide(d *Decision) {
 		if !d.Allowed && !used.Fits(c.Cost, c.Limit) {
 			w.Refused, w.Remaining = true, 0
 		}
-	}
-	d.bind()
-}
-
-// bind puts the binding standing first.
-func (d *Decision) bind() {
-	standings, first := d.Standings(), 0
-	for i := 1; i < len(standings); i++ {
-		if standings[i].binds(&standings[first]) {
-			first = i
+		if n > 1 && w.binds(&standings[first]) {
+			first = n - 1
 		}
 	}
 	if first > 0 {
 		standings[0], standings[first] = standings[first], standings[0]
+	}
+	if s.gates > 0 {
+		s.readGates(d)
+	}
+}
+
+// bind puts the binding standing first.
+func (d *Decision) bind() {
+	standings := d.Standings()
+	for i := range standings {
+		if standings[i].binds(&standings[0]) {
+			standings[0], standings[i] = standings[i], standings[0]
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -160,20 +161,34 @@ func (s *Scratch) addGate(l *limiter, first int, cost int64) {
 	s.gates++
 }
 
-// readGate reads the gate of charge i into the standing of its limiter's first window. A request
-// that spends nothing is not refused, but the next one would be. A request that is admitted because
-// the store failed is not, nor is one that is refused for that.
-func (s *Scratch) readGate(d *Decision, i int, first *Standing) {
-	used := s.receipt.Used[i]
-	if used.Count == 0 || d.Outcome == StoreUnavailable {
+// readGates reads the gates into the standings of their limiters' first windows. A request that
+// spends nothing is not refused, but the next one would be. A request that is admitted because the
+// store failed is not refused either, and one that is refused for that is not under a penalty.
+func (s *Scratch) readGates(d *Decision) {
+	if d.Outcome == StoreUnavailable {
 		return
 	}
-	switch {
-	case !d.Allowed:
-		first.punish(used.Reset)
-	case s.charges[i].Cost == 0:
-		first.Penalty, first.Remaining, first.Reset = true, 0, used.Reset
+	for i := range s.n {
+		used := s.receipt.Used[i]
+		if s.windows[i] != nil || used.Count == 0 {
+			continue
+		}
+		first := d.standingOf(i - len(s.limiters[i].Windows))
+		switch {
+		case !d.Allowed:
+			first.punish(used.Reset)
+		case s.charges[i].Cost == 0:
+			first.Penalty, first.Remaining, first.Reset = true, 0, used.Reset
+		}
 	}
+	d.bind()
+}
+
+// standingOf returns the standing of a charge, which has one.
+func (d *Decision) standingOf(charge int) *Standing {
+	standings := d.Standings()
+	i := slices.IndexFunc(standings, func(w Standing) bool { return int(w.charge) == charge })
+	return &standings[i]
 }
 
 // refusals returns the charge of one refusal, behind the gate of charge i.
