@@ -15,7 +15,8 @@ import (
 // Refusals are counted like requests: in a window of After and Per, which the first refusal opens.
 // The refusal that fills it begins the penalty, and has its end as Reset. So does each further
 // refusal in that window after the penalty has ended. Requests that the penalty itself refuses are
-// not counted, so they do not prolong it.
+// not counted, so they do not prolong it. Nor are those that only windows by everyone refuse, or
+// that are refused because the store does not answer.
 type Penalty struct {
 	After int64         // refusals, 1 to MaxLimit
 	Per   time.Duration // the time within which they come: whole seconds, 1 s to MaxPer
