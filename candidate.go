@@ -90,6 +90,9 @@ func (d *Decider) compare(ctx context.Context, c *candidate, r *Request, live *S
 			return // the candidate is being removed
 		}
 		s.decide(would)
+		if s.gates > 0 && !would.Allowed {
+			d.penalize(ctx, c.store, s, would)
+		}
 	}
 	if d.options.OnCandidate == nil {
 		return

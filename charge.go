@@ -6,6 +6,7 @@ import "fmt"
 // callers. It must not be copied after its first use.
 type Scratch struct {
 	n        int // charges
+	gates    int // those of them that are gates: their windows[i] is nil
 	charges  [MaxCharges]Charge
 	limiters [MaxCharges]*limiter
 	windows  [MaxCharges]*Window
@@ -15,6 +16,7 @@ type Scratch struct {
 	grants   [MaxCharges]Grant // the grants in force; only written if there are any
 	cost     int64             // the largest cost of a charge
 	receipt  Receipt
+	more     [1]Charge // of a refused request that may begin a penalty
 
 	ends        [MaxCharges]int // the end of each key in keys
 	keys        []byte          // starts in room; longer ones are allocated
@@ -83,7 +85,7 @@ func (s *Scratch) reset() {
 	if s.keys == nil {
 		s.keys = s.room[:0]
 	}
-	s.n, s.cost, s.exempt, s.costTooHigh, s.notifies, s.trials, s.keys = 0, 0, 0, false, false, nil, s.keys[:0]
+	s.n, s.gates, s.cost, s.exempt, s.costTooHigh, s.notifies, s.trials, s.keys = 0, 0, 0, 0, false, false, nil, s.keys[:0]
 	s.denied, s.path = nil, ""
 	if s.routed.route != nil {
 		s.routed = routed{}
@@ -136,8 +138,12 @@ func (s *Scratch) addWindows(by *cover, path string, r *Request, holds *exceptio
 		s.routed = routed{keys, by.route, path}
 		keys = &s.routed
 	}
-	if s.n+len(l.Windows) > MaxCharges {
-		return fmt.Errorf("decide: the named limiters have more than %d windows together", MaxCharges)
+	first, charges := s.n, len(l.Windows)
+	if l.gate != nil {
+		charges++
+	}
+	if s.n+charges > MaxCharges {
+		return fmt.Errorf("decide: the named limiters have more than %d windows and penalties together", MaxCharges)
 	}
 	cost := r.Cost
 	switch cost {
@@ -174,6 +180,9 @@ func (s *Scratch) addWindows(by *cover, path string, r *Request, holds *exceptio
 		s.ends[s.n] = len(s.keys)
 		s.limiters[s.n], s.windows[s.n] = l, w
 		s.n++
+	}
+	if l.gate != nil && !holds.exempt {
+		s.addGate(l, first, cost)
 	}
 	s.cost = max(s.cost, cost)
 	s.notifies = s.notifies || len(l.Notify) > 0

@@ -22,6 +22,7 @@ type limiter struct {
 	lengths []int64  // for each window, the longest that it can be, in seconds
 	special *special // nil if the limiter has no exempt and denied callers and no overrides
 	plans   *planned // nil if the limiter has no plans
+	gate    *gate    // nil if the limiter has no penalty
 	words   *Words   // of the policy
 	named   cover    // for requests that name the limiter
 	covers  []cover  // for each route
@@ -55,7 +56,7 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 		check.checkLimiter(l, names)
 		names[l.Name] = i
 		ready := &limiter{
-			Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l), plans: newPlanned(l),
+			Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l), plans: newPlanned(l), gate: newGate(l),
 			words: &c.policy.Words, byPath: countsByPath(l),
 		}
 		ready.named.limiter = ready

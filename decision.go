@@ -33,6 +33,9 @@ type Standing struct {
 	Remaining int64
 	Reset     int64 // Unix seconds at which the budget is restored
 	Refused   bool  // this window is a reason for the refusal
+	// Penalty means that the caller is under the limiter's penalty, which ends at Reset or before.
+	// Only the limiter's first window has it. Then Remaining is 0.
+	Penalty bool
 
 	charge uint8 // the index of its charge in the take
 }
@@ -93,18 +96,22 @@ func (s *Scratch) decide(d *Decision) {
 			outcome = AllowedUncounted
 		}
 	}
-	d.Allowed, d.Outcome, d.Now, d.Cost, d.n = s.receipt.Allowed, outcome, s.receipt.Now, s.cost, s.n
+	d.Allowed, d.Outcome, d.Now, d.Cost, d.n = s.receipt.Allowed, outcome, s.receipt.Now, s.cost, s.n-s.gates
 	d.many, d.words = nil, s.limiters[0].words
-	if s.n > len(d.few) {
-		d.many = make([]Standing, s.n)
+	if d.n > len(d.few) {
+		d.many = make([]Standing, d.n)
 	}
-	standings, first := d.Standings(), 0
+	standings, n, first := d.Standings(), 0, 0
 	for i := range s.n {
 		c, used := &s.charges[i], s.receipt.Used[i]
-		w := &standings[i]
+		if s.windows[i] == nil { // a gate: readGates reads it
+			continue
+		}
+		w := &standings[n]
+		n++
 		w.Limiter, w.Window = &s.limiters[i].Limiter, s.windows[i]
 		w.Limit, w.Count, w.charge = s.limits[i], used.Count, uint8(i)
-		w.Remaining, w.Refused = max(w.Limit-used.Count, 0), false
+		w.Remaining, w.Refused, w.Penalty = max(w.Limit-used.Count, 0), false, false
 		if s.exempted[i] {
 			w.Remaining = w.Limit
 		}
@@ -115,12 +122,25 @@ func (s *Scratch) decide(d *Decision) {
 		if !d.Allowed && !used.Fits(c.Cost, c.Limit) {
 			w.Refused, w.Remaining = true, 0
 		}
-		if i > 0 && w.binds(&standings[first]) {
-			first = i
+		if n > 1 && w.binds(&standings[first]) {
+			first = n - 1
 		}
 	}
 	if first > 0 {
 		standings[0], standings[first] = standings[first], standings[0]
+	}
+	if s.gates > 0 {
+		s.readGates(d)
+	}
+}
+
+// bind puts the binding standing first.
+func (d *Decision) bind() {
+	standings := d.Standings()
+	for i := range standings {
+		if standings[i].binds(&standings[0]) {
+			standings[0], standings[i] = standings[i], standings[0]
+		}
 	}
 }
 

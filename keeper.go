@@ -31,6 +31,10 @@ type WindowState struct {
 	Grant       Grant // the grant in force; zero: there is none
 	Exempt      bool  // the caller is never refused, unless it is denied
 	Denied      bool  // the caller is refused without being counted
+	// PenaltyEnds is when the limiter's penalty of the caller ends, in Unix seconds; 0: it is under
+	// none. Only the limiter's first window has it. Standing has Penalty then, and is otherwise the
+	// window's own.
+	PenaltyEnds int64
 	Everyone    bool  // the window counts all callers together, so Reset and Grant do not change it
 	Now         int64 // Unix seconds by the store's clock
 }
@@ -51,7 +55,7 @@ func (d *Decider) Inspect(ctx context.Context, limiter string, caller Keys) ([]W
 	if special := s.limiters[0].special; special != nil {
 		overrides = special.find(caller, nil).limits
 	}
-	out := make([]WindowState, s.n)
+	out := make([]WindowState, s.n-s.gates)
 	for i := range out {
 		w, used := s.windows[i], s.receipt.Used[i]
 		h := &out[i]
@@ -71,6 +75,10 @@ func (d *Decider) Inspect(ctx context.Context, limiter string, caller Keys) ([]W
 		if h.Remaining = max(h.Limit-h.Count, 0); h.Exempt {
 			h.Remaining = h.Limit
 		}
+	}
+	if s.gates > 0 { // one limiter has one, which is its last charge
+		out[0].PenaltyEnds = s.receipt.Used[s.n-1].Reset
+		out[0].Penalty = out[0].PenaltyEnds != 0
 	}
 	return out, nil
 }
@@ -110,8 +118,9 @@ func countsEveryone(w *Window, caller Keys) bool {
 	return true
 }
 
-// Reset resets a caller's windows of a limiter: it is as if they had never been opened. It leaves
-// windows that count all callers together. It returns an error if the policy has no such limiter,
+// Reset resets a caller's windows of a limiter: it is as if they had never been opened. It ends the
+// caller's penalty, and forgets the refusals that would begin one. It leaves windows that count all
+// callers together. It returns an error if the policy has no such limiter,
 // if the store is not a Keeper, or if the store does not answer. ctx bounds the wait.
 func (d *Decider) Reset(ctx context.Context, limiter string, caller Keys) error {
 	s, err := d.peek(limiter, caller)
@@ -123,7 +132,10 @@ func (d *Decider) Reset(ctx context.Context, limiter string, caller Keys) error 
 	}
 	var own []Charge
 	for i := range s.n {
-		if !countsEveryone(s.windows[i], caller) {
+		switch {
+		case s.windows[i] == nil:
+			own = append(own, s.charges[i], s.refusals(i))
+		case !countsEveryone(s.windows[i], caller):
 			own = append(own, s.charges[i])
 		}
 	}
@@ -152,7 +164,8 @@ func (d *Decider) Grant(ctx context.Context, limiter string, caller Keys, limits
 	if d.keeper == nil {
 		return fmt.Errorf("grant: limiter %q: %w", limiter, ErrNoKeeper)
 	}
-	charges, grants := s.charges[:s.n], make([]Grant, s.n)
+	n := s.n - s.gates // the gate is the last charge
+	charges, grants := s.charges[:n], make([]Grant, n)
 	if len(limits) > 0 {
 		if err := d.direct.Take(ctx, s.charges[:s.n], &s.receipt); err != nil { // reads the clock
 			return fmt.Errorf("grant: limiter %q: %w", limiter, err)
@@ -177,8 +190,8 @@ func (d *Decider) Grant(ctx context.Context, limiter string, caller Keys, limits
 }
 
 func (s *Scratch) checkGrant(limits []int64, until int64, caller Keys) error {
-	if len(limits) != s.n {
-		return fmt.Errorf("%d limits for %d windows: one for each is needed, 0 for those that stay", len(limits), s.n)
+	if n := s.n - s.gates; len(limits) != n {
+		return fmt.Errorf("%d limits for %d windows: one for each is needed, 0 for those that stay", len(limits), n)
 	}
 	now := s.receipt.Now
 	if until <= now || until > now+int64(maxGrant/time.Second) {

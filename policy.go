@@ -63,7 +63,10 @@ type Limiter struct {
 	// begins them with their first request.
 	Align Align
 
-	// Exempt are callers that are counted and never refused.
+	// Penalty is what becomes of callers that are refused often. The zero value is none.
+	Penalty Penalty
+
+	// Exempt are callers that are counted and never refused. They have no penalty either.
 	Exempt []Who
 
 	// Deny are callers that are refused (Outcome Denied) without being counted, also if they are
@@ -161,9 +164,9 @@ func (m FailureMode) String() string {
 type Problem struct {
 	Limiter int // index into Policy.Limiters; -1 for the whole policy
 	// Field is "name", "routes", "windows", "cost", "requires", "chosen", "message",
-	// "on_store_failure", "mode", "align", "exempt", "deny", "overrides", "plans", "answers" or
-	// "notify"; empty for the limiter itself. Of the whole policy it is "limiters", or the path of
-	// a value of its words, such as "messages.sync.de".
+	// "on_store_failure", "mode", "align", "penalty", "exempt", "deny", "overrides", "plans",
+	// "answers" or "notify"; empty for the limiter itself. Of the whole policy it is "limiters", or
+	// the path of a value of its words, such as "messages.sync.de".
 	Field string
 	// Index is the index into Routes, Windows, Exempt, Deny, Overrides, Plans.List or Notify; -1
 	// for the whole field.

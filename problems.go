@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Problems returns all problems of the policy, in its order. If there are none, New accepts it.
@@ -59,6 +58,7 @@ func (c *checker) checkLimiter(l *Limiter, names map[string]int) {
 	}
 	c.checkChosen(l)
 	c.checkSpecial(l)
+	c.checkPenalty(l)
 	c.checkAnswers(l)
 	c.checkNotify(l)
 	c.checkPlans(l)
@@ -94,8 +94,8 @@ func (c *checker) checkWindow(l *Limiter, i int) {
 	}
 	if w.Calendar != (Calendar{}) {
 		c.checkCalendar(i, w)
-	} else if w.Per < time.Second || w.Per > MaxPer || w.Per%time.Second != 0 {
-		c.add("windows", i, w.String(), "length %v is out of range: whole seconds, 1 second to 31 days, are allowed", w.Per)
+	} else if err := lengthProblem(w.Per); err != nil {
+		c.add("windows", i, w.String(), "length %v is out of range: %v", w.Per, err)
 	}
 	if len(w.Key) == 0 {
 		c.add("windows", i, w.String(), "no key: add what is counted by, such as: by ip")

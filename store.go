@@ -34,7 +34,7 @@ type Charge struct {
 
 	Limit int64 // 1 to MaxLimit
 	Per   int64 // length of the window in seconds; with Ends, the longest that it can be
-	Cost  int64 // units; 0 reads without spending and is always allowed
+	Cost  int64 // units; 0 reads without spending and is always allowed; or Gate
 
 	// Ends are the seconds at which the window ends, by the store's clock. If nil, it ends Per
 	// after its first unit.
@@ -44,6 +44,9 @@ type Charge struct {
 	// around a store (see Bounded); others ignore it.
 	OnFailure FailureMode
 }
+
+// Gate is the Charge.Cost that spends nothing, and refuses the take if the window has no unit left.
+const Gate = -1
 
 // A Receipt is a store's answer to one Take.
 type Receipt struct {

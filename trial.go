@@ -94,6 +94,9 @@ func (d *Decider) concludeShadow(ctx context.Context, report Shadowed, s *Scratc
 	defer d.scratches.Put(s)
 	d.take(ctx, s)
 	s.decide(&s.trial)
+	if s.gates > 0 && !s.trial.Allowed {
+		d.penalize(ctx, d.store, s, &s.trial)
+	}
 	if s.notifies {
 		d.reportCrossed(s, &s.trial, nil)
 	}

@@ -106,7 +106,7 @@ func (d *Decider) appendUsage(ctx context.Context, s *Scratch, dst []WindowUsage
 	var decided Decision
 	s.decide(&decided)
 	first := len(dst)
-	dst = append(dst, make([]WindowUsage, s.n)...)
+	dst = append(dst, make([]WindowUsage, s.n-s.gates)...)
 	for _, standing := range decided.Standings() {
 		i := int(standing.charge)
 		w := &dst[first+i]

@@ -19,6 +19,7 @@
 //	store.go      3. the store takes all charges, or none
 //	decision.go   4. the standing of each window, the binding one first
 //	window.go        the arithmetic of a window, without clock or I/O
+//	penalty.go    what becomes of callers that are refused often
 //	trial.go      limiters in Shadow mode: what is tried out has no effect on the request
 //	candidate.go  a whole policy that is tried out
 //
@@ -222,6 +223,9 @@ func (d *Decider) DecideInto(ctx context.Context, r *Request, out *Decision) err
 	default:
 		d.take(ctx, s)
 		s.decide(out)
+		if s.gates > 0 && !out.Allowed {
+			d.penalize(ctx, d.store, s, out)
+		}
 		if s.notifies {
 			d.reportCrossed(s, out, s.Caller(r.Keys))
 		}

@@ -27,15 +27,18 @@ func (u Used) At(now, end int64) Used {
 }
 
 // Fits reports whether cost more units fit under limit in the window as it is now (see At). A cost
-// of 0 always fits.
+// of 0 always fits. Gate fits if one more unit would.
 func (u Used) Fits(cost, limit int64) bool {
+	if cost == Gate {
+		cost = 1
+	}
 	return cost == 0 || cost <= limit-u.Count
 }
 
 // Spend returns the window after cost units were spent. The first units open it, until end, the
-// Charge.End of now. A cost of 0 opens nothing.
+// Charge.End of now. A cost of 0 and Gate open and change nothing.
 func (u Used) Spend(cost, end int64) Used {
-	if cost == 0 {
+	if cost <= 0 {
 		return u
 	}
 	if u.Reset == 0 {

@@ -100,7 +100,7 @@ func (o *outage) owe(charges []weir.Charge, r *weir.Receipt, apart bool, local t
 	for i := range charges {
 		c := &charges[i]
 		switch {
-		case c.Cost == 0:
+		case c.Cost <= 0:
 		case o.closed || !o.owed.add(c, r.Used[i], now):
 			o.lost += c.Cost
 		case apart:

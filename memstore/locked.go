@@ -203,7 +203,7 @@ func (a *attempt) place(i int) (crowded *segment) {
 		i = a.refs[i].sameAs
 	}
 	p, t := &a.refs[i], a.store.table
-	if p.entry != nil || a.charges[i].Cost == 0 {
+	if p.entry != nil || a.charges[i].Cost <= 0 {
 		return nil
 	}
 	if p.entry, p.former, p.word = t.claim(p.seg, p.hash, a.now, t.slots*fullPerMille/1000); p.entry != nil {

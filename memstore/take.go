@@ -45,7 +45,7 @@ func (s *Store) takeOne(charges []weir.Charge, receipt *weir.Receipt) error {
 		end := c.End(now)
 		used := kept.At(now, end)
 		allowed := used.Fits(c.Cost, c.Limit)
-		if !allowed || c.Cost == 0 {
+		if !allowed || c.Cost <= 0 {
 			// the clock was set back: keep the earlier reset
 			if used.Reset != 0 && used.Reset != kept.Reset {
 				if !e.word.CompareAndSwap(word, pack(used, hash)) {

@@ -35,6 +35,7 @@ type limiter struct {
 	Message        message     `json:"message,omitempty" like:"bulk-sync" jsonschema:"The name of the text in a 429 response: one of messages, or of the catalogue (widget, bulk-sync, general)."`
 	Mode           mode        `json:"mode,omitempty" like:"shadow" jsonschema:"enforce (the default) or shadow. In shadow mode the limiter counts and reports what it would have refused, has no effect that a caller can see, and the next limiter that matches decides."`
 	Align          align       `json:"align,omitempty" like:"clock" jsonschema:"request (the default) or clock. With clock, windows of a fixed length begin at its whole multiples since 1970-01-01 00:00 UTC, for all callers at once. Calendar windows ignore it."`
+	Penalty        penalty     `json:"penalty,omitempty" like:"{after: 20 refusals per minute, refuse_for: 15 minutes}" jsonschema:"Refuses a caller everything of the limiter for a time, because the limiter has refused it often. It counts by the key of the first window. By default there is none."`
 	Exempt         []who       `json:"exempt,omitempty" like:"[10.0.0.0/8, token 3fk2mq7a4c]" jsonschema:"Callers that are counted but never refused: networks, addresses, files of networks (\"@office.txt\", in quotes), or the public ids of API tokens."`
 	Deny           []who       `json:"deny,omitempty" like:"[198.51.100.0/24, '@blocked.txt']" jsonschema:"Callers that are answered 403 and not counted, also if they are exempt: networks, addresses, files of networks (\"@blocked.txt\", in quotes), or the public ids of API tokens."`
 	Overrides      []override  `json:"overrides,omitempty" like:"[600 per minute for token 3fk2mq7a4c]" jsonschema:"Other limits for some callers. Each replaces the limits of the windows that have the same length, or the same calendar unit."`
@@ -42,6 +43,11 @@ type limiter struct {
 	Answers        answered    `json:"answers,omitempty" like:"usage" jsonschema:"usage: Weir itself answers the requests of these routes, with the state of the caller's windows. They are not forwarded."`
 	Notify         []percent   `json:"notify,omitempty" like:"[75, 90, 100]" jsonschema:"Percentages of a window's limit, in rising order. The request that brings the count of a window to one of them makes an event."`
 	OnStoreFailure failureMode `json:"on_store_failure,omitempty" like:"local" jsonschema:"What the limiter does while the store does not answer: local counts in this process under the same limits, allow admits every request, deny answers 503."`
+}
+
+type penalty struct {
+	After     refusals `json:"after" like:"20 refusals per minute" jsonschema:"How many refusals begin the penalty. Their time begins with the first of them."`
+	RefuseFor length   `json:"refuse_for" like:"15 minutes" jsonschema:"How long the penalty is, from the refusal that begins it. Requests during the penalty do not prolong it."`
 }
 
 type (
@@ -58,6 +64,8 @@ type (
 	override    string
 	answered    string
 	percent     int64
+	refusals    string
+	length      string
 	units       int64
 )
 
@@ -75,6 +83,8 @@ var otherNames = map[string]string{
 	"caller_chooses": "chosen", "choose": "chosen", "untrusted": "chosen", "unverified": "chosen",
 	"plan": "plans", "tiers": "plans", "tier": "plans", "subscriptions": "plans",
 	"aligned": "align", "anchor": "align", "start": "align", "starts": "align",
+	"lockout": "penalty", "jail": "penalty", "cooldown": "penalty", "punish": "penalty", "fail2ban": "penalty",
+	"refusals": "after", "threshold": "after", "maxretry": "after", "findtime": "after", "for": "refuse_for", "duration": "refuse_for", "bantime": "refuse_for",
 	"id": "name", "weight": "cost", "hits": "cost", "units": "cost",
 	"rules": "limiters", "zones": "limiters", "buckets": "limiters", "policies": "limiters", "rate_limits": "limiters",
 }

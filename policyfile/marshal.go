@@ -42,6 +42,9 @@ func Marshal(p weir.Policy) []byte {
 		if l.Align != weir.AlignRequest {
 			fmt.Fprintf(&b, "    align: %s\n", scalar(l.Align.String()))
 		}
+		if p := l.Penalty; p != (weir.Penalty{}) {
+			fmt.Fprintf(&b, "    penalty: {after: %s, refuse_for: %s}\n", scalar(p.Refusals()), scalar(p.RefuseFor()))
+		}
 		writeList(&b, "exempt", l.Exempt)
 		writeList(&b, "deny", l.Deny)
 		writeList(&b, "overrides", l.Overrides)
@@ -128,7 +131,7 @@ func writeList[T fmt.Stringer](b *bytes.Buffer, field string, items []T) {
 
 // plain matches text that needs no quotes for any YAML reader, in brackets or outside, except for
 // keywords.
-var plain = regexp.MustCompile(`^(?:[A-Za-z]|/[A-Za-z0-9_.*/-]|[0-9]+ per )[A-Za-z0-9_.*+/ -]*$`)
+var plain = regexp.MustCompile(`^(?:[A-Za-z]|/[A-Za-z0-9_.*/-]|[0-9]+ [a-z])[A-Za-z0-9_.*+/ -]*$`)
 
 // keywords are words that some YAML readers parse as another type than text.
 var keywords = []string{"null", "true", "false", "yes", "no", "on", "off", "y", "n"}

@@ -49,6 +49,12 @@ func anyPolicy(t *rapid.T) weir.Policy {
 		})
 		l.Mode = weir.Mode(rapid.IntRange(0, 1).Draw(t, "limiter mode"))
 		l.Align = weir.Align(rapid.IntRange(0, 1).Draw(t, "align"))
+		if rapid.Bool().Draw(t, "has a penalty") {
+			span := func(name string) time.Duration {
+				return time.Duration(rapid.Int64Range(1, int64(weir.MaxPer/time.Second)).Draw(t, name)) * time.Second
+			}
+			l.Penalty = weir.Penalty{After: rapid.Int64Range(1, weir.MaxLimit).Draw(t, "refusals"), Per: span("per"), For: span("for")}
+		}
 		l.Exempt = append([]weir.Who(nil), rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "exempt")...)
 		for _, who := range rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "deny") {
 			if !slices.Contains(l.Exempt, who) {

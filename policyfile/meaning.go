@@ -55,6 +55,7 @@ func (d *reading) limiter(l *limiter, path string) weir.Limiter {
 	out.Overrides = readItems(d, path, "overrides", l.Overrides, weir.ParseOverride, overrideHint)
 	out.Plans = d.limiterPlans(&l.Plans, path)
 	out.Notify = d.percents(l, path)
+	out.Penalty = d.penalty(&l.Penalty, path)
 	d.options(l, &out, path)
 	return out
 }

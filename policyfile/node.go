@@ -56,7 +56,7 @@ func lastField(path string) string {
 // exampleOf returns ", such as: field: value" for the field that a path ends in, or "" for a list
 // item.
 func exampleOf(path string) string {
-	for _, t := range []reflect.Type{reflect.TypeFor[document](), reflect.TypeFor[limiter](), reflect.TypeFor[answers](), reflect.TypeFor[unauthenticated]()} {
+	for _, t := range []reflect.Type{reflect.TypeFor[document](), reflect.TypeFor[limiter](), reflect.TypeFor[penalty](), reflect.TypeFor[answers](), reflect.TypeFor[unauthenticated]()} {
 		if f, ok := fieldNamed(t, lastField(path)); ok {
 			return fmt.Sprintf(", such as: %s: %s", f.name, f.like)
 		}

@@ -32,6 +32,7 @@ func (r Reader) Schema() []byte {
 	describe(limiters.Items, reflect.TypeFor[limiter]())
 	bound(limiters.Items.Properties["routes"], 0, MaxRoutes)
 	bound(limiters.Items.Properties["windows"], 1, weir.MaxWindows)
+	describe(limiters.Items.Properties["penalty"], reflect.TypeFor[penalty]())
 	bound(limiters.Items.Properties["exempt"], 0, MaxExceptions)
 	bound(limiters.Items.Properties["deny"], 0, MaxExceptions)
 	bound(limiters.Items.Properties["overrides"], 0, MaxExceptions)
@@ -48,7 +49,8 @@ func (r Reader) Schema() []byte {
 // typeSchemas returns the schemas of the document's types that need a pattern, a range or an enum.
 func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	minUnits, maxUnits, maxPercent := 1.0, float64(weir.MaxLimit), 100.0
-	const rate = ` *0*[1-9][0-9]{0,9} +per +(0*[1-9][0-9]{0,6} +)?(second|minute|hour|day)s?`
+	const span = `(0*[1-9][0-9]{0,6} +)?(second|minute|hour|day)s?`
+	const rate = ` *0*[1-9][0-9]{0,9} +per +` + span
 	const calendar = ` *0*[1-9][0-9]{0,9} +per +calendar +(day|week|month)`
 	const zone = `( +in +[A-Z][A-Za-z0-9_+/-]{0,63})?( +from +day +0*[1-9][0-9]?)?`
 	const callers = ` *([0-9A-Fa-f:.]+(/[0-9]{1,3})?|@[^ ](.*[^ ])?|token +[A-Za-z0-9._-]{1,256}) *`
@@ -66,6 +68,8 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[who]():         matching(callers),
 		reflect.TypeFor[override]():    matching(`(` + rate + `|` + calendar + `) +for` + callers),
 		reflect.TypeFor[plans]():       plansSchema(matching, `(`+rate+`|`+calendar+`) *`),
+		reflect.TypeFor[refusals]():    matching(` *0*[1-9][0-9]{0,9} +refusals? +per +` + span + ` *`),
+		reflect.TypeFor[length]():      matching(` *` + span + ` *`),
 		reflect.TypeFor[requires]():    {Type: "string", Enum: enum(weir.Credentials()...)},
 		reflect.TypeFor[yes]():         {Type: "string", Enum: enum("yes")},
 		reflect.TypeFor[mode]():        {Type: "string", Enum: enum("enforce", "shadow")},

@@ -27,6 +27,7 @@ var beyondSchema = map[string]string{
 	"expensive-override":  "two fields compared",
 	"plans-lengths":       "rates and windows compared",
 	"everyone-not-alone":  "the parts of a key compared",
+	"penalty-of-all":      "two fields compared",
 	"merge-key":           "the parser resolves it before the schema is applied",
 	"several-documents":   "the schema is applied to the first document only",
 	"tag":                 "spelling, not data",
@@ -106,7 +107,7 @@ func TestTheSchemaRefusesEveryMistakeThatItCanSee(t *testing.T) {
 func TestTheSchemaHelpsAnEditor(t *testing.T) {
 	schema := resolved(t, policyfile.Schema()).Schema()
 	limiter := schema.Properties["limiters"].Items
-	if got := slices.Sorted(maps.Keys(limiter.Properties)); !slices.Equal(got, []string{"align", "answers", "chosen", "cost", "deny", "exempt", "message", "mode", "name", "notify", "on_store_failure", "overrides", "plans", "requires", "routes", "windows"}) {
+	if got := slices.Sorted(maps.Keys(limiter.Properties)); !slices.Equal(got, []string{"align", "answers", "chosen", "cost", "deny", "exempt", "message", "mode", "name", "notify", "on_store_failure", "overrides", "penalty", "plans", "requires", "routes", "windows"}) {
 		t.Errorf("fields: %v", got)
 	}
 	if !slices.Equal(limiter.Required, []string{"name", "windows"}) {

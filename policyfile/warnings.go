@@ -82,6 +82,9 @@ func (w *warner) limiter(i int) {
 	for j, o := range l.Overrides {
 		w.narrowNetwork(fmt.Sprintf("%s.overrides[%d]", path, w.policyAt.of(i, "overrides", j)), o.String(), o.For)
 	}
+	if l.Penalty != (weir.Penalty{}) {
+		w.penalty(path, l)
+	}
 	bounded := w.bounded(l)
 	for j, window := range l.Windows {
 		at := fmt.Sprintf("%s.windows[%d]", path, w.policyAt.of(i, "windows", j))

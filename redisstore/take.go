@@ -236,6 +236,10 @@ func (s *Store) readOpen(n []int64, charges []weir.Charge, asked int64, r *weir.
 	r.Used[0] = weir.Used{Count: first & countMask, Reset: reset}
 	for i := 1; i < len(charges); i++ {
 		window := n[i+1]
+		if window == 0 { // a gate without a window
+			r.Used[i] = weir.Used{}
+			continue
+		}
 		f := (window>>countBits - r.Now) % resetMod
 		if f < 0 {
 			f += resetMod

@@ -15,11 +15,13 @@
 -- that the integer stays exact in Lua's doubles. INCRBY spends from it, and the key expires at its
 -- reset.
 --
--- Returns {window, PTTL of the first, further windows...} if all are open and have room. That is
--- the usual case, in two calls and one for each further window. Returns one integer, the server's
--- clock in microseconds, if the take is too late or the server's time is outside of such a span: it
--- has changed nothing. Otherwise returns {now, allowed, microseconds,
--- count, reset, count, reset...}.
+-- A cost of -1 is a gate: it spends nothing, and refuses the take if its window has no unit left.
+--
+-- Returns {window, PTTL of the first, further windows...} if all are open and have room, and no
+-- gate has a window, for which it returns 0. That is the usual case, in two calls and one for each
+-- further window. Returns one integer, the server's clock in microseconds, if the take is too late
+-- or the server's time is outside of such a span: it has changed nothing. Otherwise returns {now,
+-- allowed, microseconds, count, reset, count, reset...}.
 local call,K,A,B,M=redis.call,KEYS,ARGV,2147483648,4194303
 local S,H=4194303000,2097151500
 local n,spent=#K,0
@@ -27,7 +29,7 @@ local n,spent=#K,0
 repeat
   local k,a,cost,units=K[1],A[1]+0,'1',1
   if A[n+2] then cost=A[n+2] units=cost+0 end
-  if units==0 then break end
+  if units<1 then break end
   local v,p=call('INCRBY',k,cost),call('PTTL',k)
   local c,limit,e=v%B,a%B,A[2*n+2]
   if e=='0' then e=nil end
@@ -55,16 +57,21 @@ repeat
     k,a=K[j],A[j]+0
     if A[n+1+j] then cost=A[n+1+j] units=cost+0 end
     if units==0 then break end
-    local w=call('INCRBY',k,cost)
-    if w==units then
-      call('DEL',k)
-      break
+    local w=0
+    if units<0 then
+      if call('GET',k) then break end
+    else
+      w=call('INCRBY',k,cost)
+      if w==units then
+        call('DEL',k)
+        break
+      end
+      spent=j
+      c,limit,e=w%B,a%B,A[2*n+1+j]
+      if e=='0' then e=nil end
+      local left=((w-c)/B*1000-now)%S
+      if c>limit or c<units or left==0 or left*B>(a-limit)*1000 or e and (w-c)/B~=e%M then break end
     end
-    spent=j
-    c,limit,e=w%B,a%B,A[2*n+1+j]
-    if e=='0' then e=nil end
-    local left=((w-c)/B*1000-now)%S
-    if c>limit or c<units or left==0 or left*B>(a-limit)*1000 or e and (w-c)/B~=e%M then break end
     if j==2 then out={v,p,w} else out[j+1]=w end
     if j==n then return out end
   end
@@ -72,7 +79,10 @@ until true
 
 -- A window ends, begins or is full, a cost is 0, the take may be too late, or the clock was set
 -- back: undo what was spent, and decide by the whole arithmetic.
-for j=1,spent do call('DECRBY',K[j],A[n+1+j] or '1') end
+for j=1,spent do
+  local cost=A[n+1+j] or '1'
+  if cost~='-1' then call('DECRBY',K[j],cost) end
+end
 local t=call('TIME')
 local now,fits=t[1]+0,1
 if (now*1000+t[2]/1000-A[n+1])%S<H then return now*1000000+t[2] end
@@ -103,7 +113,7 @@ for j=1,n do
       stale[j]=true
     end
   end
-  if cost>0 and c+cost>limit then fits=0 end
+  if cost>0 and c+cost>limit or cost<0 and c>=limit then fits=0 end
   counts[j],resets[j]=c,r
 end
 local out={now,fits,t[2]+0}

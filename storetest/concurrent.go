@@ -177,7 +177,7 @@ func drawCharges(t *rapid.T, serial int) []weir.Charge {
 	var in []weir.Charge
 	for _, per := range pers[:n] {
 		who := fmt.Sprintf("%d/%s", serial, rapid.SampledFrom([]string{"a", "b"}).Draw(t, "who"))
-		in = append(in, charge(who, rapid.Int64Range(1, 6).Draw(t, "limit"), per, rapid.Int64Range(0, 1).Draw(t, "cost")))
+		in = append(in, charge(who, rapid.Int64Range(1, 6).Draw(t, "limit"), per, rapid.Int64Range(weir.Gate, 1).Draw(t, "cost")))
 	}
 	return in
 }

@@ -40,6 +40,21 @@ var faults = map[string]fault{
 		func(s *plain) weir.Store { return take(s.rollBack) },
 		[]string{histories, growing, manyKeys},
 	},
+	"ignores gates": {
+		func(s *plain) weir.Store { return take(s.ignoreGates) },
+		[]string{
+			"a gate spends nothing, and refuses while its window is full", "a gate is judged in the same step as the other charges",
+			"random takes follow the arithmetic", growing,
+		},
+	},
+	"charges for a gate": {
+		func(s *plain) weir.Store { return take(s.chargeForGates) },
+		[]string{"a gate spends nothing, and refuses while its window is full", "random takes follow the arithmetic", growing},
+	},
+	"asks a gate before its turn": {
+		func(s *plain) weir.Store { return take(s.askGatesEarly) },
+		[]string{"a gate is judged in the same step as the other charges"},
+	},
 	"counts refusals": {
 		func(s *plain) weir.Store { return take(s.countRefusals) },
 		[]string{"a refused take spends nothing", "random takes follow the arithmetic", growing},
@@ -107,6 +122,42 @@ type take func([]weir.Charge, *weir.Receipt)
 func (f take) Take(_ context.Context, charges []weir.Charge, r *weir.Receipt) error {
 	f(charges, r)
 	return nil
+}
+
+func (s *plain) ignoreGates(charges []weir.Charge, r *weir.Receipt) {
+	_ = s.Take(context.Background(), withGates(charges, 0), r)
+}
+
+func (s *plain) chargeForGates(charges []weir.Charge, r *weir.Receipt) {
+	_ = s.Take(context.Background(), withGates(charges, 1), r)
+}
+
+// askGatesEarly reads the windows of gates in a take of its own, and the rest later.
+func (s *plain) askGatesEarly(charges []weir.Charge, r *weir.Receipt) {
+	s.mu.Lock()
+	before := s.judge(charges, s.now())
+	s.mu.Unlock()
+	yield()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*r = s.judge(withGates(charges, 0), s.now())
+	for i, c := range charges {
+		if c.Cost == weir.Gate && !before.Used[i].Fits(weir.Gate, c.Limit) {
+			r.Allowed = false
+		}
+	}
+	s.spend(withGates(charges, 0), r)
+}
+
+// withGates returns a copy of charges in which each gate has another cost.
+func withGates(charges []weir.Charge, cost int64) []weir.Charge {
+	charges = slices.Clone(charges)
+	for i := range charges {
+		if charges[i].Cost == weir.Gate {
+			charges[i].Cost = cost
+		}
+	}
+	return charges
 }
 
 func (s *plain) ignoreEnds(charges []weir.Charge, r *weir.Receipt) {

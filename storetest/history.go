@@ -31,8 +31,8 @@ func linearizable(h *harness) {
 	}
 }
 
-// linearizableWhileGrowing is linearizable for takes of every shape: costs from 0 to more than
-// fits, and up to MaxCharges windows in any order. Meanwhile other goroutines open new keys.
+// linearizableWhileGrowing is linearizable for takes of every shape: gates, costs from 0 to more
+// than fits, and up to MaxCharges windows in any order. Meanwhile other goroutines open new keys.
 func linearizableWhileGrowing(h *harness) {
 	for round := range 60 {
 		windows := contended(round)
@@ -46,7 +46,7 @@ func linearizableWhileGrowing(h *harness) {
 			in := make(charges, n)
 			for i, w := range random.Perm(len(windows))[:n] {
 				in[i] = windows[w]
-				in[i].Cost = []int64{0, 1, 1, 1, 2, 3}[random.IntN(6)]
+				in[i].Cost = []int64{weir.Gate, 0, 1, 1, 1, 2, 3}[random.IntN(7)]
 			}
 			return in
 		}, func(name string) { openNewKeys(h, name, 3, &over) })

@@ -26,6 +26,8 @@ func coherent(in []weir.Charge, r weir.Receipt) error {
 			return fmt.Errorf("charge %d: at %d a window of at most %d s ends at %d", i, r.Now, c.Per, u.Reset)
 		case r.Allowed && c.Cost > 0 && (u.Count < c.Cost || u.Count > c.Limit):
 			return fmt.Errorf("charge %d: allowed, and after %d units %d of %d are spent", i, c.Cost, u.Count, c.Limit)
+		case r.Allowed && c.Cost == weir.Gate && u.Count >= c.Limit:
+			return fmt.Errorf("charge %d: allowed by a gate, and %d of %d are spent", i, u.Count, c.Limit)
 		}
 		short = short || !u.Fits(c.Cost, c.Limit)
 	}

@@ -63,6 +63,8 @@ func Run(t *testing.T, open func(t *testing.T) (weir.Store, Clock)) {
 		{"the order of charges makes no difference", orderMakesNoDifference},
 		{"a take that does not fit spends nothing", costThatDoesNotFit},
 		{"a cost of nothing reads without opening", readOpensNothing},
+		{"a gate spends nothing, and refuses while its window is full", gateRefusesWhileFull},
+		{"a gate is judged in the same step as the other charges", gateAmongOthers},
 		{"a raised limit takes effect at once", raisedLimit},
 		{"a lowered limit refuses and keeps the count", loweredLimit},
 		{"a clock that was set back keeps the count", clockSetBack},

@@ -59,6 +59,9 @@ func printDenial(cmd *cobra.Command, b []byte) error {
 	row("API token", x.Token)
 	row("plan", x.Plan)
 	row("spent", fmt.Sprintf("%d of %d", x.Count, x.Limit))
+	if x.Penalty {
+		row("penalty", "the caller was refused everything of the limiter, because it had been refused often")
+	}
 	row("budget back", clockTime(x.Reset))
 	row("policy", x.Policy)
 	row("at", x.Line)

@@ -132,7 +132,7 @@ func newKeyReset() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "reset",
 		Short:   "Reset the windows of a caller",
-		Long:    "Reset the windows of a caller, as if it had sent no request. Without --limiter, it resets the windows of every limiter that\ncounts by what names the caller.",
+		Long:    "Reset the windows of a caller, as if it had sent no request. That also ends its penalties. Without --limiter, it resets the windows of every limiter that\ncounts by what names the caller.",
 		Example: "  weir key reset --ip 192.0.2.7 --limiter widget-leads --why 'a test that ran wild'\n  weir key reset --denial AVs8RGzh… --why 'our own crawler'",
 		Args:    cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -274,6 +274,8 @@ func (f *keyFlags) print(cmd *cobra.Command, b []byte) error {
 		switch {
 		case x.Denied:
 			note = "denied: answered 403, and not counted"
+		case x.Penalty > k.Now:
+			note = fmt.Sprintf("under a penalty until %s: refused everything of the limiter", clockTime(x.Penalty))
 		case x.Everyone:
 			note = "shared by all callers: it cannot be reset or raised for one"
 		case x.Exempt:

@@ -119,6 +119,7 @@ type limiterJSON struct {
 	OnStoreFailure string                  `json:"on_store_failure"`
 	Mode           string                  `json:"mode"`
 	Align          string                  `json:"align"`
+	Penalty        *penaltyJSON            `json:"penalty"` // null: none
 	Exempt         []string                `json:"exempt"`
 	Deny           []string                `json:"deny"`
 	Overrides      []string                `json:"overrides"`
@@ -144,6 +145,11 @@ func newPlansJSON(p *weir.Plans) *plansJSON {
 	return out
 }
 
+type penaltyJSON struct {
+	After     string `json:"after"`      // as a policy writes it
+	RefuseFor string `json:"refuse_for"` // as a policy writes it
+}
+
 func limitersJSON(p weir.Policy) []limiterJSON {
 	all := make([]limiterJSON, len(p.Limiters))
 	for i, l := range p.Limiters {
@@ -152,6 +158,9 @@ func limitersJSON(p weir.Policy) []limiterJSON {
 			Message: answer.MessageOf(&p.Words, &l), OnStoreFailure: l.OnStoreFailure.String(),
 			Mode: l.Mode.String(), Align: l.Align.String(), Exempt: texts(l.Exempt), Deny: texts(l.Deny), Overrides: texts(l.Overrides),
 			Plans: newPlansJSON(&l.Plans), Answers: l.Answers.String(), Notify: append([]int64{}, l.Notify...),
+		}
+		if l.Penalty != (weir.Penalty{}) {
+			all[i].Penalty = &penaltyJSON{l.Penalty.Refusals(), l.Penalty.RefuseFor()}
 		}
 		for _, w := range l.Windows {
 			all[i].Windows = append(all[i].Windows, explain.SpellOut(w))

@@ -201,7 +201,7 @@ func TestTheLoginExampleDoesWhatItSays(t *testing.T) {
 
 	// An address has ten tries a minute. A refused one spends nothing: the next is at the reset.
 	e.times(10, here, sign, "")
-	for range 50 {
+	for range 18 {
 		e.want(e.send(here, sign, ""), 429, 10, 0)
 	}
 	e.want(e.send(there, sign, ""), 200, 10, 9)
@@ -217,6 +217,18 @@ func TestTheLoginExampleDoesWhatItSays(t *testing.T) {
 	e.want(e.send(here, sign, ""), 429, 60, 0)
 	e.after(54*time.Minute - time.Nanosecond)
 	e.want(e.send(here, sign, ""), 429, 60, 0)
+	e.after(time.Nanosecond)
+	e.want(e.send(here, sign, ""), 200, 10, 9)
+
+	// An address that keeps trying is refused for 15 minutes from the 20th refusal, and its other
+	// requests are not.
+	e.times(9, here, sign, "")
+	for range 100 {
+		e.want(e.send(here, sign, ""), 429, 10, 0)
+	}
+	e.after(15*time.Minute - time.Nanosecond)
+	e.want(e.send(here, sign, ""), 429, 10, 0)
+	e.want(e.send(there, sign, ""), 200, 10, 9)
 	e.after(time.Nanosecond)
 	e.want(e.send(here, sign, ""), 200, 10, 9)
 

@@ -22,6 +22,8 @@ type Denial struct {
 	Count   int64  `json:"count"`
 	At      int64  `json:"at"` // Unix seconds
 	Reset   int64  `json:"reset"`
+	// Penalty means that the limiter's penalty refused it, and ends at Reset or before.
+	Penalty bool   `json:"penalty"`
 	Policy  string `json:"policy"`          // the version in force then
 	Same    bool   `json:"policy_in_force"` // whether that version is in force now
 	Line    string `json:"line,omitempty"`  // file:line of the limiter in the policy now
@@ -45,7 +47,7 @@ func (s *Server) showDenial(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) explain(f denial.Facts) Denial {
-	x := Denial{Limiter: f.Limiter, Window: f.Window, Limit: f.Limit, Count: f.Count, At: f.At, Reset: f.Reset, Policy: f.Policy}
+	x := Denial{Limiter: f.Limiter, Window: f.Window, Limit: f.Limit, Count: f.Count, At: f.At, Reset: f.Reset, Penalty: f.Penalty, Policy: f.Policy}
 	var kinds []string
 	for _, c := range f.Callers {
 		if c.IsPlan() {

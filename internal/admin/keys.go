@@ -43,6 +43,9 @@ type CallerWindow struct {
 	Count    int64 `json:"count"`
 	Remain   int64 `json:"remaining"`
 	Reset    int64 `json:"reset"` // Unix seconds; 0: the window is not open
+	// Penalty is when the limiter's penalty of the caller ends, in Unix seconds; 0: it is under
+	// none. Only the limiter's first window has it.
+	Penalty int64 `json:"penalty"`
 }
 
 // A CallerGrant is another limit until a time.
@@ -105,7 +108,7 @@ func (s *Server) limitersOf(n *named, limiter string) ([]*weir.Limiter, *refusal
 }
 
 // inspect returns the state of a caller's windows. If there are several possible callers, it is
-// that of the caller that has spent most.
+// that of one under a penalty, else that of the caller that has spent most.
 func (s *Server) inspect(ctx context.Context, n *named, limiters []*weir.Limiter) (*CallerWindows, error) {
 	out := &CallerWindows{Kinds: n.kinds(), Windows: []CallerWindow{}}
 	for _, l := range limiters {
@@ -119,7 +122,7 @@ func (s *Server) inspect(ctx context.Context, n *named, limiters []*weir.Limiter
 			total := int64(0)
 			for i := range found {
 				if n.lacks(found[i].Window) == "" {
-					total += found[i].Count + found[i].Grant.Limit
+					total += found[i].Count + found[i].Grant.Limit + found[i].PenaltyEnds
 				}
 			}
 			if total > spent {
@@ -139,7 +142,8 @@ func (n *named) window(h *weir.WindowState) CallerWindow {
 	if w.Lacks = n.lacks(h.Window); w.Lacks != "" {
 		return w
 	}
-	w.Everyone, w.Denied, w.Plan, w.PlanUnknown = h.Everyone, h.Denied, h.Plan, h.PlanUnknown
+	w.Everyone, w.Denied, w.Penalty = h.Everyone, h.Denied, h.PenaltyEnds
+	w.Plan, w.PlanUnknown = h.Plan, h.PlanUnknown
 	w.Limit, w.Declared, w.Override, w.Exempt, w.Count, w.Remain, w.Reset = h.Limit, h.Declared, h.Override, h.Exempt, h.Count, h.Remaining, h.Reset
 	if h.Grant.Limit > 0 {
 		w.Grant = &CallerGrant{h.Grant.Limit, h.Grant.Until}

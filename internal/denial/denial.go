@@ -125,6 +125,7 @@ func (e *epoch) id(d *weir.Decision, binding *weir.Standing, caller weir.Keys) s
 		Reset:   binding.Reset,
 		At:      d.Now,
 		Policy:  e.version,
+		Penalty: binding.Penalty,
 		Callers: weir.SaveKeys(binding.Limiter, caller),
 	}
 	return e.seal(f.encode())

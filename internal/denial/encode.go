@@ -12,7 +12,7 @@ import (
 //	version of this layout, one byte
 //	limiter, window, policy                 length and bytes
 //	limit, count, at, reset-at              varints
-//	2·callers + partial                     uvarint; then for each
+//	4·callers + 2·penalty + partial         uvarint; then for each
 //	  source                                length and bytes
 //	  2·length + digest, bytes
 //	zeros up to a multiple of 16
@@ -42,7 +42,10 @@ func (f *Facts) encode() []byte {
 		dst = binary.AppendVarint(dst, n)
 	}
 	fit, partial := f.fitting(maxPlain - len(dst) - 1)
-	head := uint64(len(fit)) << 1
+	head := uint64(len(fit)) << 2
+	if f.Penalty {
+		head |= 2
+	}
 	if partial {
 		head |= 1
 	}
@@ -76,7 +79,7 @@ func (f *Facts) fitting(room int) (fit []Caller, partial bool) {
 }
 
 // maxCallers keeps the number of callers within one byte.
-const maxCallers = 63
+const maxCallers = 31
 
 func appendText(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
@@ -107,11 +110,11 @@ func parseFacts(plain []byte) (Facts, error) {
 	f.Limit, f.Count, f.At = r.varint(), r.varint(), r.varint()
 	f.Reset = f.At + r.varint()
 	head := r.uvarint()
-	f.Partial = head&1 == 1
-	if head>>1 > maxCallers {
+	f.Partial, f.Penalty = head&1 == 1, head&2 == 2
+	if head>>2 > maxCallers {
 		return Facts{}, errLayout
 	}
-	for range head >> 1 {
+	for range head >> 2 {
 		c := Caller{Source: r.text(maxName)}
 		n := r.uvarint()
 		c.Digest = n&1 == 1

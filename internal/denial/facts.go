@@ -11,6 +11,7 @@ type Facts struct {
 	Reset   int64  // Unix seconds at which the budget is restored
 	At      int64  // Unix seconds of the refusal
 	Policy  string // the version of the policy in force
+	Penalty bool   // the limiter's penalty refused it, and ends at Reset or before
 
 	// Callers are the values the caller was counted by, one for each key source of the limiter.
 	Callers []Caller

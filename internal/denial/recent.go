@@ -28,6 +28,7 @@ type cached struct {
 type facts struct {
 	window                  *weir.Window
 	limit, count, reset, at int64
+	penalty                 bool
 }
 
 func newRecent() recent {
@@ -44,7 +45,7 @@ type question struct {
 
 func (q *question) facts() facts {
 	b := q.binding
-	return facts{b.Window, b.Limit, b.Count, b.Reset, q.decision.Now}
+	return facts{b.Window, b.Limit, b.Count, b.Reset, q.decision.Now, b.Penalty}
 }
 
 // who appends the key of the caller in each window of the limiter. The binding window's alone may

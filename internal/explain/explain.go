@@ -172,6 +172,9 @@ func (e *Explanation) fill(p *weir.Policy, m weir.Match, who Caller) {
 		}
 	}
 	e.explainEnds(l)
+	if p := l.Penalty; p != (weir.Penalty{}) {
+		e.because("after %s that count the caller by %s, the limiter refuses it everything for %s", p.Refusals(), l.Windows[0].Key, p.RefuseFor())
+	}
 	if l.Chosen {
 		e.because("chosen: yes: the caller chooses a value that a window counts by, so it has a new budget for each value that it makes up")
 	}

@@ -67,6 +67,7 @@ type limiter struct {
 	requests int64
 	refused  int64
 	denied   int64 // of refused
+	punished int64 // of refused, those of callers under a penalty
 	unknown  int64 // requests that it admits except for windows that cannot be decided
 	hidden   int64 // requests that such a window should have counted
 	points   *points
@@ -295,6 +296,9 @@ func (s *limiter) count(r *Replay, d *weir.Decision, who func(of *weir.Standing)
 	s.points.request(&r.timeline)
 	if !d.Allowed {
 		s.refused++
+		if slices.ContainsFunc(d.Standings(), func(w weir.Standing) bool { return w.Penalty }) {
+			s.punished++
+		}
 		s.points.refuse(&r.timeline)
 	}
 	if d.Outcome == weir.Denied {

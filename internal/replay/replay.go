@@ -374,7 +374,7 @@ func (l *lane) outcome() Outcome {
 }
 
 func (s *limiter) result(l *lane) Limiter {
-	out := Limiter{Name: s.rules.Name, Mode: s.rules.Mode.String(), Requests: s.requests, Refused: s.refused, Denied: s.denied, Unknown: s.unknown,
+	out := Limiter{Name: s.rules.Name, Mode: s.rules.Mode.String(), Requests: s.requests, Refused: s.refused, Denied: s.denied, Penalized: s.punished, Unknown: s.unknown,
 		Windows: []Window{}, Series: s.points.series(&l.replay.timeline)}
 	out.Worst = s.worst.callers(func(group int) *callers { return &s.windows[group].callers })
 	if l.waiting != nil && s.rules.Mode == weir.Enforce {

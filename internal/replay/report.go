@@ -105,6 +105,8 @@ type Limiter struct {
 	Requests int64  `json:"requests"`
 	Refused  int64  `json:"refused"`
 	Denied   int64  `json:"denied"` // of Refused, those that it denies: no window counts them
+	// of Refused, those of callers under the limiter's penalty, with the ones that began it
+	Penalized int64 `json:"penalized"`
 	// requests that are not in Refused, though an unknown window may have refused them
 	Unknown int64    `json:"unknown"`
 	Windows []Window `json:"windows"`
@@ -117,9 +119,10 @@ type Limiter struct {
 // A Window is the results of one window of a limiter. Its callers are what it counts by: addresses,
 // sessions, addresses with an agent.
 type Window struct {
-	Window  string `json:"window"` // in the policy's form
-	Limit   int64  `json:"limit"`
-	Refused int64  `json:"refused"` // requests that this window contributed to refusing
+	Window string `json:"window"` // in the policy's form
+	Limit  int64  `json:"limit"`
+	// requests that this window contributed to refusing; for the first window, or the penalty
+	Refused int64 `json:"refused"`
 	// requests that it has not counted, because the log lacks their agent: if there are any, its
 	// other figures mean nothing
 	Unknown int64 `json:"unknown"`

@@ -32,6 +32,9 @@ func withoutAgent(p weir.Policy) (out weir.Policy, ok bool) {
 		if len(kept) == 0 {
 			kept = []weir.Window{{Limit: weir.MaxLimit, Per: time.Second, Key: weir.Key{{identity.Everyone}}}}
 		}
+		if kept[0].Key.String() != l.Windows[0].Key.String() {
+			l.Penalty = weir.Penalty{} // it counts by the agent
+		}
 		l.Windows = kept
 		l.Plans = keptPlans(l.Plans, kept)
 		l.Overrides = slices.DeleteFunc(slices.Clone(l.Overrides), func(o weir.Override) bool {

@@ -11,8 +11,9 @@ import (
 
 // A series of decisions has one slot for each outcome, followed by these slots.
 const (
-	slotNear   = int(answer.Unavailable) + 1 + iota // admitted, with little left
-	slotExempt                                      // from an exempt caller
+	slotNear    = int(answer.Unavailable) + 1 + iota // admitted, with little left
+	slotExempt                                       // from an exempt caller
+	slotPenalty                                      // refused by a penalty
 )
 
 // The slots of the other families, as label values.
@@ -45,6 +46,9 @@ func (m *Metrics) Observe(o answer.Observation) {
 		if b := d.Standings(); len(b) > 0 {
 			if o.Outcome == answer.Admitted && b[0].Near() {
 				counts[slotNear].Add(1)
+			}
+			if o.Outcome == answer.Refused && b[0].Penalty {
+				counts[slotPenalty].Add(1)
 			}
 			if d.Outcome != weir.Counted {
 				m.fallback(lane.i, b[0].Limiter, d.Outcome)
@@ -136,6 +140,8 @@ var (
 		"Requests that were admitted and left their caller less than a fifth of the limit.", []string{"limiter", "window"}, nil)
 	descExempt = prometheus.NewDesc("weir_exempt_decisions_total",
 		"Requests from callers that are exempt from the limiter.", []string{"limiter", "window"}, nil)
+	descPenalties = prometheus.NewDesc("weir_penalty_decisions_total",
+		"Requests that were refused because their caller is under the limiter's penalty, or that began one.", []string{"limiter", "window"}, nil)
 	descFallbacks = prometheus.NewDesc("weir_fallback_decisions_total",
 		"Requests that were decided without the store, by the limiter's on_store_failure.", []string{"limiter", "how"}, nil)
 	descShadows = prometheus.NewDesc("weir_shadow_decisions_total",
@@ -150,7 +156,7 @@ var (
 type countedCollector struct{ *Metrics }
 
 func (m countedCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range [...]*prometheus.Desc{descDecisions, descNear, descExempt, descFallbacks, descShadows, descCandidates, descLatency} {
+	for _, d := range [...]*prometheus.Desc{descDecisions, descNear, descExempt, descPenalties, descFallbacks, descShadows, descCandidates, descLatency} {
 		to <- d
 	}
 }
@@ -176,6 +182,7 @@ func (m countedCollector) Collect(to chan<- prometheus.Metric) {
 		}
 		counter(descNear, s.total(slotNear), s.limiter, s.window)
 		counter(descExempt, s.total(slotExempt), s.limiter, s.window)
+		counter(descPenalties, s.total(slotPenalty), s.limiter, s.window)
 	}
 	for _, s := range m.denials.sweep(enforced, now, keep) {
 		counter(descDecisions, s.total(0), s.limiter, "", answer.Denied.String())

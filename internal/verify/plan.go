@@ -238,6 +238,10 @@ func (p *Plan) consider(l *weir.Limiter) {
 	if w.drain <= drainTwice && !p.options.Quick && w.window.Per <= p.options.MaxWait {
 		w.again = w.drain + w.over
 	}
+	if after := l.Penalty.After; after > 0 && after <= int64(w.maxRequests(p.options.Quick)) {
+		p.skip(l.Name, Unobservable, fmt.Sprintf("it has a penalty, which its tests would begin: after %s all of them are refused for %s; verify the same policy without it", l.Penalty.Refusals(), l.Penalty.RefuseFor()))
+		return
+	}
 	w.late = p.isFallback(l)
 	p.parts = append(p.parts, w)
 	if credentialOf(l) == sourceSession && len(p.options.Sessions) == 0 && p.options.Agent != "" {

@@ -43,10 +43,11 @@ type standing struct {
 	limiter                        *weir.Limiter // possibly of an earlier policy; read only
 	window                         *weir.Window  // one of its windows
 	limit, count, remaining, reset int64
+	penalty                        bool
 }
 
 func standingOf(s *weir.Standing) standing {
-	return standing{s.Limiter, s.Window, s.Limit, s.Count, s.Remaining, s.Reset}
+	return standing{s.Limiter, s.Window, s.Limit, s.Count, s.Remaining, s.Reset, s.Penalty}
 }
 
 // A profile describes a caller as far as it may be shown, and has the keys that are needed to act

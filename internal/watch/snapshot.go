@@ -116,6 +116,8 @@ type Standing struct {
 	Count     int64  `json:"count"`
 	Remaining int64  `json:"remaining"`
 	Reset     int64  `json:"reset"`
+	// Penalty means that the limiter's penalty refuses the caller, until Reset or before.
+	Penalty bool `json:"penalty,omitempty"`
 }
 
 // Refusals are the refusals after Query.After, oldest first, at most 256.
@@ -238,7 +240,7 @@ func (t windowTexts) standing(s standing) Standing {
 		text = s.window.String()
 		t[s.window] = text
 	}
-	return Standing{text, s.limit, s.count, s.remaining, s.reset}
+	return Standing{text, s.limit, s.count, s.remaining, s.reset, s.penalty}
 }
 
 func (t windowTexts) spending(list []rankedEntry) (out []Caller) {

@@ -511,7 +511,7 @@ class Row {
     this.element.dataset.limiter = c.limiter;
     say(this.who, nameOf(c));
     this.who.classList.toggle("hash", !c.name);
-    say(this.of, `${kindOf(c)} at ${c.limiter}${c.exempt ? ", exempt" : ""}`);
+    say(this.of, `${kindOf(c)} at ${c.limiter}${c.exempt ? ", exempt" : ""}${c.open && c.last.penalty ? ", under a penalty" : ""}`);
     const last = c.last;
     this.element.dataset.level = !c.open ? "idle" : last.remaining <= 0 ? "spent" : last.remaining * 5 < last.limit ? "near" : "some";
     this.fill.style.width = Math.min(100, 100 * c.used) + "%";
@@ -660,6 +660,7 @@ function explained(x) {
   const add = (name, text) => { if (text) list.append(make("dt", "", name), make("dd", "", text)); };
   add("window", x.window);
   add("spent", `${whole.format(x.count)} of ${whole.format(x.limit)} units`);
+  add("penalty", x.penalty && "refused everything of the limiter, because it had been refused often");
   add("counted by", kindOf({ kind: x.kinds }) + (x.token ? " " + x.token : ""));
   add("restored", `${clock(x.reset)}, ${x.reset > present() ? "in " + lasting(x.reset - present()) : "by now"}`);
   add("limiter", `${x.limiter}${x.line ? ", " + x.line : ""}`);
