@@ -150,7 +150,7 @@ func describe(w *weir.Window, caller weir.Keys, buffer []byte) (kind, name strin
 		} else {
 			kind += "+" + source
 		}
-		if weir.SourceOf(source).Public && isID(value) {
+		if weir.SourceOf(source).Public && weir.IsTokenID(value) {
 			name = string(value)
 		}
 	}
@@ -159,16 +159,6 @@ func describe(w *weir.Window, caller weir.Keys, buffer []byte) (kind, name strin
 
 // maxBuffer is the max size of the working memory that a shard keeps, in bytes.
 const maxBuffer = 16 << 10
-
-// isID reports whether b looks like a token's public id.
-func isID(b []byte) bool {
-	for _, c := range b {
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
-			return false
-		}
-	}
-	return len(b) > 0 && len(b) <= 64
-}
 
 // size returns about how many bytes of memory the saved keys of a caller take.
 func size(k weir.SavedKeys) int64 {

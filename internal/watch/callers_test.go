@@ -75,9 +75,10 @@ func TestNothingOfACallerIsShown(t *testing.T) {
 		{"token": "<b>SECRET", "agent": "SECRET"},
 		{"token": strings.Repeat("SECRET", 20), "agent": "SECRET"},
 		{"token": "", "agent": ""},
+		{"token": "wpt_abcdefghij_SECRET", "agent": "SECRET"},
 		{},
 	}
-	for _, k := range append(hostile, keys{"token": "abcdefgh27", "agent": "SECRET"}) {
+	for _, k := range append(hostile, keys{"token": "abcdefgh27", "agent": "SECRET"}, keys{"token": "acme.prod", "agent": "SECRET"}) {
 		for range 3 {
 			r.Observe(desk.of("ask", k, 0))
 		}
@@ -101,12 +102,12 @@ func TestNothingOfACallerIsShown(t *testing.T) {
 	for _, caller := range l.Spending {
 		kinds[caller.Kind+" "+caller.Name]++
 	}
-	want := map[string]int{"ip+agent ": 3, "session+agent ": 1, "token+agent ": 3, "nobody+nobody ": 1, "token+agent abcdefgh27": 1}
+	want := map[string]int{"ip+agent ": 3, "session+agent ": 1, "token+agent ": 4, "nobody+nobody ": 1, "token+agent abcdefgh27": 1, "token+agent acme.prod": 1}
 	if fmt.Sprint(kinds) != fmt.Sprint(want) {
 		t.Errorf("kinds and names are %v, not %v", kinds, want)
 	}
-	if n := len(s.Refusals.List); n != 2*9+1 {
-		t.Errorf("%d refusals are shown, not 19", n)
+	if n := len(s.Refusals.List); n != 2*11+1 {
+		t.Errorf("%d refusals are shown, not 23", n)
 	}
 }
 
