@@ -35,18 +35,19 @@ type touch struct {
 	weight         int64 // the number of requests that it represents
 	units, refused int64
 	exempt         bool
+	limiter        *weir.Limiter
 	standing       standing
 }
 
-// A standing is the part of a weir.Standing that is kept.
+// A standing is the part of a weir.Standing that is kept. A pointer to its limiter would keep a
+// former policy in memory, with its files of networks.
 type standing struct {
-	limiter                        *weir.Limiter // possibly of an earlier policy; read only
-	window                         *weir.Window  // one of its windows
+	window                         *weir.Window // possibly of an earlier policy; read only
 	limit, count, remaining, reset int64
 }
 
 func standingOf(s *weir.Standing) standing {
-	return standing{s.Limiter, s.Window, s.Limit, s.Count, s.Remaining, s.Reset}
+	return standing{s.Window, s.Limit, s.Count, s.Remaining, s.Reset}
 }
 
 // A profile describes a caller as far as it may be shown, and has the keys that are needed to act
@@ -95,7 +96,7 @@ func (e *entry) note(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []b
 	e.refusals += t.refused * t.weight
 	e.standing, e.exempt = t.standing, t.exempt
 	e.seen++
-	if e.saved != nil && caller != nil && t.second > e.savedAt && hasOtherPlan(t.standing.limiter, caller, e.saved) {
+	if e.saved != nil && caller != nil && t.second > e.savedAt && hasOtherPlan(t.limiter, caller, e.saved) {
 		r.release(&e.profile)
 		e.saved = nil
 	}
@@ -107,7 +108,7 @@ func (e *entry) note(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []b
 		e.kind, e.name, buffer = describe(t.standing.window, caller, buffer)
 	}
 	if r.kept.Load() < maxKeptBytes-maxCallerBytes {
-		e.saved, e.savedAt = r.saveKeys(t.standing.limiter, caller), t.second
+		e.saved, e.savedAt = r.saveKeys(t.limiter, caller), t.second
 	}
 	return buffer
 }
