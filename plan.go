@@ -82,7 +82,7 @@ func claimProblem(name string) error {
 		return fmt.Errorf("a claim's name has 1 to %d characters, as in claim:plan", maxPlanName)
 	}
 	for _, c := range []byte(name) {
-		if !isPlanByte(c) && c != ':' && c != '/' {
+		if !isNameByte(c) && c != ':' && c != '/' {
 			return errors.New("a claim's name has letters, digits and . _ - : / only, as in claim:org.plan")
 		}
 	}
@@ -93,14 +93,14 @@ func claimProblem(name string) error {
 // because names of plans are shown.
 func IsPlanName(s string) bool {
 	for _, c := range []byte(s) {
-		if !isPlanByte(c) {
+		if !isNameByte(c) {
 			return false
 		}
 	}
 	return s != "" && s != "by" && len(s) <= maxPlanName && !strings.HasPrefix(s, wholeToken)
 }
 
-func isPlanByte(c byte) bool {
+func isNameByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 

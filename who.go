@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -78,7 +79,7 @@ func tokenProblem(id string) error {
 		return errors.New("this is a whole token, and its public id is needed: the part between its two underscores; revoke the token if others could read it here")
 	}
 	for _, c := range []byte(id) {
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.') {
+		if !isNameByte(c) {
 			return fmt.Errorf("token id %q: letters, digits, dots, dashes and underscores are allowed", id)
 		}
 	}
@@ -86,6 +87,20 @@ func tokenProblem(id string) error {
 		return fmt.Errorf("the token id has %d characters: at most %d are allowed", len(id), maxValue)
 	}
 	return nil
+}
+
+// maxTokenID is the max length of a token's public id that is shown.
+const maxTokenID = 64
+
+// IsTokenID reports whether b has the form of a token's public id: 1 to 64 letters, digits, dots,
+// dashes and underscores. A whole token has not: it must not be shown.
+func IsTokenID(b []byte) bool {
+	for _, c := range b {
+		if !isNameByte(c) {
+			return false
+		}
+	}
+	return len(b) > 0 && len(b) <= maxTokenID && !bytes.HasPrefix(b, []byte(wholeToken))
 }
 
 // String returns the callers as a policy spells them.

@@ -46,6 +46,8 @@ func TestProblemsOfWordsHaveTheirPaths(t *testing.T) {
 	p.Answers.Format = 9
 	p.Answers.Refused.Status = 200
 	p.Answers.Refused.Credentials = map[string]string{"token": "m"}
+	// no answer is for the lack of a claim: only session and token can be required
+	p.Answers.Unauthenticated.Credentials = map[string]string{"claim:org": "m"}
 	p.Answers.Unavailable.Fields = map[string]string{"X-A": "a\nb"}
 	var got []string
 	for _, x := range p.Problems(nil) {
@@ -54,7 +56,8 @@ func TestProblemsOfWordsHaveTheirPaths(t *testing.T) {
 		}
 		got = append(got, x.Field)
 	}
-	want := []string{"messages.M", "messages.m.de", "answers.format", "answers.refused.status", "answers.refused.credentials.token", "answers.unavailable.fields.X-A"}
+	want := []string{"messages.M", "messages.m.de", "answers.format", "answers.refused.status", "answers.refused.credentials.token",
+		"answers.unauthenticated.credentials.claim:org", "answers.unavailable.fields.X-A"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the problems are at %q, want %q", got, want)
 	}

@@ -2,6 +2,7 @@ package answer_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -60,6 +61,34 @@ func TestUsageShowsWhatACredentialOpens(t *testing.T) {
 	for _, want := range []string{`"limiter":"closed"`, `"shared":true`, `"counted_by":["token"]`} {
 		if !strings.Contains(string(a.Body()), want) {
 			t.Errorf("with a token, %s is missing in %s", want, a.Body())
+		}
+	}
+}
+
+// The window that counts the request itself, and that of another limiter, have the tenant of the
+// path.
+func TestUsageShowsTheWindowsOfARoutesParameter(t *testing.T) {
+	p := limiters(t, map[string][]string{
+		"usage /t/{tenant}/usage": {"30 per minute by path:tenant+ip"},
+		"items /t/{tenant}/items": {"60 per minute by path:tenant+ip"},
+	})
+	for i := range p.Limiters {
+		if p.Limiters[i].Name == "usage" {
+			p.Limiters[i].Answers = weir.AnswerUsage
+		}
+	}
+	d := open(t, p, answer.Options{})
+	for range 3 {
+		d.ask(from("192.0.2.1", ""), get("/t/acme/items"))
+	}
+	for tenant, spent := range map[string]int{"ACME": 3, "other": 0} {
+		a, _ := d.ask(from("192.0.2.1", ""), get("/t/"+tenant+"/usage"))
+		for _, want := range []string{
+			fmt.Sprintf(`"limit":60,"used":%d,`, spent), `"limit":30,"used":1,`, `"counted_by":["path:tenant","ip"]`,
+		} {
+			if !strings.Contains(string(a.Body()), want) {
+				t.Errorf("tenant %s: %s is missing in %s", tenant, want, a.Body())
+			}
 		}
 	}
 }

@@ -25,14 +25,18 @@ func NetworksIn(dir string) func(name string) (weir.Networks, error) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, path)
 		}
+		switch info, err := os.Stat(path); {
+		case err != nil: // Open reports it
+		case info.IsDir():
+			return nil, fmt.Errorf("%s is a directory: one file is needed", path)
+		case !info.Mode().IsRegular(): // opening a pipe could block for ever
+			return nil, fmt.Errorf("%s is no regular file: one is needed, because it is read again when it changes", path)
+		}
 		f, err := os.Open(path)
 		if err != nil {
 			return nil, err // names the path
 		}
 		defer f.Close()
-		if info, err := f.Stat(); err == nil && info.IsDir() {
-			return nil, fmt.Errorf("%s is a directory: one file is needed", path)
-		}
 		text, err := io.ReadAll(io.LimitReader(f, MaxNetworksSize+1))
 		if err != nil {
 			return nil, err

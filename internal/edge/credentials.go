@@ -15,7 +15,7 @@ import (
 )
 
 // verified ends the start-up line of credentials that are verified before an upstream (D17, D27).
-const verified = "; a request without one is counted by IP address, and answered 401 if its limiter requires one"
+const verified = "; a request without one is counted by IP address, and rejected if its limiter requires one"
 
 // unverified returns the start-up line of credentials that no flag verifies. flags name those that
 // would.

@@ -101,22 +101,12 @@ func describe(w *weir.Window, keys weir.Keys) (c Caller) {
 			source = "nobody"
 		}
 		sources = append(sources, source)
-		if weir.SourceOf(source).Public && isID(value) {
+		if weir.SourceOf(source).Public && weir.IsTokenID(value) {
 			c.Token = string(value)
 		}
 	}
 	c.CountedBy = strings.Join(sources, "+")
 	return c
-}
-
-// isID reports whether b looks like a token's public id.
-func isID(b []byte) bool {
-	for _, c := range b {
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
-			return false
-		}
-	}
-	return len(b) > 0 && len(b) <= 64
 }
 
 // attributes returns what the log has of an event.

@@ -183,20 +183,23 @@ func TestAReceiverWithAnotherSecretRejects(t *testing.T) {
 	})
 }
 
-// A public token id is shown, because the operator knows the caller by it.
+// A public token id is shown, because the operator knows the caller by it: one of 'weir token
+// create', and one of a token file, which may have dots.
 func TestATokensPublicIDIsShown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &receiver{answer: accepts}
-		g := open(t, r)
-		c := crossing(1)
-		c.Keys = token("3fk2mq7a4c")
-		g.Crossed(c)
-		synctest.Wait()
-		g.close(time.Second)
-		if !strings.Contains(r.bodies[0], `"caller":{"counted_by":"token","token":"3fk2mq7a4c","hash":"`) {
-			t.Errorf("got %s", r.bodies[0])
-		}
-	})
+	for _, id := range []string{"3fk2mq7a4c", "acme.prod_EU-1"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &receiver{answer: accepts}
+			g := open(t, r)
+			c := crossing(1)
+			c.Keys = token(id)
+			g.Crossed(c)
+			synctest.Wait()
+			g.close(time.Second)
+			if !strings.Contains(r.bodies[0], `"caller":{"counted_by":"token","token":"`+id+`","hash":"`) {
+				t.Errorf("got %s", r.bodies[0])
+			}
+		})
+	}
 }
 
 type token string

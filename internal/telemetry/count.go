@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirlimit/weir"
 )
 
 // Lanes split counters by core, so that two cores that increment the same counter do not contend
@@ -64,26 +66,27 @@ func (s *series) total(slot int) (n uint64) {
 	return n
 }
 
-// A family is the set of series of one kind. A series is found without a lock, by a pointer into
-// the compiled policy. If another policy replaces that one, its pointers lead to the same series.
-type family[P comparable] struct {
+// A family is the set of series of one kind. A series is found without a lock, by a pointer to a
+// window of the compiled policy. If another policy replaces that one, its pointers lead to the same
+// series.
+type family struct {
 	lanes int
-	found atomic.Pointer[map[P]*series]
+	found atomic.Pointer[map[*weir.Window]*series]
 
 	mu  sync.Mutex
 	all map[names]*series
 }
 
-func (f *family[P]) init(lanes int) {
+func (f *family) init(lanes int) {
 	f.lanes, f.all = lanes, map[names]*series{}
-	f.found.Store(&map[P]*series{})
+	f.found.Store(&map[*weir.Window]*series{})
 }
 
 // find returns the series of p, or nil if p is not registered.
-func (f *family[P]) find(p P) *series { return (*f.found.Load())[p] }
+func (f *family) find(p *weir.Window) *series { return (*f.found.Load())[p] }
 
 // register maps p to the series of n and returns that series.
-func (f *family[P]) register(p P, n names) *series {
+func (f *family) register(p *weir.Window, n names) *series {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.series(n)
@@ -91,18 +94,18 @@ func (f *family[P]) register(p P, n names) *series {
 	if len(old) >= 2*len(f.all)+maxStale {
 		old = nil // most are pointers into former policies
 	}
-	found := make(map[P]*series, len(old)+1)
+	found := make(map[*weir.Window]*series, len(old)+1)
 	maps.Copy(found, old)
 	found[p] = s
 	f.found.Store(&found)
 	return s
 }
 
-// maxStale bounds the pointers into former policies, which keep those policies in memory.
+// maxStale bounds the pointers into former policies, which keep their windows in memory.
 const maxStale = 64
 
 // series returns the series of n and creates it if it does not exist. The caller holds f.mu.
-func (f *family[P]) series(n names) *series {
+func (f *family) series(n names) *series {
 	s := f.all[n]
 	if s == nil {
 		s = &series{names: n, cells: make([]cell, f.lanes)}
@@ -113,7 +116,7 @@ func (f *family[P]) series(n names) *series {
 
 // sweep creates the series of all names in force, deletes those that left the policies longer than
 // keep ago, and returns the others.
-func (f *family[P]) sweep(inForce map[names]bool, now time.Time, keep time.Duration) []*series {
+func (f *family) sweep(inForce map[names]bool, now time.Time, keep time.Duration) []*series {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for n := range inForce {
@@ -135,7 +138,7 @@ func (f *family[P]) sweep(inForce map[names]bool, now time.Time, keep time.Durat
 		kept = append(kept, s)
 	}
 	if lost {
-		f.found.Store(&map[P]*series{}) // so that deleted series are not found again
+		f.found.Store(&map[*weir.Window]*series{}) // so that deleted series are not found again
 	}
 	return kept
 }

@@ -8,14 +8,17 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
@@ -117,6 +120,7 @@ func TestReloadsDoNotKeepOldPoliciesInMemory(t *testing.T) {
 	m := telemetry.New(telemetry.Options{})
 	m.Bind(telemetry.Sources{Policy: d.Policy})
 	h := limited(t, d, m)
+	defer runtime.KeepAlive(h)
 	var mu sync.Mutex
 	gone := 0
 	const reloads = 500
@@ -142,6 +146,51 @@ func TestReloadsDoNotKeepOldPoliciesInMemory(t *testing.T) {
 	}
 	t.Errorf("%d of %d former policies were released: the others are kept by stale pointers", gone, reloads)
 }
+
+// A file of networks can take 100 MB, and one that is changed every minute makes as many policies.
+func TestNoMetricKeepsTheNetworksOfFormerPoliciesInMemory(t *testing.T) {
+	d := newDecider(t, "1000 per minute by ip", weir.Options{})
+	m := telemetry.New(telemetry.Options{})
+	m.Bind(telemetry.Sources{Policy: d.Policy})
+	defer runtime.KeepAlive(m)
+	var gone atomic.Int64
+	const reloads = 30
+	for range reloads {
+		file := &blockList{addr: "192.0.2.1"}
+		runtime.AddCleanup(file, func(int) { gone.Add(1) }, 0)
+		p := policy(t, "1000 per minute by ip")
+		p.Limiters[0].Deny = []weir.Who{{Networks: file}}
+		if err := d.Swap(p); err != nil {
+			t.Fatal(err)
+		}
+		l := d.Match("GET", "/").Limiter()
+		counted := decide(t, d, "192.0.2.2")
+		local := counted
+		local.Outcome = weir.CountedLocally
+		denied := weir.Decision{Outcome: weir.Denied, DeniedBy: l}
+		m.Shadow(weir.Shadowed{Limiter: l, Decision: &counted})
+		m.Candidate(weir.Compared{Live: &counted, Candidate: &counted})
+		m.Observe(answer.Observation{Outcome: answer.Admitted, Limiter: l.Name, Window: &l.Windows[0], Decision: &local})
+		m.Observe(answer.Observation{Outcome: answer.Denied, Limiter: l.Name, Decision: &denied})
+	}
+	want(t, m, `weir_shadow_decisions_total{limiter="api",outcome="would_admit"}`, reloads)
+	want(t, m, `weir_candidate_decisions_total{limiter="api",outcome="same"}`, reloads)
+	want(t, m, `weir_fallback_decisions_total{how="counted_locally",limiter="api"}`, reloads)
+	want(t, m, `weir_decisions_total{limiter="api",outcome="denied",window=""}`, reloads)
+	for range 100 {
+		runtime.GC()
+		runtime.Gosched()
+		if gone.Load() >= reloads-2 { // the policy in force, and the last decision's
+			return
+		}
+	}
+	t.Errorf("the networks of %d of %d former policies were released", gone.Load(), reloads)
+}
+
+type blockList struct{ addr string }
+
+func (b *blockList) Contains(a netip.Addr) bool { return a.String() == b.addr }
+func (b *blockList) String() string             { return "@blocked.txt" }
 
 func TestCoresThatCountTogetherLoseNothing(t *testing.T) {
 	d := newDecider(t, "1000000 per minute by ip", weir.Options{})

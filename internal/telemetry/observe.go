@@ -29,7 +29,7 @@ func (m *Metrics) Observe(o answer.Observation) {
 	lane := m.lanes.get()
 	if o.Outcome == answer.Denied {
 		m.latency.observe(lane.i, o.Latency)
-		m.deny(lane.i, o.Decision.DeniedBy)
+		limiterSeries(&m.denials, o.Decision.DeniedBy).cells[lane.i].n[0].Add(1)
 		m.lanes.put(lane)
 		return
 	}
@@ -59,16 +59,6 @@ func (m *Metrics) Observe(o answer.Observation) {
 		}
 	}
 	m.lanes.put(lane)
-}
-
-// deny counts a request that l denies. The series is found by a window of l, which keeps less of a
-// former policy in memory than l, with its networks, would.
-func (m *Metrics) deny(lane int, l *weir.Limiter) {
-	s := m.denials.find(&l.Windows[0])
-	if s == nil {
-		s = m.denials.register(&l.Windows[0], names{limiter: l.Name})
-	}
-	s.cells[lane].n[0].Add(1)
 }
 
 func (m *Metrics) fallback(lane int, l *weir.Limiter, outcome weir.Outcome) {
@@ -113,14 +103,18 @@ func (m *Metrics) Candidate(c weir.Compared) {
 	m.lanes.put(lane)
 }
 
-func limiterSeries(f *family[*weir.Limiter], l *weir.Limiter) *series {
-	if s := f.find(l); s != nil {
+// limiterSeries returns the series of l, which may be nil. It is found by a window of l: a pointer
+// to l would keep a former policy in memory, with its files of networks.
+func limiterSeries(f *family, l *weir.Limiter) *series {
+	var first *weir.Window
+	var n names
+	if l != nil {
+		first, n.limiter = &l.Windows[0], l.Name
+	}
+	if s := f.find(first); s != nil {
 		return s
 	}
-	if l == nil {
-		return f.register(nil, names{})
-	}
-	return f.register(l, names{limiter: l.Name})
+	return f.register(first, n)
 }
 
 // windowNames returns the labels of a window, or empty labels if w is nil. They contain the length
@@ -188,7 +182,7 @@ func (m countedCollector) Collect(to chan<- prometheus.Metric) {
 		counter(descDecisions, s.total(0), s.limiter, "", answer.Denied.String())
 	}
 	for _, of := range [...]struct {
-		family  *family[*weir.Limiter]
+		family  *family
 		desc    *prometheus.Desc
 		inForce map[names]bool
 		slots   []string

@@ -77,11 +77,11 @@ type Metrics struct {
 	sources  atomic.Pointer[Sources]
 
 	lanes      *lanes
-	decisions  family[*weir.Window]
-	denials    family[*weir.Window]
-	fallbacks  family[*weir.Limiter]
-	shadows    family[*weir.Limiter]
-	candidates family[*weir.Limiter]
+	decisions  family
+	denials    family
+	fallbacks  family
+	shadows    family
+	candidates family
 	latency    latency
 
 	store       storeMetrics

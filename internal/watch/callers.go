@@ -35,19 +35,20 @@ type touch struct {
 	weight         int64 // the number of requests that it represents
 	units, refused int64
 	exempt         bool
+	limiter        *weir.Limiter
 	standing       standing
 }
 
-// A standing is the part of a weir.Standing that is kept.
+// A standing is the part of a weir.Standing that is kept. A pointer to its limiter would keep a
+// former policy in memory, with its files of networks.
 type standing struct {
-	limiter                        *weir.Limiter // possibly of an earlier policy; read only
-	window                         *weir.Window  // one of its windows
+	window                         *weir.Window // possibly of an earlier policy; read only
 	limit, count, remaining, reset int64
 	penalty                        bool
 }
 
 func standingOf(s *weir.Standing) standing {
-	return standing{s.Limiter, s.Window, s.Limit, s.Count, s.Remaining, s.Reset, s.Penalty}
+	return standing{s.Window, s.Limit, s.Count, s.Remaining, s.Reset, s.Penalty}
 }
 
 // A profile describes a caller as far as it may be shown, and has the keys that are needed to act
@@ -96,7 +97,7 @@ func (e *entry) note(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []b
 	e.refusals += t.refused * t.weight
 	e.standing, e.exempt = t.standing, t.exempt
 	e.seen++
-	if e.saved != nil && caller != nil && t.second > e.savedAt && hasOtherPlan(t.standing.limiter, caller, e.saved) {
+	if e.saved != nil && caller != nil && t.second > e.savedAt && hasOtherPlan(t.limiter, caller, e.saved) {
 		r.release(&e.profile)
 		e.saved = nil
 	}
@@ -108,7 +109,7 @@ func (e *entry) note(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []b
 		e.kind, e.name, buffer = describe(t.standing.window, caller, buffer)
 	}
 	if r.kept.Load() < maxKeptBytes-maxCallerBytes {
-		e.saved, e.savedAt = r.saveKeys(t.standing.limiter, caller), t.second
+		e.saved, e.savedAt = r.saveKeys(t.limiter, caller), t.second
 	}
 	return buffer
 }
@@ -151,7 +152,7 @@ func describe(w *weir.Window, caller weir.Keys, buffer []byte) (kind, name strin
 		} else {
 			kind += "+" + source
 		}
-		if weir.SourceOf(source).Public && isID(value) {
+		if weir.SourceOf(source).Public && weir.IsTokenID(value) {
 			name = string(value)
 		}
 	}
@@ -160,16 +161,6 @@ func describe(w *weir.Window, caller weir.Keys, buffer []byte) (kind, name strin
 
 // maxBuffer is the max size of the working memory that a shard keeps, in bytes.
 const maxBuffer = 16 << 10
-
-// isID reports whether b looks like a token's public id.
-func isID(b []byte) bool {
-	for _, c := range b {
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
-			return false
-		}
-	}
-	return len(b) > 0 && len(b) <= 64
-}
 
 // size returns about how many bytes of memory the saved keys of a caller take.
 func size(k weir.SavedKeys) int64 {

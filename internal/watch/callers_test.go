@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/netip"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,9 +77,10 @@ func TestNothingOfACallerIsShown(t *testing.T) {
 		{"token": "<b>SECRET", "agent": "SECRET"},
 		{"token": strings.Repeat("SECRET", 20), "agent": "SECRET"},
 		{"token": "", "agent": ""},
+		{"token": "wpt_abcdefghij_SECRET", "agent": "SECRET"},
 		{},
 	}
-	for _, k := range append(hostile, keys{"token": "abcdefgh27", "agent": "SECRET"}) {
+	for _, k := range append(hostile, keys{"token": "abcdefgh27", "agent": "SECRET"}, keys{"token": "acme.prod", "agent": "SECRET"}) {
 		for range 3 {
 			r.Observe(desk.of("ask", k, 0))
 		}
@@ -101,12 +104,12 @@ func TestNothingOfACallerIsShown(t *testing.T) {
 	for _, caller := range l.Spending {
 		kinds[caller.Kind+" "+caller.Name]++
 	}
-	want := map[string]int{"ip+agent ": 3, "session+agent ": 1, "token+agent ": 3, "nobody+nobody ": 1, "token+agent abcdefgh27": 1}
+	want := map[string]int{"ip+agent ": 3, "session+agent ": 1, "token+agent ": 4, "nobody+nobody ": 1, "token+agent abcdefgh27": 1, "token+agent acme.prod": 1}
 	if fmt.Sprint(kinds) != fmt.Sprint(want) {
 		t.Errorf("kinds and names are %v, not %v", kinds, want)
 	}
-	if n := len(s.Refusals.List); n != 2*9+1 {
-		t.Errorf("%d refusals are shown, not 19", n)
+	if n := len(s.Refusals.List); n != 2*11+1 {
+		t.Errorf("%d refusals are shown, not 23", n)
 	}
 }
 
@@ -287,3 +290,41 @@ func TestACallerThatIsKnownByAnIPv4AddressIsFoundByAPolicysNetworks(t *testing.T
 		t.Errorf("%+v, %v", held, err)
 	}
 }
+
+// A file of networks can take 100 MB, and one that is changed every minute makes as many policies.
+func TestNothingKeepsTheNetworksOfFormerPoliciesInMemory(t *testing.T) {
+	c := newClock()
+	r := newRecorder(t, c.now)
+	defer runtime.KeepAlive(r)
+	var gone atomic.Int64
+	const reloads = 30
+	desk := newDesk(t, c.now, byIP(t, "ask", 1))
+	for i := range reloads {
+		file := &blockList{addr: "192.0.2.1"}
+		runtime.AddCleanup(file, func(int) { gone.Add(1) }, 0)
+		l := byIP(t, "ask", 1)
+		l.Deny = []weir.Who{{Networks: file}}
+		if err := desk.decider.Swap(weir.Policy{Limiters: []weir.Limiter{l}}); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 { // of a caller of its own, which is refused twice
+			r.Observe(desk.event("ask", fmt.Sprint("198.51.100.", i)))
+		}
+	}
+	if l := limiter(t, r.Snapshot(watch.Query{Top: 100}), "ask"); len(l.Refused) != reloads {
+		t.Fatalf("%d callers are kept, want %d", len(l.Refused), reloads)
+	}
+	for range 100 {
+		runtime.GC()
+		runtime.Gosched()
+		if gone.Load() >= reloads-2 { // the policy in force, and the last request's
+			return
+		}
+	}
+	t.Errorf("the networks of %d of %d former policies were released", gone.Load(), reloads)
+}
+
+type blockList struct{ addr string }
+
+func (b *blockList) Contains(a netip.Addr) bool { return a.String() == b.addr }
+func (b *blockList) String() string             { return "@blocked.txt" }

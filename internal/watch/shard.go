@@ -131,7 +131,7 @@ func (s *shard) countCaller(r *Recorder, l *limiter, column int, second int64, b
 	if weight == 0 && !shown {
 		return
 	}
-	t := touch{hash: r.hash(o.Who), second: second, weight: weight, exempt: o.Decision.Exempt, standing: standingOf(binding)}
+	t := touch{hash: r.hash(o.Who), second: second, weight: weight, exempt: o.Decision.Exempt, limiter: binding.Limiter, standing: standingOf(binding)}
 	if shown {
 		r.refusals.add(s, l, &t, o)
 	}
