@@ -1,7 +1,6 @@
 package weir
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,8 +9,8 @@ import (
 // Plans are other limits for callers by their plan, such as "gold" and "free". The zero value is no
 // plans. A caller whose plan is not listed, or who has none, has the limits of the windows.
 type Plans struct {
-	// By is where a caller's plan is read: "claim:NAME" is a text in a verified session, "token" is
-	// the plan of a verified API token, and "header:NAME" is an HTTP field that a trusted proxy
+	// By is where a caller's plan is read: "claim:NAME" is a claim of a verified session, "token"
+	// is the plan of a verified API token, and "header:NAME" is an HTTP field that a trusted proxy
 	// writes. A plan is always somebody else's word about the caller, never its own.
 	By   string
 	List []Plan // 1 to MaxPlans, each with its own name
@@ -46,47 +45,29 @@ type Planner interface {
 // ByForms are the forms of Plans.By, for help and documentation.
 const ByForms = "claim:NAME, token or header:NAME"
 
-// claimSource and headerSource are the words before the colon of Plans.By.
-const (
-	claimSource  = "claim"
-	headerSource = "header"
-)
-
-// maxPlanName is the max length of a plan's name and of a claim's, in bytes.
+// maxPlanName is the max length of a plan's name in bytes.
 const maxPlanName = 64
 
-// ParsePlanBy parses Plans.By as a policy spells it, and returns its canonical form: one field has
-// one spelling.
+// ParsePlanBy parses Plans.By as a policy spells it, and returns its canonical form, in which one
+// field has one spelling. The names after the colon are those of the key sources.
 func ParsePlanBy(s string) (string, error) {
 	base, name, named := strings.Cut(s, ":")
+	var form nameForm
 	switch {
 	case s == tokenSource:
 		return s, nil
-	case base == claimSource && named:
-		if err := claimProblem(name); err != nil {
-			return "", fmt.Errorf("plans by %q: %w", s, err)
-		}
-		return s, nil
-	case base == headerSource && named:
-		field, err := canonicalField(name)
-		if err != nil {
-			return "", fmt.Errorf("plans by %q: %w", s, err)
-		}
-		return base + ":" + field, nil
+	case base == "claim" && named:
+		form = claimName
+	case base == "header" && named:
+		form = fieldName
+	default:
+		return "", fmt.Errorf("plans by %q: %s are allowed", s, ByForms)
 	}
-	return "", fmt.Errorf("plans by %q: %s are allowed", s, ByForms)
-}
-
-func claimProblem(name string) error {
-	if name == "" || len(name) > maxPlanName {
-		return fmt.Errorf("a claim's name has 1 to %d characters, as in claim:plan", maxPlanName)
+	name, err := nameForms[form].canonical(name)
+	if err != nil {
+		return "", fmt.Errorf("plans by %q: %w", s, err)
 	}
-	for _, c := range []byte(name) {
-		if !isNameByte(c) && c != ':' && c != '/' {
-			return errors.New("a claim's name has letters, digits and . _ - : / only, as in claim:org.plan")
-		}
-	}
-	return nil
+	return base + ":" + name, nil
 }
 
 // IsPlanName reports whether s can be the name of a plan in a policy. A whole API token cannot,

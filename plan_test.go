@@ -301,6 +301,8 @@ func TestPlansAreChecked(t *testing.T) {
 	}{
 		{plansBy("claim:org.plan", "gold: 20 per minute"), 0, ""},
 		{plansBy("claim:https://example.com/plan", "gold: 20 per minute"), 0, ""},
+		{plansBy("claim:urn:x?org=1", "gold: 20 per minute"), 0, "letters, digits and"},
+		{plansBy("claim:$plan@example.com/a~b#c", "gold: 20 per minute"), 0, ""},
 		{plansBy("header:X-Plan", "a.b_c-D: 20 per minute"), 0, ""},
 		{weir.Plans{List: plansBy("", "gold: 20 per minute").List}, 0, "plans without by"},
 		{plansBy("ip", "gold: 20 per minute"), 0, `plans by "ip": claim:NAME, token or header:NAME are allowed`},

@@ -5,27 +5,38 @@ import (
 	"strconv"
 )
 
-// appendClaim appends the value of a claim of the verified session. A string counts, and an integer
-// by its decimal digits; a claim that is empty or anything else counts as none. It allocates
-// nothing for a session in the cache.
+// appendClaim appends the value of a claim of the verified session, as claimOf reads it. It
+// allocates nothing for a session in the cache.
 func (c *Caller) appendClaim(dst []byte, name string) ([]byte, bool) {
 	s, _ := c.sessionClaims()
 	if s == nil {
 		return dst, false
 	}
-	value, _ := findClaim(s.Claims, name)
+	text, integer, ok := claimOf(s.Claims, name)
+	if !ok {
+		return dst, false
+	}
+	if text == "" {
+		var digits [20]byte // a string of these would be allocated
+		return appendClaimValue(dst, s.owner, string(strconv.AppendInt(digits[:0], integer, 10))), true
+	}
+	return appendClaimValue(dst, s.owner, text), true
+}
+
+// claimOf returns a claim by which callers can be counted or have a plan: a text, or if text is
+// empty, an integer, which stands for its decimal digits. ok is false for an empty text and for
+// anything else.
+func claimOf(in map[string]any, name string) (text string, integer int64, ok bool) {
+	value, _ := findClaim(in, name)
 	switch v := value.(type) {
 	case string:
-		if v != "" {
-			return appendClaimValue(dst, s.owner, v), true
-		}
+		return v, 0, v != ""
 	case float64:
 		if v == math.Trunc(v) && math.Abs(v) <= maxClaim {
-			var digits [20]byte // a string of these would be allocated
-			return appendClaimValue(dst, s.owner, string(strconv.AppendInt(digits[:0], int64(v), 10))), true
+			return "", int64(v), true
 		}
 	}
-	return dst, false
+	return "", 0, false
 }
 
 // appendClaimValue appends what a claim counts by: the session's issuer or the id of its key, so

@@ -15,7 +15,7 @@ func (c *Caller) appendCookie(dst []byte, name string) ([]byte, bool) {
 			if strings.Trim(before, " \t") != name {
 				continue
 			}
-			v, ok := cookieValue(strings.Trim(v, " \t"))
+			v, ok := CookieValue(v)
 			if !ok || found && v != value {
 				return dst, false
 			}
@@ -25,10 +25,11 @@ func (c *Caller) appendCookie(dst []byte, name string) ([]byte, bool) {
 	return append(dst, value...), value != ""
 }
 
-// cookieValue returns a cookie's value without the quotes around it (RFC 6265, section 4.1.1); ok
-// is false if it has a character that servers read differently. Blanks and commas are accepted,
-// since browsers send them.
-func cookieValue(s string) (value string, ok bool) {
+// CookieValue returns the form of a cookie's value that it is counted by: without the blanks and
+// the quotes around it (RFC 6265, section 4.1.1). ok is false if it has a character that servers
+// read differently. Blanks inside and commas are accepted, since browsers send them.
+func CookieValue(s string) (value string, ok bool) {
+	s = strings.Trim(s, " \t")
 	if len(s) > 1 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = s[1 : len(s)-1]
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -37,28 +36,40 @@ func PlaceForms() []string { return []string{"bearer", "basic", "header:NAME", "
 //	header:X-Api-Key the whole value of an HTTP field
 //	query:api_key    the value of a query parameter
 func ParsePlace(s string) (Place, error) {
-	base, name, _ := strings.Cut(s, ":")
+	base, _, _ := strings.Cut(s, ":")
 	switch {
 	case s == "bearer":
 		return Place{kind: inBearer}, nil
 	case s == "basic":
 		return Place{kind: inBasic}, nil
 	case base == "header":
-		key, err := weir.ParseKey(s)
-		if err != nil || name == "" || len(key) != 1 || len(key[0]) != 1 {
+		field, ok := canonicalName(s)
+		if !ok {
 			return Place{}, fmt.Errorf("%q: expected header: and the name of an HTTP field that callers may send, such as header:X-Api-Key", s)
 		}
-		_, field := weir.SplitSource(key[0][0])
 		if field == "Authorization" || field == "Cookie" {
 			return Place{}, fmt.Errorf("%q: expected bearer or basic for Authorization, and no cookie", s)
 		}
 		return Place{kind: inField, name: field}, nil
-	case base == "query" && isPublicName(name):
-		return Place{kind: inQuery, name: name}, nil
 	case base == "query":
-		return Place{}, fmt.Errorf("%q: expected query: and 1 to %d letters, digits, dots, dashes or underscores, such as query:api_key", s, maxTokenID)
+		parameter, ok := canonicalName(s)
+		if !ok {
+			return Place{}, fmt.Errorf("%q: expected query: and 1 to 64 letters, digits, dots, dashes, underscores or tildes, such as query:api_key", s)
+		}
+		return Place{kind: inQuery, name: parameter}, nil
 	}
 	return Place{}, fmt.Errorf("%q: expected bearer, basic, header:NAME or query:NAME", s)
+}
+
+// canonicalName returns the name after the colon as the key source of that spelling has it; ok is
+// false if it cannot be one.
+func canonicalName(source string) (name string, ok bool) {
+	key, err := weir.ParseKey(source)
+	if err != nil || len(key) != 1 || len(key[0]) != 1 {
+		return "", false
+	}
+	_, name = weir.SplitSource(key[0][0])
+	return name, name != ""
 }
 
 // String returns the place as ParsePlace accepts it.
@@ -231,42 +242,29 @@ func basicUser(req Request) (string, error) {
 }
 
 // onlyParameter returns the value of a parameter of a raw query, and "" if there is none. It
-// returns an error if readers would differ about it: it occurs twice, has an invalid escape, or
-// stands beside a semicolon, which some readers take as a separator.
+// returns an error if readers would differ about it.
 func onlyParameter(raw, name string) (value string, err error) {
-	if !mayHave(raw, name) {
+	if raw == "" {
 		return "", nil
 	}
-	found := false
-	for pair := range strings.SplitSeq(raw, "&") {
-		escaped, named := valueOf(pair, name)
-		if !named {
-			continue
-		}
-		if found {
-			return "", fmt.Errorf("the query has %s more than once: send one", name)
-		}
-		if strings.IndexByte(pair, ';') >= 0 {
-			return "", fmt.Errorf("the query has a semicolon beside %s: send it percent-encoded", name)
-		}
-		if value, err = url.QueryUnescape(escaped); err != nil {
-			return "", fmt.Errorf("the value of %s in the query has an invalid escape", name)
-		}
-		found = true
+	if QueryIsAmbiguous(raw, name) {
+		return "", fmt.Errorf("the query can be read as having more than one value of %[1]s: send %[1]s once, in exactly this spelling, percent-encoded, and without a semicolon", name)
 	}
+	value, _ = QueryValue(raw, name)
 	return value, nil
 }
 
-// CutQuery returns a raw query without a parameter, the "&" beside it, and what is joined to it by
-// semicolons. Everything else stays byte for byte.
+// CutQuery returns a raw query without a parameter in any spelling that some readers take for its
+// name (see QueryIsAmbiguous), the "&" beside it, and what is joined to it by semicolons.
+// Everything else stays byte for byte.
 func CutQuery(raw, name string) string {
-	if !mayHave(raw, name) {
+	if !mayName(raw, name) {
 		return raw
 	}
 	var kept []string
 	cut := false
 	for pair := range strings.SplitSeq(raw, "&") {
-		if _, named := valueOf(pair, name); named {
+		if names(pair, name) {
 			cut = true
 			continue
 		}
@@ -278,23 +276,13 @@ func CutQuery(raw, name string) string {
 	return strings.Join(kept, "&")
 }
 
-// mayHave reports whether a raw query may have a parameter: it has its name, or an escape.
-func mayHave(raw, name string) bool {
-	return strings.Contains(raw, name) || strings.Contains(raw, "%")
-}
-
-// valueOf reports whether a pair of a query names a parameter, also after a semicolon, and returns
-// the escaped value.
-func valueOf(pair, name string) (escaped string, named bool) {
+// names reports whether some readers find a parameter in a pair of a query, perhaps after a
+// semicolon.
+func names(pair, name string) bool {
 	for part := range strings.SplitSeq(pair, ";") {
-		key, value, _ := strings.Cut(part, "=")
-		if key != name {
-			decoded, err := url.QueryUnescape(key)
-			if err != nil || decoded != name {
-				continue
-			}
+		if before, _, _ := strings.Cut(part, "="); readsAs(before, name) != otherName {
+			return true
 		}
-		return value, true
 	}
-	return "", false
+	return false
 }

@@ -1,24 +1,26 @@
 package identity
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/weirlimit/weir"
 )
 
-// Plan implements weir.Planner. It reads the caller's plan as weir.Plans.By says: "claim:NAME" is a
-// text in the verified session, "token" the plan of the verified API token, and "header:NAME" an
-// HTTP field of which a trusted proxy, the peer of the connection, sent exactly one line. From any
-// other peer that field does not exist, because a caller must not choose its plan. plan is empty if
-// the caller has none, or if its credential is not verified; known is always true. Plan allocates
-// nothing for a credential that has been seen before.
+// Plan implements weir.Planner. It reads the caller's plan as weir.Plans.By says: "claim:NAME" is
+// what the key source of that name counts by, a text or an integer in the verified session. "token"
+// is the plan of the verified API token. "header:NAME" is an HTTP field of which a trusted proxy,
+// the peer of the connection, sent exactly one line. From any other peer that field does not exist,
+// because a caller must not choose its plan. plan is empty if the caller has none, or if its
+// credential is not verified; known is always true. Plan allocates nothing for a credential that
+// has been seen before, except for an integer over 99.
 func (c *Caller) Plan(by string) (plan string, known bool) {
 	const claim, header = "claim:", Header + ":"
 	switch { // every request asks: strings.Cut takes longer
 	case len(by) > len(claim) && by[:len(claim)] == claim:
 		if s, _ := c.sessionClaims(); s != nil {
 			if m := &c.lastPlan; m.session != s || m.by != by { // of this connection's last request
-				*m = rememberedPlan{s, by, claimText(s.Claims, by[len(claim):])}
+				*m = rememberedPlan{s, by, planOf(s.Claims, by[len(claim):])}
 			}
 			plan = c.lastPlan.plan
 		}
@@ -58,25 +60,13 @@ func oneLine(r Request, field string) string {
 	return strings.Trim(lines[0], " \t")
 }
 
-// claimText returns a claim that is a text, and "" for any other. The whole name comes first, as in
-// https://example.com/plan. Otherwise each dot descends into an object: org.plan is the plan in org.
-func claimText(claims map[string]any, name string) string {
-	if v, ok := claims[name]; ok {
-		text, _ := v.(string)
-		return text
+// planOf returns the plan that a claim names, or "".
+func planOf(claims map[string]any, name string) string {
+	text, integer, ok := claimOf(claims, name)
+	if ok && text == "" {
+		return strconv.FormatInt(integer, 10)
 	}
-	for {
-		outer, inner, more := strings.Cut(name, ".")
-		if !more {
-			text, _ := claims[outer].(string)
-			return text
-		}
-		next, ok := claims[outer].(map[string]any)
-		if !ok {
-			return ""
-		}
-		claims, name = next, inner
-	}
+	return text
 }
 
 // PlanProblem returns why no caller of this Resolver can have a plan by that, in words, and "" if

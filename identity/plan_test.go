@@ -16,7 +16,25 @@ func plan(c *identity.Caller, by string) string {
 	return p
 }
 
-func TestAPlanOfAClaimIsATextInAVerifiedSession(t *testing.T) {
+// A policy may count by a claim and have plans by it. Both read the same claim, or none.
+func TestAPlanOfAClaimIsThatOfTheKeySource(t *testing.T) {
+	r, _ := verifier(t, identity.SessionsOptions{})
+	all := claims("iss", "a", "sid", "s", "text", "gold", "empty", "", "one", 1, "many", -9007199254740991, "beyond", 9007199254740992, "half", 0.5, "yes", true, "list", []any{"gold"},
+		"null", nil, "org.id", "whole", "org", map[string]any{"id": "inner", "plan": "inner", "a.b": "dotted", "": "blank"}, "https://example.com/o", map[string]any{"plan": "gold"}, "a+b", "plus")
+	for name, want := range map[string]string{
+		"text": "gold", "empty": "", "one": "1", "many": "-9007199254740991", "beyond": "", "half": "", "yes": "", "list": "", "null": "", "org.id": "whole", "org.plan": "inner",
+		"org.a.b": "dotted", "org": "", "org.": "blank", "https://example.com/o.plan": "gold", "none": "",
+	} {
+		c := caller(r, bearing(hs256(all)))
+		got := plan(c, "claim:"+name)
+		value, ok := key(c, "claim:"+name)
+		if got != want || ok != (want != "") || !strings.HasSuffix(value, want) {
+			t.Errorf("claim:%s: the plan is %q, and the key %q, %v; want %q", name, got, value, ok, want)
+		}
+	}
+}
+
+func TestAPlanOfAClaimNeedsAVerifiedSession(t *testing.T) {
 	r, clock := verifier(t, identity.SessionsOptions{})
 	all := claims("sid", "s", "plan", "gold", "level", 3, "plans", []any{"gold"}, "flat.name", "literal",
 		"org", map[string]any{"plan": "silver", "unit": map[string]any{"plan": "bronze"}, "n": 1.5},
@@ -24,7 +42,7 @@ func TestAPlanOfAClaimIsATextInAVerifiedSession(t *testing.T) {
 	for by, want := range map[string]string{
 		"claim:plan": "gold", "claim:org.plan": "silver", "claim:org.unit.plan": "bronze", "claim:flat.name": "literal",
 		"claim:https://example.com/plan": "gold at a domain",
-		"claim:level":                    "", "claim:plans": "", "claim:org": "", "claim:org.n": "", "claim:org.none": "", "claim:plan.more": "", "claim:none": "", "claim:.": "", "claim:": "",
+		"claim:level":                    "3", "claim:plans": "", "claim:org": "", "claim:org.n": "", "claim:org.none": "", "claim:plan.more": "", "claim:none": "", "claim:.": "", "claim:": "",
 		"token": "", "session": "", "ip": "", "": "",
 	} {
 		if got := plan(caller(r, bearing(hs256(all))), by); got != want {

@@ -62,10 +62,8 @@ func QueryIsAmbiguous(raw, name string) bool {
 	for pair := range strings.SplitSeq(raw, "&") {
 		n++
 		if strings.IndexByte(pair, ';') >= 0 {
-			for part := range strings.SplitSeq(pair, ";") {
-				if before, _, _ := strings.Cut(part, "="); readsAs(before, name) != otherName {
-					return true
-				}
+			if names(pair, name) {
+				return true
 			}
 			continue
 		}

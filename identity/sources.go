@@ -137,10 +137,6 @@ func (c *Caller) appendToken(dst []byte, _ string) ([]byte, bool) {
 // the field more than once, or with an empty value, counts as one without it: a backend could read
 // another value than the one that was counted.
 func (c *Caller) appendField(dst []byte, field string) ([]byte, bool) {
-	lines := c.request.Header(field)
-	if len(lines) != 1 {
-		return dst, false
-	}
-	v := strings.Trim(lines[0], " \t")
+	v := oneLine(c.request, field)
 	return append(dst, v...), v != ""
 }

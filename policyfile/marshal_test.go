@@ -129,7 +129,7 @@ func anyPlans(t *rapid.T, l *weir.Limiter) (p weir.Plans) {
 		p.List = append(p.List, plan)
 	}
 	if len(p.List) > 0 {
-		p.By = rapid.SampledFrom([]string{"token", "claim:plan", "claim:org.plan", "claim:https://example.com/plan", "claim:-", "header:X-Plan"}).Draw(t, "by")
+		p.By = rapid.SampledFrom([]string{"token", "claim:plan", "claim:org.plan", "claim:https://example.com/plan", "claim:-", "claim:plan:", "claim:#plan", "claim:a*b&c!%?@~$", "header:X-Plan"}).Draw(t, "by")
 	}
 	return p
 }

@@ -185,7 +185,7 @@ func (d *reading) policyProblem(p weir.Policy, doc *document, x weir.Problem) {
 		if d.failed[path] {
 			return
 		}
-		if x.Field == "windows" && x.Index < 0 && len(l.Windows) < len(doc.Limiters[d.policyAt.limiters[x.Limiter]].Windows) {
+		if len(l.Windows) < len(doc.Limiters[d.policyAt.limiters[x.Limiter]].Windows) && dependsOnWindows(x) {
 			return
 		}
 	}
@@ -200,6 +200,17 @@ func (d *reading) policyProblem(p weir.Policy, doc *document, x weir.Problem) {
 		at = inner.of(x.Value)
 	}
 	d.report(at, path, x.Value, d.hint(p, x), "%s", x.Message)
+}
+
+// dependsOnWindows reports whether a problem may end when a window of its limiter is corrected.
+func dependsOnWindows(x weir.Problem) bool {
+	switch x.Field {
+	case "windows":
+		return x.Index < 0
+	case "chosen", "overrides", "plans":
+		return true
+	}
+	return false
 }
 
 // wordProblem reports a problem of what the policy says, at the innermost value of its path that

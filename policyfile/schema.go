@@ -115,7 +115,7 @@ func named(s *jsonschema.Schema, pattern string, maxEntries int) {
 func plansSchema(text func(pattern string) *jsonschema.Schema, rate string) *jsonschema.Schema {
 	s := &jsonschema.Schema{
 		Type:          "object",
-		Properties:    map[string]*jsonschema.Schema{planBy: text(`(token|claim:[A-Za-z0-9._:/-]{1,64}|header:[A-Za-z0-9-]{1,64})`)},
+		Properties:    map[string]*jsonschema.Schema{planBy: text(sourcePattern([]weir.Source{weir.SourceOf("token"), weir.SourceOf("claim:plan"), weir.SourceOf("header:X-Plan")}))},
 		Required:      []string{planBy},
 		MinProperties: jsonschema.Ptr(2),
 		MaxProperties: jsonschema.Ptr(weir.MaxPlans + 1),

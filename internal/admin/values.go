@@ -61,6 +61,11 @@ func ParseValue(row weir.Source, s string) (source, value string, err error) {
 	if err != nil || len(key) != 1 || len(key[0]) != 1 {
 		return "", "", fmt.Errorf("the text before the = is not the name of a %s that a limiter can count by, such as %s", word(row), example)
 	}
+	if row.Name == identity.Cookie {
+		if value, ok = identity.CookieValue(value); !ok || value == "" {
+			return "", "", errors.New("the value of a cookie is visible ASCII without quotes and backslashes: a request with another is counted as one without the cookie")
+		}
+	}
 	if row.Name == identity.Path {
 		if value, ok = weir.FoldSegment(value); !ok {
 			return "", "", errors.New("the value of a parameter is one segment of a path, decoded and without slashes, as in tenant=acme")

@@ -50,6 +50,7 @@ func TestACallerIsNamedByWhatItsRequestsCarry(t *testing.T) {
 	}
 	for _, c := range []struct{ limiter, query, body, kinds, want string }{
 		{"cookie", "cookie=sid%3Dsecret-1", `"cookie":["sid=secret-1"]`, "cookie:sid", "cookie 1/2"},
+		{"cookie", "cookie=sid%3D%22secret-1%22", `"cookie":["sid=secret-1"]`, "cookie:sid", "cookie 1/2"},
 		{"query", "query=tenant%3Dacme+inc", `"query":["tenant=acme inc"]`, "query:tenant", "query 1/2"},
 		{"host", "host=shop.example.com", `"host":"SHOP.example.com."`, "host", "host 1/2"},
 		{"claim", "claim=org.id%3D4711&issuer=shop&session=visit-1", `"claim":["org.id=4711"],"issuer":"shop","session":"visit-1"`, "session+claim:org.id", "claim 1/2, claim 1/9"},
@@ -70,7 +71,7 @@ func TestACallerIsNamedByWhatItsRequestsCarry(t *testing.T) {
 		t.Errorf("the audit log has a value: %v\n%s", err, b)
 	}
 	for query, code := range map[string]string{
-		"?cookie=sid": "invalid_caller", "?cookie=a%3Bb%3Dx": "invalid_caller", "?query=a%5B%5D%3Dx": "invalid_caller", "?claim=%3Dx": "invalid_caller",
+		"?cookie=sid": "invalid_caller", "?cookie=sid%3Da%22b": "invalid_caller", "?cookie=sid%3D%22%22": "invalid_caller", "?cookie=a%3Bb%3Dx": "invalid_caller", "?query=a%5B%5D%3Dx": "invalid_caller", "?claim=%3Dx": "invalid_caller",
 		"?host=a/b": "invalid_caller", "?claim=a%3D1&claim=a%3D2": "invalid_caller",
 	} {
 		f.refused(call{method: "GET", path: "/keys" + query}, 400, code)

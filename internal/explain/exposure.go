@@ -50,7 +50,8 @@ func (p Party) bounds(k weir.Key) bool {
 // what they have in common, or by what all callers share. It does not if it could count by anything
 // else, because a caller can change its address, choose its agent and HTTP fields, and have any
 // number of sessions and tokens. A request carries one credential, so a caller with a session sends
-// no token. One session has one value of each claim, or none.
+// no token: the help says that this assumes tokens in Authorization alone. One session has one
+// value of each claim, or none.
 func (p Party) fixes(part weir.Part) bool {
 	for _, source := range part {
 		switch {

@@ -242,13 +242,16 @@ func (c *caller) trusts(a netip.Addr) bool {
 }
 
 // counted returns the counted form of a field that holds a source: of a source with a name after
-// the colon the value without the blanks around it, of a host its one form, of an API token its
-// public id, as in a policy. It drops the scheme of an Authorization field.
+// the colon the value without the blanks around it, of a host and a cookie its one form, of an API
+// token its public id, as in a policy. It drops the scheme of an Authorization field.
 func counted(row *weir.Source, v []byte) []byte {
 	switch {
 	case row.Name == identity.Host:
 		host, _ := identity.AppendHost(nil, text(v))
 		return host
+	case row.Name == identity.Cookie:
+		value, _ := identity.CookieValue(text(v))
+		return []byte(value)
 	case row.Field != "":
 		return bytes.Trim(v, " \t")
 	case row.Kind != weir.Credential:

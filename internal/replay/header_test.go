@@ -65,7 +65,7 @@ func TestALogIsCountedByWhatItsRequestsCarry(t *testing.T) {
 		t.Errorf("%d refused, lacks %+v", l.Refused, out.Log.Lacks)
 	}
 	for source, values := range map[string][3]string{ // two of one budget, and one of another
-		"host": {"Example.com:81", "example.com", "shop.example.com"}, "cookie:sid": {"a", "a", "b"}, "claim:org.id": {"acme", "acme", "else"},
+		"host": {"Example.com:81", "example.com", "shop.example.com"}, "cookie:sid": {"a", `\"a\"`, "b"}, "claim:org.id": {"acme", "acme", "else"},
 	} {
 		o := Options{Policy: policyOf(limiterOf(t, "all", "1 per minute by ip+"+source)), Forwarded: -1, Keys: map[string]int{source: 1}}
 		out := fromLog(t, o, logged("192.0.2.1", "-", values[0], "-"), logged("192.0.2.1", "-", values[1], "-"), logged("192.0.2.1", "-", values[2], "-"))
