@@ -20,11 +20,13 @@ import (
 
 const keyLong = `Show and change the budget of one caller on a running server.
 
-Name the caller with --ip, --agent, --session, --token, --host, --header, --path, --cookie, --query and --claim, whichever the
-limiters count by, or with --denial and the id in the X-Weir-Denial field of a 429. The id of a session is the sid of its
-token, or the jti if it has no sid. The id of a token is its part between the two underscores.
+Name the caller with --ip, --agent, --session, --token, --host, --header, --path, --cookie, --query and --claim,
+whichever the limiters count by, or with --denial and the id in the X-Weir-Denial field of a 429. The id of a session
+is the sid of its token, or the jti if it has no sid. The id of a token is its part between the two underscores, or the
+first word of its line in --token-file.
 
-A change reaches all nodes that share a store within two seconds. --data/audit.log records it, with its author and the reason.`
+A change reaches all nodes that share a store within two seconds. --data/audit.log records it, with its author and the
+reason.`
 
 func newKey() *cobra.Command {
 	cmd := &cobra.Command{

@@ -18,11 +18,12 @@ of a limiter share its budgets, so the figures are for all of them together.
 The figures are the worst case over all ways to time the requests. A window of 300 a minute admits 300 requests
 in each minute that it counts, and up to 600 in 60 seconds around a reset: all of one window at its end, and all
 of the next one at its beginning. On average it is 300 a minute. A cost reduces the figures: 600 units at a
-cost of 10 are 60 requests. A caller is assumed to choose its agent and its HTTP fields freely, and to have any number of
-addresses, sessions and tokens besides the one that is given. A claim that the policy counts by has figures too. An IPv6 /64 is one address. The figures hold if sessions
-and tokens are verified, no request has both, and one process counts. Under --token-from header:NAME or query:NAME a
-request can have both: then the columns of one session and one token hold only for limiters that name one of the two.
-Under on_store_failure: allow the figures hold only while the store answers.`
+cost of 10 are 60 requests. A caller is assumed to choose its agent and its HTTP fields freely, and to have any
+number of addresses, sessions and tokens besides the one that is given. A claim that the policy counts by has figures
+too. An IPv6 /64 is one address. The figures hold if sessions and tokens are verified, no request has both, and one
+process counts. Under --token-from header:NAME or query:NAME a request can have both: then the columns of one session
+and one token hold only for limiters that name one of the two. Under on_store_failure: allow the figures hold only
+while the store answers.`
 
 // An exposureJSON is how many requests a limiter admits at most. A span without a bound is null.
 type exposureJSON struct {

@@ -32,7 +32,8 @@ With --policy it enforces your own limits.
 A flag's variable is WEIR_ and the name of the flag in capitals, with underscores for dashes. The help of each
 command lists its variables. A flag overrides its variable. An empty variable counts as unset. In a variable, the
 elements of a list are separated by commas. These flags have no variable: those that name a caller or a change for
-'weir key', or a key for 'weir token hash', those that permit something to 'weir verify', and those that bound one run of 'weir simulate'.
+'weir key', or a key for 'weir token hash', those that permit something to 'weir verify', and those that bound one run
+of 'weir simulate'.
 
 Exit status: 0 success; 1 failure, such as an invalid policy or a port in use; 2 incorrect use.`
 

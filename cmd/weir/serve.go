@@ -22,17 +22,21 @@ Start-up prints two blocks of commands to paste into a shell. Each ends with a 4
 
 With --upstream URL and --policy FILE, Weir protects your own backend instead. Flags decide what is verified: sessions
 (--jwt-key, --jwks), and API tokens (--tokens for those of 'weir token create', --token-file for keys of any form, whose
-lines 'weir token hash' prints). --token-from says where requests have them. Start-up reports it. A limiter that requires a credential answers 401 without one; if no flag verifies it, the request is counted
-by IP address and forwarded. With several addresses (--upstream http://a:80,http://b:80) each
-request goes to the least busy one, and an address that does not answer is avoided for a while. Weir's own engine
-then parses HTTP/1.1 strictly; --engine std uses Go's net/http instead. Start-up reports the engine.
+lines 'weir token hash' prints). --token-from says where requests have them. A limiter that requires a credential
+answers 401 without one; if no flag verifies it, the request is counted by IP address and forwarded. Start-up reports
+what is verified.
+
+With several addresses (--upstream http://a:80,http://b:80) each request goes to the least busy one, and an address
+that does not answer is avoided for a while. Weir's own engine then parses HTTP/1.1 strictly; --engine std uses Go's
+net/http instead. Start-up reports the engine.
 
 With --store, several nodes share their counts in Redis or Valkey: one server, a cluster (which is detected), or
 servers behind Sentinels. A URL in the variable WEIR_STORE keeps its password out of the process list.
 
   redis://[[USER]:PASSWORD@]HOST[:PORT][,HOST[:PORT]...][/DB][?prefix=NAME]
   redis-sentinel://[[USER]:PASSWORD@]HOST[:PORT][,...]/MASTER[/DB][?sentinel_user=...&sentinel_password=...]
-  rediss:// and rediss-sentinel:// use TLS; ?ca=FILE trusts a private authority, ?cert=FILE&key=FILE is a client certificate
+  rediss:// and rediss-sentinel:// use TLS; ?ca=FILE trusts a private authority, ?cert=FILE&key=FILE is a client
+  certificate
 
 While the store does not answer, each limiter follows its on_store_failure, and /readyz reports "degraded".
 

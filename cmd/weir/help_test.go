@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimit/weir/internal/cli"
+)
+
+// A terminal breaks longer lines within words. The table of flags has lines of its own form.
+func TestTheTextsOfHelpHaveShortLines(t *testing.T) {
+	const columns = 125
+	texts := 0
+	var check func(*cobra.Command)
+	check = func(cmd *cobra.Command) {
+		for line := range strings.SplitSeq(cmd.Long, "\n") {
+			if texts++; len([]rune(line)) > columns {
+				t.Errorf("%s --help has a line of %d columns, at most %d are allowed: %s", cmd.CommandPath(), len([]rune(line)), columns, line)
+			}
+		}
+		for _, child := range cmd.Commands() {
+			check(child)
+		}
+	}
+	check(newRoot(cli.Environment{}))
+	if texts < 50 {
+		t.Errorf("only %d lines of help were read", texts)
+	}
+}
+
+var cookbookTask = regexp.MustCompile(`(?m)^## .+$`)
+
+// Whoever looks for a task reads the list at the top of the page.
+func TestTheCookbookListsEachOfItsTasks(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(repository, "docs/cookbook.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, tasks, found := strings.Cut(string(b), "\n## ")
+	if !found {
+		t.Fatal("docs/cookbook.md has no task")
+	}
+	for _, task := range cookbookTask.FindAllString("## "+tasks, -1) {
+		for anchor := range anchors(task) {
+			if !strings.Contains(list, "(#"+anchor+")") {
+				t.Errorf("the list at the top of docs/cookbook.md has no link to %q", task)
+			}
+		}
+	}
+}
