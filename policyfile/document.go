@@ -214,7 +214,11 @@ func (d *reading) pairs(values []*ast.MappingValueNode, path string, each func(*
 func (d *reading) entries(n ast.Node, v reflect.Value, path string) {
 	values, ok := mappingOf(n)
 	if !ok {
-		d.wrongType(n, path, "a mapping", "each entry is written \"name: …\""+exampleOf(path))
+		hint := "each entry is written \"name: …\"" + exampleOf(path)
+		if v.Type() == reflect.TypeFor[texts]() {
+			hint = "write a text for each language, such as: {en: Please slow down.}"
+		}
+		d.wrongType(n, path, "a mapping", hint)
 		return
 	}
 	v.Set(reflect.MakeMapWithSize(v.Type(), len(values)))
@@ -295,6 +299,12 @@ func (d *reading) text(n ast.Node, v reflect.Value, path string) {
 		hint := "write it as text"
 		if n.Type() == ast.MappingType || n.Type() == ast.MappingValueType {
 			hint = "put it in quotes: in braces, a colon begins a value"
+			switch v.Type() {
+			case reflect.TypeFor[window]():
+				hint = "write a window as text, such as: 60 per minute by ip"
+			case reflect.TypeFor[answered]():
+				hint = "a limiter has answers: usage, or none; texts and statuses are in answers at the top of the file, beside limiters"
+			}
 		}
 		if value, ok := scalarText(n); ok && value != "" {
 			hint = fmt.Sprintf("if you mean the text, put it in quotes: %q", excerpt(value))
@@ -324,6 +334,8 @@ func (d *reading) number(n ast.Node, v reflect.Value, path string) {
 		hint := "write it in digits, such as: 1"
 		if i, err := strconv.ParseInt(value, 10, 32); err == nil && i > 0 {
 			hint = fmt.Sprintf("write it without quotes: %d", i)
+		} else if i, err := strconv.ParseInt(strings.TrimSuffix(value, "%"), 10, 32); err == nil && i > 0 {
+			hint = fmt.Sprintf("write it without the sign: %d", i)
 		}
 		d.wrongType(n, path, "a whole number", hint)
 		return

@@ -44,8 +44,8 @@ func windowHint(s string) string {
 	if len(words) < 3 || words[1] != "per" {
 		return ""
 	}
-	if words[2] == "calendar" {
-		return "" // the error has the advice
+	if words[2] == calendarWord {
+		return calendarHint(words)
 	}
 	unit := words[len(words)-1]
 	if other, ok := unitsOther[strings.ToLower(unit)]; ok {
@@ -68,7 +68,56 @@ func windowHint(s string) string {
 	if strings.Contains(key, "|") {
 		return "join alternatives with \"or\", such as: by session or ip"
 	}
+	if m := fieldLike.FindString(key); m != "" {
+		if isAPIKey(m) {
+			return apiKeyHint
+		}
+		if part := identity.Header + ":" + m; keyParses(part) {
+			return "to count by an HTTP field, write: " + part
+		}
+	}
+	if lower := strings.ToLower(key); by && !strings.Contains(key, ":") && lower != key && keyParses(lower) {
+		return "write: by " + lower
+	}
 	return ""
+}
+
+// fieldLike matches a word of a key that is spelled like the name of an HTTP field, or of an API
+// key.
+var fieldLike = regexp.MustCompile(`\b(?:[A-Z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)+|[A-Za-z]+_[Kk][Ee][Yy])(?:$|\b)`)
+
+// apiKeyHint is the hint for a source that is named like an API key.
+const apiKeyHint = "token counts by a key that is verified ('weir serve --token-file' takes your own), header:X-Api-Key by any value of that field"
+
+// isAPIKey reports whether a source is named like an API key.
+func isAPIKey(s string) bool {
+	switch plainWord(s) {
+	case "apikey", "xapikey", "key", "apitoken":
+		return true
+	}
+	return false
+}
+
+// keyParses reports whether s is a well-formed key.
+func keyParses(s string) bool {
+	_, err := weir.ParseKey(s)
+	return err == nil
+}
+
+const calendarWord = "calendar"
+
+// calendarHint returns the words of a calendar window in their order, if that is all that is wrong
+// with it. Other errors have the advice.
+func calendarHint(words []string) string {
+	in, from := slices.Index(words, "in"), slices.Index(words, "from")
+	if in != from+3 || from < 0 || in != len(words)-2 {
+		return ""
+	}
+	ordered := slices.Concat(words[:from], words[in:], words[from:in])
+	if _, err := weir.ParseWindow(strings.Join(ordered, " ") + " by ip"); err != nil {
+		return ""
+	}
+	return "the zone comes before the day: " + strings.Join(ordered, " ")
 }
 
 // routeHint returns advice on a route that cannot be parsed, or "" if the error is enough.
@@ -96,6 +145,9 @@ func routeHint(s string) string {
 	if _, err := weir.ParseRoute(better); err == nil {
 		return "such as: " + better
 	}
+	if len(words) == 2 && strings.ContainsAny(words[0], ",|") {
+		return "write a route for each method, or none for all methods: " + path
+	}
 	return ""
 }
 
@@ -114,6 +166,12 @@ func sourceHint(name string, all []weir.Source) string {
 	}
 	if base, rest := weir.SplitSource(name); rest != "" && slices.Contains(plain, base) {
 		return fmt.Sprintf("%s takes no field: write %s", base, base)
+	}
+	switch base, _ := weir.SplitSource(name); {
+	case isAPIKey(base) && slices.Contains(plain, identity.Token):
+		return apiKeyHint
+	case base == "jwt" && slices.Contains(plain, identity.Session):
+		return "session counts by a verified JWT, claim:NAME by one of its claims, such as: claim:sub"
 	}
 	if hint := didYouMean(name, plain); hint != "" || field == "" {
 		return hint
@@ -202,8 +260,14 @@ func whoHint(s string) string {
 			return "write an API token as: token " + s
 		}
 	}
+	if fileLike.MatchString(s) {
+		return fmt.Sprintf("to name a file of networks, write: %q", "@"+s)
+	}
 	return ""
 }
+
+// fileLike matches the name of a file of networks without its "@".
+var fileLike = regexp.MustCompile(`^[A-Za-z0-9._/-]*[A-Za-z][A-Za-z0-9_-]*\.(?:txt|list|lst|conf|csv|netset)$`)
 
 // overrideHint returns advice on an override that cannot be parsed, or "" if the error is enough.
 func overrideHint(s string) string {

@@ -108,7 +108,11 @@ func (d *reading) messageName(path, name string) {
 	switch known := d.messages; {
 	case !d.written(path):
 	case known != nil && !slices.Contains(known, name):
-		d.fail(path, name, didYouMean(name, known), "message %q is unknown: %s are allowed", excerpt(name), strings.Join(known, ", "))
+		hint := didYouMean(name, known)
+		if hint == "" {
+			hint = "to use a text of your own, put it under messages by a name, and give the name here"
+		}
+		d.fail(path, name, hint, "message %q is unknown: %s are allowed", excerpt(name), strings.Join(known, ", "))
 	case !wellFormed.MatchString(name):
 		d.fail(path, name, "give the name of a text under messages, not the text itself", "message %q: lower-case letters, digits and dashes are allowed, a letter first, at most 64 characters", excerpt(name))
 	}
