@@ -134,7 +134,7 @@ func newKeyReset() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "reset",
 		Short:   "Reset the windows of a caller",
-		Long:    "Reset the windows of a caller, as if it had sent no request. That also ends its penalties. Without --limiter, it resets the windows of every limiter that\ncounts by what names the caller.",
+		Long:    "Reset the windows of a caller, as if it had sent no request. That also ends its penalties. Without --limiter, it resets\nthe windows of every limiter that counts by what names the caller.",
 		Example: "  weir key reset --ip 192.0.2.7 --limiter widget-leads --why 'a test that ran wild'\n  weir key reset --denial AVs8RGzh… --why 'our own crawler'",
 		Args:    cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
