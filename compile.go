@@ -16,17 +16,17 @@ type compiled struct {
 // A limiter is a Limiter with precomputed values for its requests.
 type limiter struct {
 	Limiter
-	cost    int64
-	scopes  [][]byte // for each window, the first bytes of its keys
-	ends    []*Ends  // for each window; nil: it ends one length after its first unit
-	lengths []int64  // for each window, the longest that it can be, in seconds
-	special *special // nil if the limiter has no exempt and denied callers and no overrides
-	plans   *planned // nil if the limiter has no plans
-	gate    *gate    // nil if the limiter has no penalty
-	words   *Words   // of the policy
-	named   cover    // for requests that name the limiter
-	covers  []cover  // for each route
-	byPath  bool     // a window counts by a parameter of the route
+	cost      int64
+	scopes    [][]byte   // for each window, the first bytes of its keys
+	ends      []*Ends    // for each window; nil: it ends one length after its first unit
+	lengths   []int64    // for each window, the longest that it can be, in seconds
+	special   *special   // nil if the limiter has no exempt and denied callers and no overrides
+	plans     *planned   // nil if the limiter has no plans
+	gate      *gate      // nil if the limiter has no penalty
+	responses *Responses // of the policy
+	named     cover      // for requests that name the limiter
+	covers    []cover    // for each route
+	byPath    bool       // a window counts by a parameter of the route
 }
 
 // compile returns the policy ready to serve, and its problems. If it has any, the first result must
@@ -57,7 +57,7 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 		names[l.Name] = i
 		ready := &limiter{
 			Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l), plans: newPlanned(l), gate: newGate(l),
-			words: &c.policy.Words, byPath: countsByPath(l),
+			responses: &c.policy.Responses, byPath: countsByPath(l),
 		}
 		ready.named.limiter = ready
 		for j := range l.Routes {
@@ -73,7 +73,7 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 			check.addRoute(c, ready, &l.Routes[j], j)
 		}
 	}
-	check.checkWords(&p)
+	check.checkResponses(&p)
 	check.checkShadows(c)
 	return c, check.problems
 }
@@ -110,7 +110,7 @@ func (c *checker) addRoute(to *compiled, l *limiter, r *Route, index int) {
 
 // clone returns a deep copy, so that changes of p have no effect on it.
 func (p Policy) clone() Policy {
-	out := Policy{Limiters: append([]Limiter(nil), p.Limiters...), Words: p.Words.clone()}
+	out := Policy{Limiters: append([]Limiter(nil), p.Limiters...), Responses: p.Responses.clone()}
 	for i := range out.Limiters {
 		l := &out.Limiters[i]
 		l.Routes = append([]Route(nil), l.Routes...)

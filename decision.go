@@ -14,12 +14,12 @@ type Decision struct {
 	many []Standing  // all standings, if there are more than fit into few
 	n    int
 
-	words *Words
+	responses *Responses
 }
 
-// Words returns what the policy that decided says to callers. It is read only. It is nil for a
+// Responses returns the responses of the policy that decided. They are read only. It is nil for a
 // request that no limiter covers. The same policy in force always returns the same pointer.
-func (d *Decision) Words() *Words { return d.words }
+func (d *Decision) Responses() *Responses { return d.responses }
 
 // A Standing is the state of one window after a Decision.
 type Standing struct {
@@ -82,7 +82,7 @@ func (w *Standing) Near() bool { return w.Remaining*5 < w.Limit }
 
 // deny writes the decision on a request that a limiter denies.
 func (s *Scratch) deny(d *Decision) {
-	*d = Decision{Outcome: Denied, DeniedBy: &s.denied.Limiter, words: s.denied.words}
+	*d = Decision{Outcome: Denied, DeniedBy: &s.denied.Limiter, responses: s.denied.responses}
 }
 
 // decide reads the receipt into d: one standing for each window, the binding one first.
@@ -97,7 +97,7 @@ func (s *Scratch) decide(d *Decision) {
 		}
 	}
 	d.Allowed, d.Outcome, d.Now, d.Cost, d.n = s.receipt.Allowed, outcome, s.receipt.Now, s.cost, s.n-s.gates
-	d.many, d.words = nil, s.limiters[0].words
+	d.many, d.responses = nil, s.limiters[0].responses
 	if d.n > len(d.few) {
 		d.many = make([]Standing, d.n)
 	}

@@ -8,8 +8,8 @@ import (
 
 // A Policy declares all limiters. Their order has no effect on decisions.
 type Policy struct {
-	Limiters []Limiter
-	Words    // what is said to callers whose requests end at a limiter
+	Limiters  []Limiter
+	Responses // to requests that end at a limiter
 }
 
 // A Limiter is one named row of a Policy. Each request that its routes cover is charged to all of

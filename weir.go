@@ -26,12 +26,12 @@
 // The rest prepares a policy or serves operators:
 //
 //	policy.go     the policy as a document
-//	words.go      what it says to callers
+//	responses.go  its responses to requests that end at a limiter
 //	source.go     the table of key sources
 //	sourcename.go    the spelling of what a source reads, as in header:X-Api-Key
 //	parse.go      its spelling
 //	compile.go    what New makes of it
-//	problems.go   what can be wrong with it, and wordproblems.go with its words
+//	problems.go   what can be wrong with it, and responseproblems.go with its responses
 //	overlap.go       the paths that limiters in Shadow mode have in common
 //	keeper.go     Inspect, Reset and Grant change one caller's windows
 //	saved.go      a caller to be asked about later
@@ -130,9 +130,9 @@ func (d *Decider) Policy() Policy {
 	return d.compiled.Load().policy.clone()
 }
 
-// Words returns what the policy in force says to callers. It is read only, and the same pointer
+// Responses returns the responses of the policy in force. It is read only, and the same pointer
 // until the next Swap.
-func (d *Decider) Words() *Words { return &d.compiled.Load().policy.Words }
+func (d *Decider) Responses() *Responses { return &d.compiled.Load().policy.Responses }
 
 // Close ends the trials of limiters in Shadow mode: no more begin, and Close waits for those under
 // way until ctx ends. Decide still works. Close does not close the store.

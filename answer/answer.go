@@ -8,8 +8,8 @@
 //	judge.go        Question, Answer, and the steps from one to the other
 //	credentials.go  which callers need a credential (401)
 //	fields.go       the header fields of an Answer
-//	refusal.go      what is said to requests that end here, and its fields
-//	wording.go      what a policy says, prepared
+//	refusal.go      the responses to requests that end here, and their fields
+//	prepared.go     the responses of a policy, prepared
 //	problem.go      problem documents, and the form of other errors
 //	usage.go        the answer of a limiter that answers usage
 //	messages.go     the texts of the 429, in 13 languages
@@ -70,8 +70,8 @@ type Options struct {
 type Judge struct {
 	decider   *weir.Decider
 	options   Options
-	wording   atomic.Pointer[wording] // of the policy that was last needed
-	preparing sync.Mutex              // held while wording is replaced
+	prepared  atomic.Pointer[prepared] // of the policy that was last needed
+	preparing sync.Mutex               // held while prepared is replaced
 	dates     headers.DateCache
 	limits    numberTexts
 	resets    numberTexts
@@ -95,7 +95,7 @@ func New(d *weir.Decider, o Options) (*Judge, error) {
 		o.Now = time.Now
 	}
 	j := &Judge{decider: d, options: o}
-	j.wordingOf(d.Words())
+	j.preparedFor(d.Responses())
 	return j, nil
 }
 
@@ -103,10 +103,10 @@ func New(d *weir.Decider, o Options) (*Judge, error) {
 // any.
 func check(p weir.Policy, sources []weir.Source) error {
 	var errs []error
-	errs = append(errs, checkWords(&p.Words)...)
+	errs = append(errs, checkResponses(&p.Responses)...)
 	for i := range p.Limiters {
 		l := &p.Limiters[i]
-		errs = append(errs, checkMessage(&p.Words, fmt.Sprintf("limiter %q has", l.Name), l.Message)...)
+		errs = append(errs, checkMessage(&p.Responses, fmt.Sprintf("limiter %q has", l.Name), l.Message)...)
 		if sources != nil {
 			errs = append(errs, checkSources(l, sources)...)
 		}
@@ -114,9 +114,9 @@ func check(p weir.Policy, sources []weir.Source) error {
 	return errors.Join(errs...)
 }
 
-// checkWords returns the messages that answers name and that do not exist, and the languages that
-// are not registered.
-func checkWords(w *weir.Words) (errs []error) {
+// checkResponses returns the messages that answers name and that do not exist, and the languages
+// that are not registered.
+func checkResponses(w *weir.Responses) (errs []error) {
 	a := &w.Answers
 	for _, name := range []string{a.Refused.Message, a.Unauthenticated.Message, a.Unavailable.Message} {
 		errs = append(errs, checkMessage(w, "an answer has", name)...)
@@ -134,7 +134,7 @@ func checkWords(w *weir.Words) (errs []error) {
 	return errs
 }
 
-func checkMessage(w *weir.Words, who, name string) []error {
+func checkMessage(w *weir.Responses, who, name string) []error {
 	if _, ok := Text(w, name); ok || name == "" {
 		return nil
 	}

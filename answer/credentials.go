@@ -63,7 +63,7 @@ func (j *Judge) requireCredential(l *weir.Limiter, q *Question, a *Answer) {
 	if source == "" {
 		return
 	}
-	w := j.wordingOf(a.Decision.Words())
+	w := j.preparedFor(a.Decision.Responses())
 	if errors.Is(err, identity.ErrUnreadable) {
 		v := &w.unreadable
 		if w.notAvailable != nil {

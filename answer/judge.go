@@ -70,12 +70,12 @@ type Answer struct {
 	refusal    *refusal           // nil: the request goes on to its handler
 	challenge  string             // WWW-Authenticate of a 401; empty: not sent
 
-	// what is said, until refusal has it
-	wording *wording
-	form    *form
-	variant *variant
-	reason  string // of weir.PlaceReason
-	scratch weir.Scratch
+	// the text of the response, until refusal has it
+	prepared *prepared
+	form     *form
+	variant  *variant
+	reason   string // of weir.PlaceReason
+	scratch  weir.Scratch
 }
 
 // Body returns the body of an answer whose Status is not 0, as JSON. It is shared between answers
@@ -134,7 +134,7 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 		return nil
 	}
 	if a.Decision.Outcome == weir.Denied {
-		w := j.wordingOf(a.Decision.Words())
+		w := j.preparedFor(a.Decision.Responses())
 		a.refuse(Denied, w, &w.denied, &w.forbidden)
 		j.say(q, a)
 		j.observe(ctx, a, start, r.Keys)
@@ -201,10 +201,10 @@ func (j *Judge) conclude(q *Question, access access, a *Answer) {
 	l := d.Standings()[0].Limiter
 	switch {
 	case d.Outcome == weir.StoreUnavailable:
-		w := j.wordingOf(d.Words())
+		w := j.preparedFor(d.Responses())
 		a.refuse(Unavailable, w, &w.unavailable, w.notCounted(q))
 	case !d.Allowed:
-		w := j.wordingOf(d.Words())
+		w := j.preparedFor(d.Responses())
 		a.refuse(Refused, w, &w.refused, w.refusal(l, q))
 		if q.Caller != nil {
 			j.recordSpent(l, access, q.Caller, d)
@@ -218,6 +218,6 @@ func (j *Judge) conclude(q *Question, access access, a *Answer) {
 	}
 }
 
-func (a *Answer) refuse(o Outcome, w *wording, f *form, v *variant) {
-	a.Outcome, a.Status, a.wording, a.form, a.variant = o, f.status, w, f, v
+func (a *Answer) refuse(o Outcome, w *prepared, f *form, v *variant) {
+	a.Outcome, a.Status, a.prepared, a.form, a.variant = o, f.status, w, f, v
 }

@@ -117,7 +117,7 @@ func TestEveryMessageIsThereInEveryLanguage(t *testing.T) {
 			if want == "en" && text != english {
 				t.Errorf("%s in English is %q, want %q", name, text, english)
 			}
-			if got, ok := answer.Text(new(weir.Words), name); !ok || got != english {
+			if got, ok := answer.Text(new(weir.Responses), name); !ok || got != english {
 				t.Errorf("the text of %s is %q, want %q", name, got, english)
 			}
 		}
@@ -187,10 +187,10 @@ limiter "l" counts by "tenant": the key sources here are ip, agent, session, tok
 func TestAMessageThatIsNotNamedFitsTheSurface(t *testing.T) {
 	for path, want := range map[string]string{"/api/v1/widget/leads": "widget", "/api/v1/widget": "widget", "/v1/chat": "general"} {
 		l := weir.Limiter{Routes: []weir.Route{{Path: "/other"}, {Path: path}}}
-		if got := answer.MessageOf(new(weir.Words), &l); got != want {
+		if got := answer.MessageOf(new(weir.Responses), &l); got != want {
 			t.Errorf("a limiter of %s says %q, want %q", path, got, want)
 		}
-		if l.Message = "bulk-sync"; answer.MessageOf(new(weir.Words), &l) != "bulk-sync" {
+		if l.Message = "bulk-sync"; answer.MessageOf(new(weir.Responses), &l) != "bulk-sync" {
 			t.Errorf("a limiter of %s does not say what it names", path)
 		}
 	}

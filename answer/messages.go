@@ -28,9 +28,9 @@ const (
 	syncSurface    = "/v1/wp/"
 )
 
-// MessageOf returns the name of the message in l's 429 under a policy that says w: the one that the
-// policy declares, or the default for the surface that l's routes are on.
-func MessageOf(w *weir.Words, l *weir.Limiter) string {
+// MessageOf returns the name of the message in l's 429 under a policy with the responses w: the one
+// that the policy declares, or the default for the surface that l's routes are on.
+func MessageOf(w *weir.Responses, l *weir.Limiter) string {
 	if name := w.MessageOf(l); name != "" {
 		return name
 	}
@@ -51,9 +51,9 @@ func isOn(l *weir.Limiter, surface string) bool {
 // replace these.
 func Messages() []string { return slices.Sorted(maps.Keys(catalogue)) }
 
-// Text returns the English text of a message under a policy that says w; ok is false if no message
-// has that name.
-func Text(w *weir.Words, message string) (text string, ok bool) {
+// Text returns the English text of a message under a policy with the responses w; ok is false if no
+// message has that name.
+func Text(w *weir.Responses, message string) (text string, ok bool) {
 	if own, ok := w.Messages[message]; ok {
 		return own[weir.English], true
 	}

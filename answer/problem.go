@@ -29,7 +29,7 @@ type accepted struct {
 }
 
 // accept returns the form for a request with these lines of an Accept field.
-func (w *wording) accept(lines []string) accepted {
+func (w *prepared) accept(lines []string) accepted {
 	if w.format == weir.FormatProblem {
 		return accepted{problem: true}
 	}
@@ -85,7 +85,7 @@ var statusTexts = map[int]string{401: "Unauthorized", 403: "Forbidden", 404: "No
 // policy in force declares, or that the lines of the request's Accept field ask for. phrase is
 // HTTP's for the status. code and text are those of the contract's error object (D21).
 func (j *Judge) Error(accept []string, status int, phrase, code, text string) ([]Field, []byte) {
-	form := j.wordingOf(j.decider.Words()).accept(accept)
+	form := j.preparedFor(j.decider.Responses()).accept(accept)
 	var r refusal
 	if form.problem {
 		var more []Field

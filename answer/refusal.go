@@ -74,7 +74,7 @@ const forbiddenText = "This client may not use this service. If that is a mistak
 
 // say sets the body of an answer that ends the request. The fields of a must be set.
 func (j *Judge) say(q *Question, a *Answer) {
-	accepted := a.wording.accept(q.accept())
+	accepted := a.prepared.accept(q.accept())
 	if v := a.variant; !accepted.problem && v.ready.body != nil {
 		a.refusal = &v.ready
 		return
@@ -113,7 +113,7 @@ func languagesOf(q *Question) []string {
 }
 
 // refusal returns the text of the 429 of a limiter in the language that the request asks for.
-func (w *wording) refusal(l *weir.Limiter, q *Question) *variant {
+func (w *prepared) refusal(l *weir.Limiter, q *Question) *variant {
 	m := w.messages[MessageOf(w.of, l)]
 	if m == nil {
 		m = w.messages[generalMessage]
@@ -137,7 +137,7 @@ var (
 )
 
 // unauthenticated returns the text of the 401 for a credential that is missing or invalid (D16).
-func (j *Judge) unauthenticated(w *wording, l *weir.Limiter, source string, why error, q *Question) *variant {
+func (j *Judge) unauthenticated(w *prepared, l *weir.Limiter, source string, why error, q *Question) *variant {
 	m := w.credentials[source]
 	if m == nil {
 		m = w.noCredential

@@ -75,12 +75,12 @@ func anyPolicy(t *rapid.T) weir.Policy {
 		l.Message = rapid.SampledFrom([]string{"", "widget", "bulk-sync", "null"}).Draw(t, "message")
 		p.Limiters = append(p.Limiters, l)
 	}
-	p.Words = anyWords(t)
+	p.Responses = anyResponses(t)
 	return p
 }
 
-// anyWords draws texts and answers that package weir allows.
-func anyWords(t *rapid.T) (w weir.Words) {
+// anyResponses draws texts and answers that package weir allows.
+func anyResponses(t *rapid.T) (w weir.Responses) {
 	words := rapid.OneOf(
 		rapid.StringMatching(`[ -z|~]{0,20}[!-z][ -z|~]{0,20}`),
 		rapid.StringMatching(`[\p{L}\p{M}\p{Cf}\p{So}]{1,12}`),

@@ -30,7 +30,7 @@ func (x *indexes) of(limiter int, field string, item int) int { return x.lists[f
 // policy converts doc to a policy and reports what breaks the rules of package weir.
 func (d *reading) policy(doc *document) weir.Policy {
 	d.messages = d.knownMessages(doc)
-	p := weir.Policy{Words: d.words(doc)}
+	p := weir.Policy{Responses: d.responses(doc)}
 	for i := range doc.Limiters {
 		path := fmt.Sprintf("limiters[%d]", i)
 		if d.failed[path] {
@@ -168,7 +168,7 @@ func (d *reading) policyProblem(p weir.Policy, doc *document, x weir.Problem) {
 		return
 	}
 	if x.Limiter < 0 && x.Field != "limiters" {
-		d.wordProblem(x)
+		d.responseProblem(x)
 		return
 	}
 	if x.Limiter < 0 {
@@ -213,9 +213,9 @@ func dependsOnWindows(x weir.Problem) bool {
 	return false
 }
 
-// wordProblem reports a problem of what the policy says, at the innermost value of its path that
-// the file has.
-func (d *reading) wordProblem(x weir.Problem) {
+// responseProblem reports a problem of the policy's responses, at the innermost value of its path
+// that the file has.
+func (d *reading) responseProblem(x weir.Problem) {
 	path := x.Field
 	for {
 		if d.failed[path] {

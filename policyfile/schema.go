@@ -36,7 +36,7 @@ func (r Reader) Schema() []byte {
 	bound(limiters.Items.Properties["exempt"], 0, MaxExceptions)
 	bound(limiters.Items.Properties["deny"], 0, MaxExceptions)
 	bound(limiters.Items.Properties["overrides"], 0, MaxExceptions)
-	describeWords(s)
+	describeResponses(s)
 	bound(limiters.Items.Properties["notify"], 0, weir.MaxNotify)
 	limiters.Items.Properties["notify"].UniqueItems = true
 	out, err := json.MarshalIndent(s, "", "  ")
@@ -85,8 +85,8 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	return schemas
 }
 
-// describeWords completes the schema of what a policy says to callers.
-func describeWords(s *jsonschema.Schema) {
+// describeResponses completes the schema of the responses of a policy.
+func describeResponses(s *jsonschema.Schema) {
 	messages, all := s.Properties["messages"], s.Properties["answers"]
 	named(messages, `[a-z][a-z0-9-]{0,63}`, weir.MaxMessages)
 	named(messages.AdditionalProperties, `[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*`, weir.MaxLanguages)

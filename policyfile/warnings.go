@@ -25,7 +25,7 @@ func (d *reading) warnings(p weir.Policy) []Problem {
 	return w.found
 }
 
-// unused warns of messages that no answer says. One with the name of a built-in message replaces
+// unused warns of messages that no response has. One with the name of a built-in message replaces
 // that, which limiters use without naming it.
 func (w *warner) unused() {
 	used := slices.Clone(w.reader.Messages)

@@ -155,7 +155,7 @@ func limitersJSON(p weir.Policy) []limiterJSON {
 	for i, l := range p.Limiters {
 		all[i] = limiterJSON{
 			Name: l.Name, Routes: texts(l.Routes), Cost: max(l.Cost, 1), Requires: l.Requires, Chosen: l.Chosen,
-			Message: answer.MessageOf(&p.Words, &l), OnStoreFailure: l.OnStoreFailure.String(),
+			Message: answer.MessageOf(&p.Responses, &l), OnStoreFailure: l.OnStoreFailure.String(),
 			Mode: l.Mode.String(), Align: l.Align.String(), Exempt: texts(l.Exempt), Deny: texts(l.Deny), Overrides: texts(l.Overrides),
 			Plans: newPlansJSON(&l.Plans), Answers: l.Answers.String(), Notify: append([]int64{}, l.Notify...),
 		}

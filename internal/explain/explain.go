@@ -144,8 +144,8 @@ func (e *Explanation) fill(p *weir.Policy, m weir.Match, who Caller) {
 	if l == nil {
 		return
 	}
-	name := answer.MessageOf(&p.Words, l)
-	text, _ := answer.Text(&p.Words, name)
+	name := answer.MessageOf(&p.Responses, l)
+	text, _ := answer.Text(&p.Responses, name)
 	e.Limiter, e.Route, e.Cost = l.Name, m.Route().String(), max(l.Cost, 1)
 	e.Message = &Message{name, text}
 	for _, name := range m.Route().Parameters() {

@@ -17,7 +17,7 @@ func checkLanguage(c *check) hooks {
 		needsRefusals: true,
 		spent: func(ctx context.Context, t *tally) error {
 			base := t.firstRefused
-			if wrong := wrongRefusal(c.seen.words, base); wrong != "" {
+			if wrong := wrongRefusal(c.seen.responses, base); wrong != "" {
 				c.untested(Unobservable.because("the plain 429 does not have the shape: %s", wrong))
 				return nil
 			}
@@ -46,7 +46,7 @@ func checkLanguage(c *check) hooks {
 // judgeLanguage judges one refusal, and returns the language that it names.
 func judgeLanguage(c *check, a, base *answer, asked string) string {
 	named := a.header.Get("Content-Language")
-	if wrong := wrongRefusal(c.seen.words, a); wrong != "" {
+	if wrong := wrongRefusal(c.seen.responses, a); wrong != "" {
 		c.broken(a, "asked for in %s: %s", asked, wrong)
 	} else if named == "" && !sameError(a.body, base.body) {
 		c.broken(a, "asked for in %s, the message differs, and Content-Language does not name its language", asked)
@@ -58,7 +58,7 @@ func judgeLanguage(c *check, a, base *answer, asked string) string {
 }
 
 // wrongRefusal returns what is wrong with a 429's shape; "" means nothing.
-func wrongRefusal(w *weir.Words, a *answer) string {
+func wrongRefusal(w *weir.Responses, a *answer) string {
 	if wrong := problem(a.header, append(standing(), headers.RetryAfter)...); wrong != "" {
 		return wrong
 	}

@@ -19,7 +19,7 @@ func checkRefusedStatus(c *check) hooks {
 		answered: func(a *answer) {
 			switch {
 			case a.admitted():
-			case a.status == refusedStatus(c.seen.words):
+			case a.status == refusedStatus(c.seen.responses):
 				c.kept("%d on every refusal", a.status)
 			default:
 				c.broken(a, "a request over the limit is refused with %d", a.status)
@@ -35,7 +35,7 @@ func checkRefusedType(c *check) hooks {
 			if a.admitted() {
 				return
 			}
-			if wrong := wrongType(c.seen.words, a); wrong != "" {
+			if wrong := wrongType(c.seen.responses, a); wrong != "" {
 				c.broken(a, "%s", wrong)
 				return
 			}
@@ -51,12 +51,12 @@ func checkRefusedBody(c *check) hooks {
 			if a.admitted() {
 				return
 			}
-			if wrong := wrongBody(c.seen.words, a.body); wrong != "" {
+			if wrong := wrongBody(c.seen.responses, a.body); wrong != "" {
 				c.broken(a, "%s", wrong)
 				return
 			}
 			what := "code rate_limited and a message"
-			if c.seen.words.Answers.Format == weir.FormatProblem {
+			if c.seen.responses.Answers.Format == weir.FormatProblem {
 				what = "a problem document"
 			}
 			c.kept("%s", what)
@@ -102,7 +102,7 @@ func judgeAfterZero(c *check, t *tally, zero *answer) {
 }
 
 // wrongType returns what is wrong with a 429's type; "" means nothing.
-func wrongType(w *weir.Words, a *answer) string {
+func wrongType(w *weir.Responses, a *answer) string {
 	kind, want := a.header.Get("Content-Type"), "application/json"
 	if w.Answers.Format == weir.FormatProblem {
 		want = "application/problem+json"
@@ -114,7 +114,7 @@ func wrongType(w *weir.Words, a *answer) string {
 }
 
 // wrongBody returns what is wrong with a 429's body; "" means nothing.
-func wrongBody(w *weir.Words, body []byte) string {
+func wrongBody(w *weir.Responses, body []byte) string {
 	if w.Answers.Format == weir.FormatProblem {
 		return wrongProblem(w, body)
 	}
@@ -138,7 +138,7 @@ func wrongBody(w *weir.Words, body []byte) string {
 }
 
 // wrongProblem returns what is wrong with the problem document of a refusal; "" means nothing.
-func wrongProblem(w *weir.Words, body []byte) string {
+func wrongProblem(w *weir.Responses, body []byte) string {
 	var shape struct {
 		Type   string `json:"type"`
 		Title  string `json:"title"`

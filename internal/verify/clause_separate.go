@@ -28,7 +28,7 @@ func (c *separateCheck) between(ctx context.Context) error {
 	switch a, err := c.askOther(ctx); {
 	case err != nil:
 		return err
-	case a.status == unauthenticatedStatus(c.seen.words) && before.status != a.status:
+	case a.status == unauthenticatedStatus(c.seen.responses) && before.status != a.status:
 		c.who.noOther = NeedsInput.because("the second caller is answered 401, so it is counted by its address")
 		c.untested(c.who.noOther)
 		return nil

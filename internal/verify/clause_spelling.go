@@ -203,7 +203,7 @@ func (c *spellingCheck) tryHead(ctx context.Context, t *tally) (through, ended b
 		return false, false, nil
 	}
 	a, got, err := c.attempt(ctx, t, r)
-	if err != nil || got != escaped || c.seen.served == nil || a.status != c.seen.served.status || a.status == unauthenticatedStatus(c.seen.words) {
+	if err != nil || got != escaped || c.seen.served == nil || a.status != c.seen.served.status || a.status == unauthenticatedStatus(c.seen.responses) {
 		return false, got == windowEnded, err
 	}
 	c.broken(a, "HEAD %s was answered %d, while GET is refused", r.path, a.status)

@@ -49,7 +49,7 @@ func (c *unverifiedCheck) between(ctx context.Context) error {
 	case spent == 0:
 		how := "let in"
 		if c.part.limiter.Requires != "" {
-			how = strconv.Itoa(unauthenticatedStatus(c.seen.words))
+			how = strconv.Itoa(unauthenticatedStatus(c.seen.responses))
 		}
 		c.kept(how+", each counted by the address; meanwhile the valid one's Remaining went from %d to %d", before.remaining, after.remaining)
 		return nil
@@ -88,7 +88,7 @@ func (c *unverifiedCheck) sendAll(ctx context.Context) error {
 }
 
 func (c *unverifiedCheck) wantRejected(a *answer, what string) {
-	if c.part.limiter.Requires != "" && a.admitted() && a.status != unauthenticatedStatus(c.seen.words) && a.status < 500 {
+	if c.part.limiter.Requires != "" && a.admitted() && a.status != unauthenticatedStatus(c.seen.responses) && a.status < 500 {
 		c.broken(a, "%s was answered %d", what, a.status)
 	}
 }

@@ -71,10 +71,10 @@ func (r *runner) checkCredentials(ctx context.Context) error {
 			if i == 0 && a != nil {
 				r.tried[w] = a
 			}
-			if a != nil && a.status == unauthenticatedStatus(&r.options.Policy.Words) {
+			if a != nil && a.status == unauthenticatedStatus(&r.options.Policy.Responses) {
 				return &CredentialError{Kind: kindInWords[kind], Number: i + 1, Of: len(all), Request: w.endpoints[0].String()}
 			}
-			if a != nil && a.status == refusedStatus(&r.options.Policy.Words) {
+			if a != nil && a.status == refusedStatus(&r.options.Policy.Responses) {
 				r.remark("%s %d of %d could not be tried: %s is refused, since its budget or the address's is spent. "+
 					"Run it again after X-RateLimit-Reset", kindInWords[kind], i+1, len(all), w.endpoints[0])
 			}

@@ -12,8 +12,8 @@ import (
 // A history is what main's requests were answered. Its methods are safe for concurrent use. Its
 // fields may be read without the lock while no flood is running.
 type history struct {
-	part  *part
-	words *weir.Words // what the policy says to callers
+	part      *part
+	responses *weir.Responses // of the policy
 
 	mu       sync.Mutex
 	last     *answer     // the last of main's
@@ -30,8 +30,8 @@ type history struct {
 	strange map[int]int // how many answers may have refused with such a status
 }
 
-func (h *history) init(w *part, words *weir.Words) {
-	h.part, h.words = w, words
+func (h *history) init(w *part, responses *weir.Responses) {
+	h.part, h.responses = w, responses
 	h.statuses, h.strange = make(map[int]int), make(map[int]int)
 	h.resets = make(map[int64]map[int64]*answer)
 }
@@ -264,7 +264,7 @@ func (h *history) isLikeServed(a *answer) bool {
 	if a.status < 300 {
 		return h.served == nil || h.served.status < 300 || a.status == h.served.status
 	}
-	if a.status == unauthenticatedStatus(h.words) {
+	if a.status == unauthenticatedStatus(h.responses) {
 		return false // the credential is checked first, so a 401 need not be the endpoint's
 	}
 	return h.served != nil && a.status == h.served.status && sameError(a.body, h.served.body)

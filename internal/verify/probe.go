@@ -36,7 +36,7 @@ type probe struct {
 
 func newProbe(r *runner, w *part) (*probe, *attempts) {
 	p := &probe{run: r, part: w, name: w.limiter.Name, who: newCallers(r, w)}
-	p.seen.init(w, &r.options.Policy.Words)
+	p.seen.init(w, &r.options.Policy.Responses)
 	p.left.Store(int64(w.maxRequests(r.options.Quick)))
 	tries := &attempts{probe: p}
 	p.checks = newChecks(tries)

@@ -54,7 +54,7 @@ answers: `+answers+"\n"))
 			if report.Broken() || kept < 12 {
 				t.Errorf("under %s %d clauses about refusals are kept:\n%s", answers, kept, table(report))
 			}
-			x.policy.Words = weir.Words{}
+			x.policy.Responses = weir.Responses{}
 			o.Policy = x.policy
 			if report := verified(t, o); !report.Broken() {
 				t.Errorf("under %s the contract's answers are reported as kept", answers)

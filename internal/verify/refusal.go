@@ -13,19 +13,19 @@ import (
 // there was budget.
 
 // refusedStatus returns the status of refusals that the policy declares.
-func refusedStatus(w *weir.Words) int {
+func refusedStatus(w *weir.Responses) int {
 	return cmp.Or(w.Answers.Refused.Status, http.StatusTooManyRequests)
 }
 
 // unauthenticatedStatus returns the status for a credential that is missing or invalid that the
 // policy declares.
-func unauthenticatedStatus(w *weir.Words) int {
+func unauthenticatedStatus(w *weir.Responses) int {
 	return cmp.Or(w.Answers.Unauthenticated.Status, http.StatusUnauthorized)
 }
 
 // isDeclaredRefusal reports whether an answer refuses with the status that the policy declares. A
 // backend or a proxy may answer with that status too, but not with all fields of a refusal.
-func isDeclaredRefusal(w *weir.Words, a *answer) bool {
+func isDeclaredRefusal(w *weir.Responses, a *answer) bool {
 	return a.status == refusedStatus(w) && a.complete() && a.remaining == 0 && a.retryAfter != absent
 }
 
@@ -85,7 +85,7 @@ func (h *history) isHeld(a *answer) bool {
 func (h *history) mark(a *answer) *answer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	a.refused = h.refusal != 0 && a.status == h.refusal || isDeclaredRefusal(h.words, a)
+	a.refused = h.refusal != 0 && a.status == h.refusal || isDeclaredRefusal(h.responses, a)
 	return a
 }
 

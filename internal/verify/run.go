@@ -158,7 +158,7 @@ func (r *runner) begin(ctx context.Context) error {
 		}
 		if a.status/100 != 2 {
 			r.why = fmt.Sprintf("no session: %s %s as agent %s was answered %d %s", ask.method, ask.path, r.options.Agent, a.status, http.StatusText(a.status))
-			if a.status != refusedStatus(&r.options.Policy.Words) {
+			if a.status != refusedStatus(&r.options.Policy.Responses) {
 				return nil
 			}
 			continue

@@ -114,7 +114,7 @@ func (l *timeline) look(ctx context.Context) error {
 		}
 	}
 	l.first = first
-	if first.status == unauthenticatedStatus(l.seen.words) && l.who.credential != "" {
+	if first.status == unauthenticatedStatus(l.seen.responses) && l.who.credential != "" {
 		l.who.reject()
 	}
 	if err := l.findStep(ctx); err != nil {

@@ -85,18 +85,18 @@ func TestADecisionHasTheWordsOfItsPolicy(t *testing.T) {
 		return decision
 	}
 	first, none := decide("/a"), decide("/b")
-	if w := first.Words(); w != d.Words() || w.Messages["m"]["en"] != "text" || w.Answers.Refused.Fields["X-A"] != "a" {
+	if w := first.Responses(); w != d.Responses() || w.Messages["m"]["en"] != "text" || w.Answers.Refused.Fields["X-A"] != "a" {
 		t.Errorf("the words are %+v", w)
 	}
-	if none.Words() != nil {
+	if none.Responses() != nil {
 		t.Error("a request that no limiter covers has words")
 	}
 	if err := d.Swap(p); err != nil {
 		t.Fatal(err)
 	}
 	second := decide("/a")
-	if first.Words().Messages["m"]["en"] != "text" || second.Words().Messages["m"]["en"] != "changed" {
-		t.Errorf("the words are %+v, then %+v", first.Words(), second.Words())
+	if first.Responses().Messages["m"]["en"] != "text" || second.Responses().Messages["m"]["en"] != "changed" {
+		t.Errorf("the words are %+v, then %+v", first.Responses(), second.Responses())
 	}
 }
 
@@ -112,7 +112,7 @@ func wordy(t *testing.T) weir.Policy {
 	}
 	return weir.Policy{
 		Limiters: []weir.Limiter{{Name: "l", Routes: []weir.Route{{Path: "/a"}}, Windows: []weir.Window{w}}},
-		Words: weir.Words{
+		Responses: weir.Responses{
 			Messages: map[string]weir.Texts{"m": {"en": "text"}},
 			Answers:  weir.Answers{Refused: weir.Answer{Message: "m", Fields: map[string]string{"X-A": "a"}}},
 		},

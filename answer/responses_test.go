@@ -79,7 +79,7 @@ func TestAMessageReplacesABuiltInOne(t *testing.T) {
 // commands.
 func TestDefaultTextsOfAnotherAPIAreNeutral(t *testing.T) {
 	p := own(t)
-	p.Words = weir.Words{}
+	p.Responses = weir.Responses{}
 	d := open(t, p, answer.Options{})
 	for path, want := range map[string]string{
 		"/v1/keys": "This request needs an API key. Send it as Authorization: Bearer <key>.",

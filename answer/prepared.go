@@ -14,10 +14,10 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A wording is what a policy says to callers, prepared: every body and field that does not depend
-// on the request is built once. It is immutable.
-type wording struct {
-	of       *weir.Words
+// A prepared holds the responses of a policy: every body and field that does not depend on the
+// request is built once. It is immutable.
+type prepared struct {
+	of       *weir.Responses
 	format   weir.Format
 	messages map[string]*message // of refusals, by name
 
@@ -62,9 +62,9 @@ const (
 	aboutBlank      = "about:blank"
 )
 
-// newWording prepares w.
-func newWording(w *weir.Words) *wording {
-	out := &wording{of: w, format: w.Answers.Format, messages: make(map[string]*message, len(catalogue)+len(w.Messages))}
+// newPrepared prepares w.
+func newPrepared(w *weir.Responses) *prepared {
+	out := &prepared{of: w, format: w.Answers.Format, messages: make(map[string]*message, len(catalogue)+len(w.Messages))}
 	out.refused = newForm(&w.Answers.Refused, statusTooManyRequests, "rate_limited")
 	out.refused.kind, out.refused.title = quotaExceeded, "Request cannot be satisfied as assigned quota has been exceeded"
 	out.unauthenticated = newForm(&w.Answers.Unauthenticated, statusUnauthorized, "unauthenticated")
@@ -230,25 +230,25 @@ func (v *variant) expand(a *Answer) string {
 }
 
 // notCounted returns the text of the 503 for a request that could not be counted.
-func (w *wording) notCounted(q *Question) *variant {
+func (w *prepared) notCounted(q *Question) *variant {
 	if w.notAvailable != nil {
 		return w.notAvailable.in(languagesOf(q))
 	}
 	return &w.uncounted
 }
 
-// wordingOf returns what w says, prepared. It prepares a policy when that is first needed, which
+// preparedFor returns w, prepared. It prepares a policy when that is first needed, which
 // takes 0.3 ms for the built-in texts and 11 ms for a hundred messages in thirty languages.
-func (j *Judge) wordingOf(w *weir.Words) *wording {
-	if p := j.wording.Load(); p != nil && p.of == w {
+func (j *Judge) preparedFor(w *weir.Responses) *prepared {
+	if p := j.prepared.Load(); p != nil && p.of == w {
 		return p
 	}
 	j.preparing.Lock()
 	defer j.preparing.Unlock()
-	if p := j.wording.Load(); p != nil && p.of == w {
+	if p := j.prepared.Load(); p != nil && p.of == w {
 		return p // another request has prepared it meanwhile
 	}
-	p := newWording(w)
-	j.wording.Store(p)
+	p := newPrepared(w)
+	j.prepared.Store(p)
 	return p
 }

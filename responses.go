@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Words are what a policy says to callers whose requests end at a limiter. The zero value says what
-// the front door says by default.
-type Words struct {
+// Responses declares the responses to requests that end at a limiter: a refusal, a missing
+// credential, a store that does not answer. The zero value leaves them to the front door.
+type Responses struct {
 	Messages map[string]Texts // by name
 	Answers  Answers
 }
@@ -92,7 +92,7 @@ const (
 
 // MessageOf returns the name of the message for requests that l refuses: l's own, or else that of
 // Answers.Refused; empty means the default of the front door.
-func (w *Words) MessageOf(l *Limiter) string {
+func (w *Responses) MessageOf(l *Limiter) string {
 	if l.Message != "" {
 		return l.Message
 	}
@@ -166,7 +166,7 @@ func placeholderNames() string {
 }
 
 // clone returns a deep copy.
-func (w Words) clone() Words {
+func (w Responses) clone() Responses {
 	if w.Messages != nil {
 		messages := make(map[string]Texts, len(w.Messages))
 		for name, texts := range w.Messages {

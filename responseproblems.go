@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// checkWords checks what the policy says to callers. It does not know the messages of a front door,
+// checkResponses checks the responses of the policy. It does not know the messages of a front door,
 // so a name that no message has is not a problem here.
-func (c *checker) checkWords(p *Policy) {
+func (c *checker) checkResponses(p *Policy) {
 	c.limiter = -1
 	if len(p.Messages) > MaxMessages {
 		c.add("messages", -1, "", "%d messages: at most %d are allowed", len(p.Messages), MaxMessages)

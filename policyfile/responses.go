@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// These types define the fields of what a policy says to callers.
+// These types define the fields of the responses of a policy.
 
 type answers struct {
 	Format          format          `json:"format,omitempty" like:"problem" jsonschema:"The form of every error: error (the default), an error object with a code and a message, or a problem document for callers that prefer one; or problem, a problem document (RFC 9457) for every caller."`
@@ -40,8 +40,8 @@ type (
 	status int64
 )
 
-// words converts what doc says to callers.
-func (d *reading) words(doc *document) (w weir.Words) {
+// responses converts the responses of doc.
+func (d *reading) responses(doc *document) (w weir.Responses) {
 	for _, name := range slices.Sorted(maps.Keys(doc.Messages)) {
 		spelled := doc.Messages[name]
 		if w.Messages == nil {
