@@ -68,7 +68,7 @@ func (q *Question) accept() []string {
 	return q.Accept
 }
 
-// forbiddenText is the text of the 403 for a caller that the limiter denies. It says nothing of the
+// forbiddenText is the text of the 403 for a caller that the limiter denies. It has nothing of the
 // reason, such as the list that has the caller.
 const forbiddenText = "This client may not use this service. If that is a mistake, the operator of this service can change it."
 

@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// Plan implements weir.Planner. It reads the caller's plan as weir.Plans.By says: "claim:NAME" is
+// Plan implements weir.Planner. It reads the caller's plan from weir.Plans.By: "claim:NAME" is
 // what the key source of that name counts by, a text or an integer in the verified session. "token"
 // is the plan of the verified API token. "header:NAME" is an HTTP field of which a trusted proxy,
 // the peer of the connection, sent exactly one line. From any other peer that field does not exist,

@@ -145,7 +145,7 @@ func (t *StoredToken) Line() (string, error) {
 	return line, nil
 }
 
-// setAttribute sets what one word of a line says.
+// setAttribute sets the attribute that one word of a line has.
 func (t *StoredToken) setAttribute(name, value string) error {
 	switch name {
 	case "workspace":

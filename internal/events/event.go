@@ -24,7 +24,7 @@ type Event struct {
 	fingerprint uint64 // of ID
 }
 
-// Data is what an event says.
+// Data is the content of an event.
 type Data struct {
 	Limiter    string `json:"limiter"`
 	Window     string `json:"window"` // as a policy spells it
@@ -40,7 +40,7 @@ type Data struct {
 	Caller     Caller `json:"caller"`
 }
 
-// A Caller is what an event says of a caller. It has no address, no session and no secret.
+// A Caller describes a caller in an event. It has no address, no session and no secret.
 type Caller struct {
 	// CountedBy are the key sources that count the caller, joined by "+"; empty in mode shadow.
 	CountedBy string `json:"counted_by,omitempty"`
@@ -89,7 +89,7 @@ func keyed(key []byte, purpose string, value []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// describe returns what may be said of a caller. keys may be nil.
+// describe returns what may be shown of a caller. keys may be nil.
 func describe(w *weir.Window, keys weir.Keys) (c Caller) {
 	if keys == nil {
 		return c

@@ -5,7 +5,7 @@
 // queues are bounded: what does not fit is counted as lost, and never makes a request wait.
 //
 //	events.go   the API, and the path of one event: Crossed, the queue, the log, the outbox
-//	event.go    what an event says, and how it names the caller
+//	event.go    the content of an event, and how it names the caller
 //	seen.go     the memory of recent events, so that each is sent once
 //	webhook.go  one attempt: signed as Standard Webhooks specifies
 //	retry.go    attempts until the receiver accepts, or the event expires
