@@ -98,9 +98,9 @@ func (p Place) Example() string {
 	return "Authorization: Bearer <token>"
 }
 
-// Challenge returns the challenge of WWW-Authenticate for the place. problem is an error code of RFC
-// 6750, section 3.1, or empty. No scheme is registered for a field or a parameter; ApiKey is the
-// usual name, with the words of OpenAPI.
+// Challenge returns the challenge of WWW-Authenticate for the place. problem is an error code of
+// RFC 6750, section 3.1, or empty. No scheme is registered for a field or a parameter; ApiKey is
+// the usual name, with the words of OpenAPI.
 func (p Place) Challenge(realm, problem string) string {
 	switch p.kind {
 	case inBasic:

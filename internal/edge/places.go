@@ -57,8 +57,8 @@ func (c *Config) tokenExamples() string {
 	return strings.Join(all, " or ")
 }
 
-// placesRow returns what the start-up line of tokens says about their places; empty if they are
-// where they usually are.
+// placesRow returns the part of the start-up line of tokens about their places; empty if they are
+// in the usual one.
 func (c *Config) placesRow() string {
 	if len(c.TokenFrom) == 0 {
 		return ""
