@@ -27,7 +27,8 @@ func newCandidate(c *compiled, s Store) *candidate {
 }
 
 // A Compared is one request under the policy in force and under the candidate. If a policy does not
-// cover the request, the Outcome of its decision is Unlimited.
+// cover the request, the Outcome of its decision is Unlimited. If the candidate could never serve
+// its cost, the Outcome is Unlimited too, and Allowed is false.
 type Compared struct {
 	Live, Candidate *Decision
 	// LiveWho and CandidateWho are the callers that the binding windows count (see Scratch.Who);
@@ -102,8 +103,9 @@ func (d *Decider) compare(ctx context.Context, c *candidate, r *Request, live *S
 	if live.n > 0 {
 		both.LiveWho = live.Who(&out.Standings()[0])
 	}
-	if s.n > 0 {
-		both.CandidateWho = s.Who(&would.Standings()[0])
+	// A request that the candidate can never serve has charges, and no standing.
+	if judged := would.Standings(); len(judged) > 0 {
+		both.CandidateWho = s.Who(&judged[0])
 	}
 	d.options.OnCandidate(both)
 }

@@ -53,6 +53,18 @@ func TestACandidateIsComparedAndNeverEnforced(t *testing.T) {
 	}
 }
 
+func TestACostThatACandidateCanNeverServeIsCompared(t *testing.T) {
+	x := newTried(t, policyOf(limiter("live", "5 per minute by ip")))
+	candidate := policyOf(limiter("live", "2 per minute by ip"))
+	if err := x.d.SetCandidate(&candidate, newStore(t, x.clock)); err != nil {
+		t.Fatal(err)
+	}
+	x.want(x.ask("live", 3, ip), "allowed 5 2 60 0")
+	if _, got := x.take(); got != "allowed by live, never served" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestAnInvalidCandidateChangesNothing(t *testing.T) {
 	x := newTried(t, policyOf(routed(limiter("live", "2 per minute by ip"), "/a*")))
 	good := policyOf(routed(limiter("live", "1 per minute by ip"), "/a*"))

@@ -75,6 +75,8 @@ func word(d *weir.Decision) string {
 		return "denied by " + d.DeniedBy.Name
 	case d.Allowed:
 		return "allowed by " + d.Binding().Limiter.Name
+	case d.Outcome == weir.Unlimited:
+		return "never served"
 	}
 	return "refused by " + d.Binding().Limiter.Name
 }
