@@ -179,7 +179,10 @@ func (s *Scratch) readGates(d *Decision) {
 		case !d.Allowed:
 			first.punish(used.Reset)
 		case s.charges[i].Cost == 0:
-			first.Penalty, first.Remaining, first.Reset = true, 0, used.Reset
+			if first.Remaining > 0 || first.Reset < used.Reset {
+				first.Reset = used.Reset
+			}
+			first.Penalty, first.Remaining = true, 0
 		}
 	}
 	d.bind()

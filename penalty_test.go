@@ -159,6 +159,23 @@ func TestPeekShowsThePenaltyAndIsNotRefused(t *testing.T) {
 	}
 }
 
+func TestPeekShowsAResetAfterThePenaltyOfASpentWindow(t *testing.T) {
+	b := newBench(t, policyOf(penalized("login", "1 per hour by ip")))
+	a := caller{"ip": "a"}
+	for range 4 {
+		b.ask("login", 0, a)
+	}
+	after, peek := b.ask("login", 0, a), b.ask("login", weir.Peek, a)
+	refused, peeked := after.Binding(), peek.Binding()
+	if !peeked.Penalty || peeked.Remaining != 0 || peeked.Reset != refused.Reset {
+		t.Fatalf("a peek has %+v; a refusal, %+v", peeked, refused)
+	}
+	all := b.d.Usage(context.Background(), a, nil).Windows
+	if len(all) != 1 || all[0].Reset != refused.Reset {
+		t.Fatalf("usage has %+v; a refusal, %+v", all, refused)
+	}
+}
+
 func TestExemptCallersHaveNoPenalty(t *testing.T) {
 	l := penalized("login", "1 per hour by token")
 	l.Exempt = []weir.Who{{Token: "vip"}}
