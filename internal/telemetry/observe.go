@@ -47,7 +47,7 @@ func (m *Metrics) Observe(o answer.Observation) {
 			if o.Outcome == answer.Admitted && b[0].Near() {
 				counts[slotNear].Add(1)
 			}
-			if o.Outcome == answer.Refused && b[0].Penalty {
+			if o.Outcome == answer.Refused && hasPenalty(b) {
 				counts[slotPenalty].Add(1)
 			}
 			if d.Outcome != weir.Counted {
@@ -59,6 +59,17 @@ func (m *Metrics) Observe(o answer.Observation) {
 		}
 	}
 	m.lanes.put(lane)
+}
+
+// hasPenalty reports whether the caller is under a penalty. Another window may bind, because it frees
+// later.
+func hasPenalty(standings []weir.Standing) bool {
+	for i := range standings {
+		if standings[i].Penalty {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *Metrics) fallback(lane int, l *weir.Limiter, outcome weir.Outcome) {
