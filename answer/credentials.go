@@ -174,10 +174,10 @@ func countsByCredential(l *weir.Limiter) bool {
 
 // dependsOnCredential reports whether a caller with a valid credential may have another budget in
 // each window that refused: it counts by a credential, or by everyone, whose budget anonymous
-// callers do not spend, or a plan of the session changes its limit.
+// callers do not spend, or a plan of the session changes its limit. No plan changes a penalty.
 func dependsOnCredential(d *weir.Decision, access access) bool {
 	for _, s := range d.Standings() {
-		if s.Refused && strings.HasPrefix(s.Limiter.Plans.By, "claim:") && s.Limiter.Plans.Changes(s.Window) {
+		if s.Refused && !s.Penalty && strings.HasPrefix(s.Limiter.Plans.By, "claim:") && s.Limiter.Plans.Changes(s.Window) {
 			continue
 		}
 		if s.Refused && !usesCredential(s.Window.Key) && !(access == anonymous && s.Window.Key.Uses(identity.Everyone)) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
+	"github.com/weirlimit/weir/headers"
 	"github.com/weirlimit/weir/identity"
 )
 
@@ -138,6 +139,33 @@ func TestASessionWithAPlanIsChargedOnceAfterItsAddressWasSpent(t *testing.T) {
 	a, _ = d.send(d.session("fresh", "gold"))
 	if b := a.Decision.Binding(); b.Limit != 6 || b.Count != 2 {
 		t.Errorf("%+v: want the plan's limit and two units spent", b)
+	}
+}
+
+// A penalty by the address refuses every plan, so a session that was not checked has to wait for its
+// end.
+func TestAPlanEndsNoPenaltyOfTheAddress(t *testing.T) {
+	d := openWithPlans(t, "2 per minute by ip")
+	p := d.decider.Policy()
+	p.Limiters[0].Penalty = weir.Penalty{After: 1, Per: time.Minute, For: time.Hour}
+	if err := d.decider.Swap(p); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // the third begins the penalty
+		d.send("")
+	}
+	good := d.session("forged", "gold")
+	for i := range 6 { // no checks are left
+		d.send(good[:len(good)-20] + string(rune('A'+i)) + good[len(good)-19:])
+	}
+	a, unchecked := d.send(d.session("fresh", "gold"))
+	if !unchecked {
+		t.Fatal("the session was checked")
+	}
+	for name, value := range a.Fields() {
+		if name == headers.RetryAfter && value != "3600" {
+			t.Errorf("Retry-After: %s, want 3600", value)
+		}
 	}
 }
 
