@@ -157,6 +157,9 @@ func writeParts(b *strings.Builder, l *weir.Limiter) {
 	if l.Chosen {
 		b.WriteString("  chosen: yes\n")
 	}
+	if l.Penalty != (weir.Penalty{}) {
+		fmt.Fprintf(b, "  penalty: %s; the figures are without it\n", l.Penalty)
+	}
 	for _, o := range l.Overrides {
 		fmt.Fprintf(b, "  %s\n", o)
 	}

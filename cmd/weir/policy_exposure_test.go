@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/weirlimit/weir"
@@ -43,5 +44,21 @@ func TestAShownPolicyDeclaresWhatTheCallerMayChoose(t *testing.T) {
 		if limitersJSON(p)[0].Chosen != chosen || strings.Contains(b.String(), "chosen: yes") != chosen {
 			t.Errorf("chosen %v: %+v\n%s", chosen, limitersJSON(p)[0], b.String())
 		}
+	}
+}
+
+func TestTheExposureOfAPenaltyLeavesItOut(t *testing.T) {
+	p := weir.Policy{Limiters: []weir.Limiter{{Name: "l", Windows: []weir.Window{{Limit: 5, Per: time.Minute, Key: weir.Key{{"ip"}}}}}}}
+	var without, with strings.Builder
+	if err := printExposure(&without, p); err != nil {
+		t.Fatal(err)
+	}
+	p.Limiters[0].Penalty = weir.Penalty{After: 20, Per: time.Minute, For: 15 * time.Minute}
+	if err := printExposure(&with, p); err != nil {
+		t.Fatal(err)
+	}
+	const line = "  penalty: refused for 15 minutes after 20 refusals per minute; the figures are without it\n"
+	if got := strings.Replace(with.String(), line, "", 1); got == with.String() || got != without.String() {
+		t.Errorf("%s\nwithout the penalty:\n%s", with.String(), without.String())
 	}
 }
