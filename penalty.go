@@ -179,7 +179,11 @@ func (s *Scratch) readGates(d *Decision) {
 		case !d.Allowed:
 			first.punish(used.Reset)
 		case s.charges[i].Cost == 0:
-			first.Penalty, first.Remaining, first.Reset = true, 0, used.Reset
+			end := used.Reset
+			if first.Remaining == 0 {
+				end = max(end, first.Reset)
+			}
+			first.Penalty, first.Remaining, first.Reset = true, 0, end
 		}
 	}
 	d.bind()

@@ -159,6 +159,20 @@ func TestPeekShowsThePenaltyAndIsNotRefused(t *testing.T) {
 	}
 }
 
+// A caller whose first window is spent for longer than the penalty cannot be served at its end.
+func TestPeekShowsASpentFirstWindowThatOutlastsThePenalty(t *testing.T) {
+	b := newBench(t, policyOf(penalized("login", "2 per day by ip")))
+	a := caller{"ip": "a"}
+	for range 5 {
+		b.ask("login", 0, a)
+	}
+	const day = 24 * 60 * 60
+	b.expectPenalty("login", a, fmt.Sprint("penalty ", day))
+	if w := b.ask("login", weir.Peek, a); !w.Binding().Penalty || w.Binding().Reset-w.Now != day {
+		t.Errorf("a look has %+v, want a reset in %d s", w.Binding(), day)
+	}
+}
+
 func TestExemptCallersHaveNoPenalty(t *testing.T) {
 	l := penalized("login", "1 per hour by token")
 	l.Exempt = []weir.Who{{Token: "vip"}}
