@@ -20,7 +20,7 @@ func (e *Explanation) explainOutcomes(p *weir.Policy, l *weir.Limiter, who Calle
 		e.because("the limiter requires a verified %s: without one the request is counted by address and answered %d", l.Requires, status)
 	}
 	if p := l.Penalty; p != (weir.Penalty{}) {
-		e.because("after %s that count the caller by %s, the limiter refuses it everything for %s", p.Refusals(), l.Windows[0].Key, p.RefuseFor())
+		e.because("after %s that count the caller by %s, the limiter refuses all its requests for %s", p.Refusals(), l.Windows[0].Key, p.RefuseFor())
 	}
 	if len(l.Notify) > 0 {
 		e.because("the request that brings a window's count to %s percent of its limit makes an event", alternatives(l.Notify))
