@@ -32,6 +32,7 @@ type usageWindow struct {
 	CountedBy  []string `json:"counted_by"` // the key sources that count this caller
 	Shared     bool     `json:"shared"`     // all callers together
 	Exempt     bool     `json:"exempt"`     // never refused
+	Penalty    bool     `json:"penalty"`    // the limiter refuses the caller everything
 	State      string   `json:"state"`      // "counted", "local", "unknown" or "incomplete"
 	Needs      string   `json:"needs,omitempty"`
 }
@@ -63,7 +64,7 @@ func usageJSON(now int64, u weir.Usage) []byte {
 		w := &u.Windows[i]
 		out := usageWindow{
 			Limiter: w.Limiter.Name, Window: w.Window.String(), PerSeconds: int64(w.Window.Per / time.Second), Limit: w.Limit,
-			CountedBy: w.CountedBy, Shared: w.Everyone, Exempt: w.Exempt, State: "counted", Needs: w.Missing,
+			CountedBy: w.CountedBy, Shared: w.Everyone, Exempt: w.Exempt, Penalty: w.Penalty, State: "counted", Needs: w.Missing,
 		}
 		switch {
 		case w.Missing != "":

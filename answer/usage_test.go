@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
@@ -30,8 +31,8 @@ func TestUsageIsAnsweredToWhoIsAdmitted(t *testing.T) {
 	d.ask(from("192.0.2.2", ""), get("/open"))
 	a, fields := d.ask(me, get("/usage"))
 	const want = `{"now":1800000000,"time":"2027-01-15T08:00:00Z","windows":[` +
-		`{"limiter":"usage","window":"4 per minute by token or ip","per_seconds":60,"limit":4,"used":1,"remaining":3,"reset":1800000060,"reset_time":"2027-01-15T08:01:00Z","counted_by":["ip"],"shared":false,"exempt":false,"state":"counted"},` +
-		`{"limiter":"open","window":"10 per minute by token or ip","per_seconds":60,"limit":10,"used":1,"remaining":9,"reset":1800000060,"reset_time":"2027-01-15T08:01:00Z","counted_by":["ip"],"shared":false,"exempt":false,"state":"counted"}],"left_out":0}`
+		`{"limiter":"usage","window":"4 per minute by token or ip","per_seconds":60,"limit":4,"used":1,"remaining":3,"reset":1800000060,"reset_time":"2027-01-15T08:01:00Z","counted_by":["ip"],"shared":false,"exempt":false,"penalty":false,"state":"counted"},` +
+		`{"limiter":"open","window":"10 per minute by token or ip","per_seconds":60,"limit":10,"used":1,"remaining":9,"reset":1800000060,"reset_time":"2027-01-15T08:01:00Z","counted_by":["ip"],"shared":false,"exempt":false,"penalty":false,"state":"counted"}],"left_out":0}`
 	if a.Status != http.StatusOK || a.Outcome != answer.Admitted || strings.TrimSpace(string(a.Body())) != want {
 		t.Errorf("%d %v\n%s\nwant\n%s", a.Status, a.Outcome, a.Body(), want)
 	}
@@ -45,6 +46,34 @@ func TestUsageIsAnsweredToWhoIsAdmitted(t *testing.T) {
 	}
 	if a, _ = d.ask(me, get("/usage")); a.Status != http.StatusTooManyRequests {
 		t.Errorf("looking is not bounded: %d", a.Status)
+	}
+}
+
+func TestUsageShowsAPenaltyOnTheFirstWindowOfItsLimiter(t *testing.T) {
+	p := withUsage(t, "")
+	p.Limiters = append(p.Limiters[:1], limiters(t, map[string][]string{"login /login": {"1 per minute by ip", "5 per hour by ip"}}).Limiters...)
+	p.Limiters[1].Penalty = weir.Penalty{After: 1, Per: time.Minute, For: 15 * time.Minute}
+	d := open(t, p, answer.Options{})
+	me := from("192.0.2.1", "")
+	for range 2 {
+		d.ask(me, get("/login"))
+	}
+	a, _ := d.ask(me, get("/usage"))
+	var body struct {
+		Windows []struct {
+			Window           string
+			Penalty          bool
+			Remaining, Reset int64
+		}
+	}
+	if err := json.Unmarshal(a.Body(), &body); err != nil || len(body.Windows) != 3 {
+		t.Fatalf("%v: %s", err, a.Body())
+	}
+	if w := body.Windows[1]; !w.Penalty || w.Remaining != 0 || w.Reset != 1800000000+15*60 {
+		t.Errorf("the first window is %+v, want a penalty of 15 minutes", w)
+	}
+	if w := body.Windows[2]; w.Penalty || w.Remaining != 4 {
+		t.Errorf("the second window is %+v, want its own count", w)
 	}
 }
 

@@ -91,9 +91,9 @@ func (p Place) Example() string {
 	case inBasic:
 		return "the user name of Authorization: Basic"
 	case inField:
-		return p.name + ": <token>"
+		return p.name + ": <key>"
 	case inQuery:
-		return "?" + p.name + "=<token>"
+		return "?" + p.name + "=<key>"
 	}
 	return "Authorization: Bearer <token>"
 }

@@ -118,7 +118,7 @@ func TestKeysOfAnotherServiceAreReadFromEveryPlace(t *testing.T) {
 		"a header twice": {"-H", "X-Api-Key: " + customerKey, "-H", "x-api-key: " + customerKey},
 	} {
 		r := curl(t, append([]string{s.url + "/x"}, args...)...)
-		if r.status != 401 || !strings.Contains(string(r.body), "X-Api-Key: <token>") || strings.Contains(string(r.body), "weir token create") {
+		if r.status != 401 || !strings.Contains(string(r.body), "X-Api-Key: <key>") || strings.Contains(string(r.body), "weir token create") {
 			t.Errorf("%s: %d %s, want 401 that says where a key goes", name, r.status, r.body)
 		}
 	}

@@ -84,7 +84,7 @@ func openUpstream(ctx context.Context, c *Config, self *ownListeners, own *parts
 		o.Upstream, o.MoreUpstreams, o.Avoid = c.Upstream[0], c.Upstream[1:], self.checkSelfProxy
 		o.Credentials = map[string]string{
 			identity.Session: "Begin a session with the service behind this address; send its token as Authorization: Bearer <token>.",
-			identity.Token:   "The operator of this service issues them; send yours as " + c.tokenExamples() + ".",
+			identity.Token:   "The operator of this service issues them; send yours " + c.tokenExamples() + ".",
 		}
 		o.HideTokens = c.hiddenTokens()
 	}}

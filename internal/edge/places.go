@@ -48,13 +48,18 @@ func (c *Config) hiddenTokens() []identity.Place {
 	return hidden
 }
 
-// tokenExamples returns how callers send a token, for the message of a 401.
+// tokenExamples returns how callers send a token, for the message of a 401, such as
+// "as X-Api-Key: <key> or as ?api_key=<key>".
 func (c *Config) tokenExamples() string {
 	var all []string
 	for _, p := range c.tokenPlaces() {
-		all = append(all, p.Example())
+		all = append(all, "as "+p.Example())
 	}
-	return strings.Join(all, " or ")
+	last := len(all) - 1
+	if last == 0 {
+		return all[0]
+	}
+	return strings.Join(all[:last], ", ") + " or " + all[last]
 }
 
 // placesRow returns the part of the start-up line of tokens about their places; empty if they are

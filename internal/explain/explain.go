@@ -153,9 +153,6 @@ func (e *Explanation) fill(p *weir.Policy, m weir.Match, who Caller) {
 		who.Set(identity.Path+":"+name, value)
 		e.because("{%s} covers one segment, here %q", name, value)
 	}
-	if status := p.Answers.Refused.Status; status != 0 {
-		e.because("the policy answers a refusal with %d", status)
-	}
 	for _, w := range l.Windows {
 		counted := CountedWindow{SpelledWindow: SpellOut(w)}
 		for _, part := range w.Key {
@@ -166,15 +163,9 @@ func (e *Explanation) fill(p *weir.Policy, m weir.Match, who Caller) {
 	if e.Answers = l.Answers.String(); l.Answers == weir.AnswerUsage {
 		e.because("answered by Weir: usage; to GET and HEAD it shows the caller's windows, and the backend never gets the request")
 	}
-	if e.Requires = l.Requires; l.Requires != "" {
-		if who.values[l.Requires] == "" {
-			e.because("the limiter requires a verified %s: without one the request is counted by address and answered 401", l.Requires)
-		}
-	}
+	e.Requires = l.Requires
+	e.explainOutcomes(p, l, who)
 	e.explainEnds(l)
-	if p := l.Penalty; p != (weir.Penalty{}) {
-		e.because("after %s that count the caller by %s, the limiter refuses it everything for %s", p.Refusals(), l.Windows[0].Key, p.RefuseFor())
-	}
 	if l.Chosen {
 		e.because("chosen: yes: the caller chooses a value that a window counts by, so it has a new budget for each value that it makes up")
 	}
