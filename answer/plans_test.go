@@ -142,8 +142,8 @@ func TestASessionWithAPlanIsChargedOnceAfterItsAddressWasSpent(t *testing.T) {
 	}
 }
 
-// A penalty by the address refuses every plan, so a session that was not checked has to wait for its
-// end.
+// A penalty by the address refuses every plan, so a session that was not checked has to wait for
+// its end.
 func TestAPlanEndsNoPenaltyOfTheAddress(t *testing.T) {
 	d := openWithPlans(t, "2 per minute by ip")
 	p := d.decider.Policy()

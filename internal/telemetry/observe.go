@@ -61,8 +61,8 @@ func (m *Metrics) Observe(o answer.Observation) {
 	m.lanes.put(lane)
 }
 
-// hasPenalty reports whether the caller is under a penalty. Another window may bind, because it frees
-// later.
+// hasPenalty reports whether the caller is under a penalty. Another window may bind, because it
+// frees later.
 func hasPenalty(standings []weir.Standing) bool {
 	for i := range standings {
 		if standings[i].Penalty {
