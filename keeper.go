@@ -224,3 +224,29 @@ func CountedBy(dst []byte, p Part, caller Keys) (source string, value []byte) {
 	}
 	return "", dst
 }
+
+// ShownCaller returns what may be shown of a caller of a window: the key sources that count it,
+// joined by "+" ("nobody" for a part without any), and the id of its API token if it is counted by
+// one. No other value of a caller may be shown. caller and w may be nil; then both are empty.
+// buffer is working memory, which is returned and may have grown.
+func ShownCaller(w *Window, caller Keys, buffer []byte) (sources, token string, _ []byte) {
+	if caller == nil || w == nil {
+		return "", "", buffer
+	}
+	for i, part := range w.Key {
+		source, value := CountedBy(buffer[:0], part, caller)
+		buffer = value
+		if source == "" {
+			source = "nobody"
+		}
+		if SourceOf(source).Public && IsTokenID(value) {
+			token = string(value)
+		}
+		if i == 0 {
+			sources = source
+		} else {
+			sources += "+" + source
+		}
+	}
+	return sources, token, buffer
+}

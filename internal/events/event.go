@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"strings"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -65,7 +64,7 @@ func (s *Sender) event(c weir.Crossed) Event {
 		Limit: w.Limit, Used: w.Count, Remaining: w.Remaining, Reset: w.Reset, ResetTime: rfc3339(w.Reset), Shadow: c.Shadow,
 		Local: c.Decision.Outcome != weir.Counted,
 	}}
-	e.Data.Caller = describe(w.Window, c.Keys)
+	e.Data.Caller.CountedBy, e.Data.Caller.Token, _ = weir.ShownCaller(w.Window, c.Keys, nil)
 	e.Data.Caller.Hash = hex.EncodeToString(keyed(key, "caller", c.Who)[:8])
 	// Reset makes each window report its percentages anew. Limit is a part because a caller whose
 	// limit was raised reaches another count.
@@ -87,26 +86,6 @@ func keyed(key []byte, purpose string, value []byte) []byte {
 	mac.Write([]byte{0})
 	mac.Write(value)
 	return mac.Sum(nil)
-}
-
-// describe returns what may be shown of a caller. keys may be nil.
-func describe(w *weir.Window, keys weir.Keys) (c Caller) {
-	if keys == nil {
-		return c
-	}
-	var sources []string
-	for _, part := range w.Key {
-		source, value := weir.CountedBy(nil, part, keys)
-		if source == "" {
-			source = "nobody"
-		}
-		sources = append(sources, source)
-		if weir.SourceOf(source).Public && weir.IsTokenID(value) {
-			c.Token = string(value)
-		}
-	}
-	c.CountedBy = strings.Join(sources, "+")
-	return c
 }
 
 // attributes returns what the log has of an event.

@@ -132,29 +132,12 @@ func hasOtherPlan(l *weir.Limiter, caller weir.Keys, saved weir.SavedKeys) bool 
 	return known && (!was || now != before)
 }
 
-// describe returns the key sources that count a caller in a window, joined by "+". If one of them
-// is public, such as a token's id, it also returns the value, provided that it looks like an id. No
-// other value of a caller may be shown.
+// describe returns what may be shown of a caller, and buffer, unless a long value has made it too
+// large to keep.
 func describe(w *weir.Window, caller weir.Keys, buffer []byte) (kind, name string, _ []byte) {
-	if caller == nil || w == nil {
-		return "", "", buffer
-	}
-	for i, part := range w.Key {
-		source, value := weir.CountedBy(buffer[:0], part, caller)
-		if cap(value) <= maxBuffer {
-			buffer = value
-		}
-		if source == "" {
-			source = "nobody"
-		}
-		if i == 0 {
-			kind = source
-		} else {
-			kind += "+" + source
-		}
-		if weir.SourceOf(source).Public && weir.IsTokenID(value) {
-			name = string(value)
-		}
+	kind, name, grown := weir.ShownCaller(w, caller, buffer)
+	if cap(grown) <= maxBuffer {
+		buffer = grown
 	}
 	return kind, name, buffer
 }
