@@ -222,7 +222,7 @@ func TestACalendarThatIsNoneIsExplained(t *testing.T) {
 		"5 per calendar by ip":                              `UNIT is day, week or month`,
 		"5 per calendar year by ip":                         `day, week and month are allowed`,
 		"5 per calendar months by ip":                       `day, week and month are allowed`,
-		"5 per 2 calendar months by ip":                     `a window is LIMIT per [N] UNIT`,
+		"5 per 2 calendar months by ip":                     `a window is LIMIT [requests] per [N] UNIT`,
 		"5 per calendar month from day 32 by ip":            `day 1 to 31`,
 		"5 per calendar month from day 0 by ip":             `day 1 to 31`,
 		"5 per calendar month from day -1 by ip":            `day 1 to 31`,
@@ -257,7 +257,7 @@ func TestWindowsWithOtherEndsHaveOtherKeys(t *testing.T) {
 	if got, want := scope(Limiter{}, "5 per minute by ip"), "\x01l\x00\x00\x00\x3c\x00\x02ip"; got != want {
 		t.Errorf("the scope of a window is %q, want %q", got, want)
 	}
-	gold := Plans{By: tokenSource, List: []Plan{{Name: "gold", Rates: []Rate{{9, CalendarMonth.length(), CalendarMonth}}}}}
+	gold := Plans{By: tokenSource, List: []Plan{{Name: "gold", Rates: []Rate{{9, CalendarMonth.length(), CalendarMonth, false}}}}}
 	if month := "5 per calendar month by ip"; scope(Limiter{}, month) != scope(Limiter{Plans: gold}, month) {
 		t.Error("plans change the scope of a window")
 	}

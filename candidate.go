@@ -51,6 +51,9 @@ func (d *Decider) SetCandidate(p *Policy, s Store) error {
 		return fmt.Errorf("set candidate: store %T can fail: pass an in-process store, such as memstore.New's", s)
 	}
 	c, problems := compile(*p, d.options.Sources)
+	if _, ok := s.(Settler); !ok {
+		problems = append(problems, settlingProblems(*p)...)
+	}
 	if len(problems) > 0 {
 		return &PolicyError{Policy: *p, Problems: problems}
 	}
@@ -76,9 +79,9 @@ func (m Match) with(c *candidate, would *cover, path string) Match {
 // compare charges a request to the candidate, and reports both decisions. live is the Scratch of
 // the decision out.
 func (d *Decider) compare(ctx context.Context, c *candidate, r *Request, live *Scratch, out *Decision) {
-	s := d.scratches.Get().(*Scratch)
-	defer d.scratches.Put(s)
-	s.reset()
+	s := d.newTrial()
+	s.quiet = true
+	defer d.keepOrEnd(ctx, live, s, r, out)
 	would := &s.trial // not a variable, which would escape to the heap
 	*would = Decision{Allowed: true, Outcome: Unlimited}
 	switch err := c.charge(s, live, r); {
@@ -90,6 +93,8 @@ func (d *Decider) compare(ctx context.Context, c *candidate, r *Request, live *S
 		if err := c.store.Take(ctx, s.charges[:s.n], &s.receipt); err != nil {
 			return // the candidate is being removed
 		}
+		settler, _ := c.store.(Settler)
+		s.awaiting(settler, true)
 		s.decide(would)
 		if s.gates > 0 && !would.Allowed {
 			d.penalize(ctx, c.store, s, would)

@@ -18,6 +18,17 @@ type Scratch struct {
 	receipt  Receipt
 	more     [1]Charge // of a refused request that may begin a penalty
 
+	// the store that counted, and can settle; nil: nothing is to be settled
+	settler       Settler
+	settlesAtOnce bool       // it is in this process
+	canAwait      Awaits     // what the limiters may need to be told
+	awaits        Awaits     // what the decision needs to be told
+	settled       uint8      // a bit for each charge that is settled; MaxCharges is 8
+	pending       settlement // working memory
+	used          int64      // see Cost
+	tellsCost     bool       // see Cost
+	reportedHeld  bool       // see reportHeld
+
 	ends        [MaxCharges]int // the end of each key in keys
 	keys        []byte          // starts in room; longer ones are allocated
 	room        [192]byte       // enough for the keys of nearly every request
@@ -29,8 +40,15 @@ type Scratch struct {
 	routed routed  // the Keys with the route's parameters; zero if no window counts by one
 	trials *trials // what the request is tried out under; nil: nothing
 
-	// The decisions that a trial reports: its own, and the one that is in force.
-	trial, live Decision
+	// The trials of the request that are told how it goes on, and what they need to be told.
+	waiting     *Scratch
+	trialsAwait Awaits
+	trialsRead  Reading
+
+	// Of a trial.
+	trial, live Decision // that it reports: its own, and the one that is in force
+	quiet       bool     // its settlement is not reported
+	hearing     hearing
 }
 
 // Who returns the bytes by which a standing's window counts its caller. Two callers of one window
@@ -69,16 +87,19 @@ func (d *Decider) charge(s *Scratch, m Match, r *Request) error {
 		if c := d.candidate.Load(); c != nil {
 			s.trials = Match{trials: s.trials}.with(c, nil, "").trials
 		}
-		return s.complete(d.keeper)
+	} else {
+		s.trials, s.path = m.trials, m.path
+		if m.by == nil {
+			return nil
+		}
+		if err := s.add(m.by, m.path, r); err != nil {
+			return err
+		}
 	}
-	s.trials, s.path = m.trials, m.path
-	if m.by == nil {
-		return nil
-	}
-	if err := s.add(m.by, m.path, r); err != nil {
+	if err := s.complete(d.keeper); err != nil {
 		return err
 	}
-	return s.complete(d.keeper)
+	return s.checkEnd(r)
 }
 
 func (s *Scratch) reset() {
@@ -87,10 +108,11 @@ func (s *Scratch) reset() {
 	}
 	s.n, s.gates, s.cost, s.exempt, s.costTooHigh, s.notifies, s.trials, s.keys = 0, 0, 0, 0, false, false, nil, s.keys[:0]
 	s.denied, s.path = nil, ""
+	s.settler, s.canAwait, s.awaits, s.settled, s.used, s.tellsCost, s.reportedHeld = nil, 0, 0, 0, 0, false, false
 	if s.routed.route != nil {
 		s.routed = routed{}
 	}
-	s.receipt.Outcome = Counted
+	s.receipt.Outcome, s.receipt.Ticket = Counted, Ticket{}
 }
 
 func (s *Scratch) addNamed(c *compiled, r *Request) error {
@@ -138,27 +160,30 @@ func (s *Scratch) addWindows(by *cover, path string, r *Request, holds *exceptio
 		s.routed = routed{keys, by.route, path}
 		keys = &s.routed
 	}
-	first, charges := s.n, len(l.Windows)
+	first, charges := s.n, l.rows
 	if l.gate != nil {
 		charges++
 	}
 	if s.n+charges > MaxCharges {
-		return fmt.Errorf("decide: the named limiters have more than %d windows and penalties together", MaxCharges)
+		return fmt.Errorf("decide: the named limiters have more than %d windows, penalties and limits in flight together", MaxCharges)
 	}
 	cost := r.Cost
 	switch cost {
 	case 0:
-		cost = l.cost
+		cost = l.reservation(r.Told)
 	case Peek:
 		cost = 0
 	}
 	if l.plans != nil {
 		l.plans.fill(r.Keys, &holds.limits)
 	}
-	for i := range l.Windows {
-		w := &l.Windows[i]
+	for i := range l.rows {
+		w := &l.all[i]
 		c := &s.charges[s.n]
-		c.Limit, c.Per, c.Ends, c.Cost, c.OnFailure = w.Limit, l.lengths[i], l.ends[i], cost, l.OnStoreFailure
+		c.Limit, c.Per, c.Ends, c.Cost, c.Held, c.OnFailure = w.Limit, l.lengths[i], l.ends[i], cost, w.InFlight, l.OnStoreFailure
+		if w.Requests || w.InFlight {
+			c.Cost = min(cost, 1)
+		}
 		if holds.limits[i] > 0 {
 			c.Limit = holds.limits[i]
 		}
@@ -167,7 +192,7 @@ func (s *Scratch) addWindows(by *cover, path string, r *Request, holds *exceptio
 			c.Limit = MaxLimit
 			s.exempt++
 		}
-		s.costTooHigh = s.costTooHigh || cost > c.Limit
+		s.costTooHigh = s.costTooHigh || c.Cost > c.Limit
 		c.Scope = len(l.scopes[i])
 		start := len(s.keys)
 		s.keys = append(s.keys, l.scopes[i]...)
@@ -186,6 +211,20 @@ func (s *Scratch) addWindows(by *cover, path string, r *Request, holds *exceptio
 	}
 	s.cost = max(s.cost, cost)
 	s.notifies = s.notifies || len(l.Notify) > 0
+	s.canAwait |= l.awaits
+	return nil
+}
+
+// checkEnd returns an error for a request that would hold a slot forever.
+func (s *Scratch) checkEnd(r *Request) error {
+	if r.Scratch != nil || s.canAwait&AwaitsEnd == 0 || r.Cost == Peek {
+		return nil
+	}
+	for i := range s.n {
+		if s.charges[i].Held {
+			return fmt.Errorf("decide: limiter %q holds a slot until the request has ended: pass a Scratch, and call End with it", s.limiters[i].Name)
+		}
+	}
 	return nil
 }
 
@@ -234,19 +273,46 @@ func (s *Scratch) granted(i int) int64 {
 	if s.grants[i].Limit == 0 {
 		return 0
 	}
-	return max(s.grants[i].Limit, s.limiters[i].cost)
+	return max(s.grants[i].Limit, s.limiters[i].costIn(s.windows[i]))
 }
 
-// checkCosts returns an error for a charge that could never be served.
+// costIn returns the units that a limit of a window must have so that every request can be served:
+// 1 if the window counts requests, or if a reservation is no higher than the limit.
+func (l *limiter) costIn(w *Window) int64 {
+	if w.Requests || w.InFlight {
+		return 1
+	}
+	return l.leastLimit()
+}
+
+// leastLimit returns the least limit of units for which every request can be served.
+func (l *Limiter) leastLimit() int64 {
+	if l.Reserve.From != (Reading{}) {
+		return 1
+	}
+	return max(l.Cost, 1)
+}
+
+// checkCosts lowers each reservation that requests tell to the caller's limit. It returns an error
+// for another charge above its limit, which could never be served.
 func (s *Scratch) checkCosts() error {
 	if !s.costTooHigh {
 		return nil
 	}
 	for i := range s.n {
-		if c := &s.charges[i]; c.Cost > c.Limit {
+		c := &s.charges[i]
+		switch {
+		case c.Cost <= c.Limit:
+		case s.limiters[i].Reserve.From != (Reading{}):
+			c.Cost = c.Limit
+		default:
 			return fmt.Errorf("decide: cost %d exceeds the limit of %q of limiter %q, which is %d here: it could never be served",
 				c.Cost, s.windows[i], s.limiters[i].Name, c.Limit)
 		}
+	}
+	s.cost = 0
+	for i := range s.n {
+		s.cost = max(s.cost, s.charges[i].Cost)
 	}
 	return nil
 }

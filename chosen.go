@@ -10,7 +10,7 @@ func (c *checker) checkChosen(l *Limiter) {
 		return
 	}
 	chosen := false
-	for i, w := range l.Windows {
+	for i, w := range l.Rows() {
 		source := c.chosenIn(w.Key)
 		chosen = chosen || source != ""
 		if source == "" || l.Chosen || slices.ContainsFunc(w.Key, c.holds) {

@@ -17,6 +17,9 @@ type compiled struct {
 type limiter struct {
 	Limiter
 	cost      int64
+	rows      int        // len(all)
+	all       []Window   // Limiter.Rows: windows, and then the limit in flight
+	awaits    Awaits     // what an admitted request needs to be told
 	scopes    [][]byte   // for each window, the first bytes of its keys
 	ends      []*Ends    // for each window; nil: it ends one length after its first unit
 	lengths   []int64    // for each window, the longest that it can be, in seconds
@@ -57,16 +60,17 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 		names[l.Name] = i
 		ready := &limiter{
 			Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l), plans: newPlanned(l), gate: newGate(l),
-			responses: &c.policy.Responses, byPath: countsByPath(l),
+			responses: &c.policy.Responses, byPath: countsByPath(l), all: l.Rows(), awaits: l.awaits(),
 		}
 		ready.named.limiter = ready
 		for j := range l.Routes {
 			ready.covers = append(ready.covers, cover{ready, &l.Routes[j]})
 		}
-		for _, w := range l.Windows {
+		ready.rows = len(ready.all)
+		for _, w := range ready.all {
 			ends, length := check.endsOf(l, w)
 			ready.ends, ready.lengths = append(ready.ends, ends), append(ready.lengths, length)
-			ready.scopes = append(ready.scopes, appendScope(nil, l.Name, int64(w.Per/time.Second), l.endsText(w), w.Key))
+			ready.scopes = append(ready.scopes, appendScope(nil, l.Name, int64(w.Per/time.Second)|w.mark(), l.endsText(w), w.Key))
 		}
 		c.named[l.Name] = ready
 		for j := range l.Routes {
@@ -119,14 +123,20 @@ func (p Policy) clone() Policy {
 		l.Deny = append([]Who(nil), l.Deny...)
 		l.Overrides = append([]Override(nil), l.Overrides...)
 		l.Plans = l.Plans.clone()
+		l.Count.Statuses = append([]Statuses(nil), l.Count.Statuses...)
+		l.InFlight.Key = l.InFlight.Key.clone()
 		l.Windows = append([]Window(nil), l.Windows...)
 		for j := range l.Windows {
-			key := append(Key(nil), l.Windows[j].Key...)
-			for k := range key {
-				key[k] = append(Part(nil), key[k]...)
-			}
-			l.Windows[j].Key = key
+			l.Windows[j].Key = l.Windows[j].Key.clone()
 		}
+	}
+	return out
+}
+
+func (k Key) clone() Key {
+	out := append(Key(nil), k...)
+	for i := range out {
+		out[i] = append(Part(nil), out[i]...)
 	}
 	return out
 }

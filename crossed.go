@@ -21,7 +21,7 @@ type Crossed struct {
 
 // reportCrossed calls Options.OnCrossed for each window whose count a request has brought to a
 // percentage, in rising order of these. A caller that is exempt makes none, because no limit holds
-// for it.
+// for it. The limit in flight makes none either: its count goes up and down with every request.
 func (d *Decider) reportCrossed(s *Scratch, out *Decision, keys Keys) {
 	if d.options.OnCrossed == nil || !out.Allowed || out.Exempt || out.Outcome == StoreUnavailable {
 		return
@@ -30,7 +30,7 @@ func (d *Decider) reportCrossed(s *Scratch, out *Decision, keys Keys) {
 	for i := range standings {
 		w := &standings[i]
 		cost := s.charges[w.charge].Cost
-		if s.exempted[w.charge] || cost == 0 {
+		if s.exempted[w.charge] || cost == 0 || w.InFlight {
 			continue
 		}
 		for _, percent := range w.Limiter.Notify {

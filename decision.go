@@ -36,6 +36,9 @@ type Standing struct {
 	// Penalty means that the caller is under the limiter's penalty, which ends at Reset or before.
 	// Only the limiter's first window has it. Then Remaining is 0.
 	Penalty bool
+	// InFlight means that this is the limit of Limiter.InFlight: Count is the requests under way,
+	// and Reset, which slots do not have, is the next second.
+	InFlight bool
 
 	charge uint8 // the index of its charge in the take
 }
@@ -51,7 +54,8 @@ func (d *Decision) Standings() []Standing {
 
 // Binding returns the standing of the window that the headers describe (D4). If the request was
 // refused, it is the window that refused and frees last; otherwise it is the window with the
-// smallest remaining budget. It is the zero Standing if there are no Standings.
+// smallest remaining budget, and the limit in flight only if there is no window. It is the zero
+// Standing if there are no Standings.
 func (d *Decision) Binding() Standing {
 	if d.many != nil {
 		return d.many[0]
@@ -111,12 +115,15 @@ func (s *Scratch) decide(d *Decision) {
 		n++
 		w.Limiter, w.Window = &s.limiters[i].Limiter, s.windows[i]
 		w.Limit, w.Count, w.charge = s.limits[i], used.Count, uint8(i)
-		w.Remaining, w.Refused, w.Penalty = max(w.Limit-used.Count, 0), false, false
+		w.Remaining, w.Refused, w.Penalty, w.InFlight = max(w.Limit-used.Count, 0), false, false, c.Held
 		if s.exempted[i] {
 			w.Remaining = w.Limit
 		}
 		w.Reset = used.Reset
-		if w.Reset == 0 {
+		switch {
+		case c.Held:
+			w.Reset = d.Now + 1
+		case w.Reset == 0:
 			w.Reset = c.End(d.Now)
 		}
 		if !d.Allowed && !used.Fits(c.Cost, c.Limit) {
@@ -149,6 +156,9 @@ func (d *Decision) bind() {
 func (w *Standing) binds(o *Standing) bool {
 	if w.Refused != o.Refused {
 		return w.Refused
+	}
+	if !w.Refused && w.InFlight != o.InFlight {
+		return o.InFlight
 	}
 	if !w.Refused && w.Remaining != o.Remaining {
 		return w.Remaining < o.Remaining

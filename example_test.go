@@ -41,7 +41,7 @@ func ExampleNew() {
 	}
 	// Output:
 	// name "Refunds": lower-case letters, digits and dashes are allowed, a letter first, at most 64 characters
-	// no windows: at least one is needed, such as: 60 per minute by ip
+	// no windows: at least one is needed, such as: 60 per minute by ip; or in_flight, such as: 10 by ip
 	// route "POST /orders*" is unreachable: limiter "orders" has "POST /orders*" already (letter case and trailing slashes make no difference)
 }
 

@@ -39,7 +39,8 @@ type WindowState struct {
 	Now         int64 // Unix seconds by the store's clock
 }
 
-// Inspect returns the state of each window of a limiter for a caller, in the policy's order. The
+// Inspect returns the state of each window of a limiter for a caller, in the policy's order, and
+// after them that of its limit in flight. The
 // limiter may be in Shadow mode. Inspect spends nothing. It returns an error if the policy has no
 // such limiter, or if the store does not answer. ctx bounds the wait.
 func (d *Decider) Inspect(ctx context.Context, limiter string, caller Keys) ([]WindowState, error) {
@@ -51,15 +52,16 @@ func (d *Decider) Inspect(ctx context.Context, limiter string, caller Keys) ([]W
 		return nil, fmt.Errorf("inspect limiter %q: %w", limiter, err)
 	}
 	plan, known := planOf(&s.limiters[0].Limiter, caller)
-	var overrides [MaxWindows]int64
+	var overrides [maxRows]int64
 	if special := s.limiters[0].special; special != nil {
 		overrides = special.find(caller, nil).limits
 	}
-	out := make([]WindowState, s.n-s.gates)
+	out := make([]WindowState, s.n-s.gates) // the gate is the last charge
 	for i := range out {
 		w, used := s.windows[i], s.receipt.Used[i]
 		h := &out[i]
 		h.Limiter, h.Window, h.Limit, h.Count, h.Reset = &s.limiters[i].Limiter, w, s.limits[i], used.Count, used.Reset
+		h.InFlight = w.InFlight
 		h.Declared, h.Exempt, h.Grant, h.Now = s.limits[i], s.exempted[i], s.grants[i], s.receipt.Now
 		h.Denied = s.denied != nil
 		h.Override, h.Everyone = overrides[i] > 0, countsEveryone(w, caller)
@@ -135,6 +137,7 @@ func (d *Decider) Reset(ctx context.Context, limiter string, caller Keys) error 
 		switch {
 		case s.windows[i] == nil:
 			own = append(own, s.charges[i], s.refusals(i))
+		case s.charges[i].Held: // only their requests give them back
 		case !countsEveryone(s.windows[i], caller):
 			own = append(own, s.charges[i])
 		}
@@ -154,8 +157,8 @@ func (d *Decider) Reset(ctx context.Context, limiter string, caller Keys) error 
 // Grant removes all grants of the caller for the limiter.
 //
 // It returns an error in the cases of Reset. It also returns an error if a limit is not from 1 to
-// MaxLimit or is lower than the limiter's cost, or if until is not within the next year by the
-// store's clock.
+// MaxLimit, if it is lower than the limiter's cost (unless requests tell that: Limiter.Reserve), or
+// if until is not within the next year by the store's clock.
 func (d *Decider) Grant(ctx context.Context, limiter string, caller Keys, limits []int64, until int64) error {
 	s, err := d.peek(limiter, caller)
 	if err != nil {
@@ -164,7 +167,7 @@ func (d *Decider) Grant(ctx context.Context, limiter string, caller Keys, limits
 	if d.keeper == nil {
 		return fmt.Errorf("grant: limiter %q: %w", limiter, ErrNoKeeper)
 	}
-	n := s.n - s.gates // the gate is the last charge
+	n := len(s.limiters[0].Windows) // the limit in flight and the gate follow
 	charges, grants := s.charges[:n], make([]Grant, n)
 	if len(limits) > 0 {
 		if err := d.direct.Take(ctx, s.charges[:s.n], &s.receipt); err != nil { // reads the clock
@@ -190,7 +193,7 @@ func (d *Decider) Grant(ctx context.Context, limiter string, caller Keys, limits
 }
 
 func (s *Scratch) checkGrant(limits []int64, until int64, caller Keys) error {
-	if n := s.n - s.gates; len(limits) != n {
+	if n := len(s.limiters[0].Windows); len(limits) != n {
 		return fmt.Errorf("%d limits for %d windows: one for each is needed, 0 for those that stay", len(limits), n)
 	}
 	now := s.receipt.Now
@@ -204,7 +207,7 @@ func (s *Scratch) checkGrant(limits []int64, until int64, caller Keys) error {
 		if limit > 0 && countsEveryone(s.windows[i], caller) {
 			return fmt.Errorf("limit %d for %q: all callers share that, so no grant for one of them can change it: 0 is allowed", limit, s.windows[i])
 		}
-		if cost := s.limiters[i].cost; limit > 0 && limit < cost {
+		if cost := s.limiters[i].costIn(s.windows[i]); limit > 0 && limit < cost {
 			return fmt.Errorf("limit %d for %q is less than the cost of one request, %d: none could be served", limit, s.windows[i], cost)
 		}
 	}

@@ -83,6 +83,23 @@ const maxValue = 256
 // endsMark is set in the length of a window that ends by the clock. No length has this bit.
 const endsMark = 1 << 31
 
+// Marks in the length of a scope, beside endsMark and those of a penalty: of a window that counts
+// requests, and of slots.
+const (
+	requestsMark = 1 << 28
+	slotsMark    = 1 << 27
+)
+
+func (w *Window) mark() int64 {
+	switch {
+	case w.InFlight:
+		return slotsMark
+	case w.Requests:
+		return requestsMark
+	}
+	return 0
+}
+
 // appendScope appends what identifies a window: its limiter, its length, when it ends (empty: one
 // length after its first unit) and its key's spelling.
 func appendScope(dst []byte, limiter string, perSeconds int64, ends string, k Key) []byte {

@@ -128,9 +128,9 @@ func TestSpellingsRoundTrip(t *testing.T) {
 // Each error has the value, and lists what is allowed.
 func TestMistakesAreExplained(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                                   "a window is LIMIT per",
-		"5 per minute":                       "a window is LIMIT per",
-		"5 a minute by ip":                   "a window is LIMIT per",
+		"":                                   "a window is LIMIT [requests] per",
+		"5 per minute":                       "a window is LIMIT [requests] per",
+		"5 a minute by ip":                   "a window is LIMIT [requests] per",
 		"0 per minute by ip":                 `limit "0" is out of range`,
 		"-1 per minute by ip":                `limit "-1" is not a whole number`,
 		"2147483648 per minute by ip":        "from 1 to 2147483647",

@@ -166,8 +166,8 @@ func (k *routed) Digested(source string) bool {
 
 // countsByPath reports whether a window of l counts by a parameter.
 func countsByPath(l *Limiter) bool {
-	for i := range l.Windows {
-		for _, part := range l.Windows[i].Key {
+	for _, w := range l.Rows() {
+		for _, part := range w.Key {
 			for _, source := range part {
 				if strings.HasPrefix(source, pathSource+":") {
 					return true
@@ -180,8 +180,8 @@ func countsByPath(l *Limiter) bool {
 
 // checkParameters rejects a window that counts by a parameter that a route of the limiter does not
 // have: its requests would be counted by the next alternative.
-func (c *checker) checkParameters(l *Limiter, window int) {
-	for _, part := range l.Windows[window].Key {
+func (c *checker) checkParameters(l *Limiter, k Key, window int) {
+	for _, part := range k {
 		for _, source := range part {
 			name, ok := strings.CutPrefix(source, pathSource+":")
 			if !ok {

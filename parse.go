@@ -3,6 +3,7 @@ package weir
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,10 +21,10 @@ var units = []struct {
 	{"second", time.Second},
 }
 
-const windowForm = "a window is LIMIT per [N] UNIT by KEY, such as: 30 per minute by session or ip"
+const windowForm = "a window is LIMIT [requests] per [N] UNIT by KEY, such as: 30 per minute by session or ip"
 
-// ParseWindow parses a window as a policy spells it: LIMIT per [N] UNIT by KEY. UNIT is second,
-// minute, hour or day, singular or plural. A calendar window is spelled as Calendar.String.
+// ParseWindow parses a window as a policy spells it: LIMIT [requests] per [N] UNIT by KEY. UNIT is
+// second, minute, hour or day, singular or plural. A calendar window is spelled as Calendar.String.
 func ParseWindow(s string) (Window, error) {
 	head, by, found := strings.Cut(s, " by ")
 	if !found {
@@ -37,22 +38,26 @@ func ParseWindow(s string) (Window, error) {
 	if err != nil {
 		return Window{}, fmt.Errorf("window %q: %w", s, err)
 	}
-	return Window{Limit: limit, Per: span.per, Calendar: span.calendar, Key: key}, nil
+	return Window{Limit: limit, Per: span.per, Calendar: span.calendar, Key: key, Requests: span.requests}, nil
 }
 
 // A windowSpan is what follows "per" in a window.
 type windowSpan struct {
 	per      time.Duration
 	calendar Calendar
+	requests bool // the limit is a number of requests, not of units
 }
 
 // hasPlace reports whether a zone or a day is named.
 func (s windowSpan) hasPlace() bool { return s.calendar != Calendar{Unit: s.calendar.Unit} }
 
-// parseRate parses LIMIT per [N] UNIT, or LIMIT per calendar UNIT and what follows. form is the
-// right form, for error messages.
+// parseRate parses LIMIT [requests] per [N] UNIT, or LIMIT [requests] per calendar UNIT and what
+// follows. form is the right form, for error messages.
 func parseRate(s, form string) (limit int64, span windowSpan, err error) {
 	words := strings.Fields(s)
+	if len(words) > 1 && (words[1] == "requests" || words[1] == "request") {
+		words, span.requests = slices.Delete(words, 1, 2), true
+	}
 	if len(words) < 3 || words[1] != "per" {
 		return 0, windowSpan{}, errors.New(form)
 	}
@@ -114,17 +119,33 @@ func parseUnit(s string) (time.Duration, error) {
 
 // String returns the window as a policy spells it, with the largest unit that divides its length.
 func (w Window) String() string {
+	switch {
+	case w.InFlight:
+		return fmt.Sprintf("%d in flight by %v", w.Limit, w.Key)
+	case w.Requests:
+		return ofRequests(rate(w.Limit, w.Per, w.Calendar)) + " by " + w.Key.String()
+	}
 	return rate(w.Limit, w.Per, w.Calendar) + " by " + w.Key.String()
 }
 
 // Label names the window without its limit: "60s by ip", or "calendar month by token". Metrics and
 // headers name it so, and go on under that name if the limit changes.
 func (w *Window) Label() string {
-	if w.Calendar.Unit != 0 {
-		return w.Calendar.String() + " by " + w.Key.String()
+	by := " by " + w.Key.String()
+	switch {
+	case w.InFlight:
+		return "in flight" + by
+	case w.Requests:
+		by = " requests" + by
 	}
-	return strconv.FormatInt(int64(w.Per/time.Second), 10) + "s by " + w.Key.String()
+	if w.Calendar.Unit != 0 {
+		return w.Calendar.String() + by
+	}
+	return strconv.FormatInt(int64(w.Per/time.Second), 10) + "s" + by
 }
+
+// ofRequests returns a rate with the word that makes it one of requests.
+func ofRequests(rate string) string { return strings.Replace(rate, " per ", " requests per ", 1) }
 
 // rate returns a limit and a length as a policy spells them, with the largest unit that divides the
 // length.

@@ -100,7 +100,9 @@ func (c *checker) checkPenalty(l *Limiter) {
 	if err := lengthProblem(p.For); err != nil {
 		c.add("penalty", -1, p.For.String(), "penalty refuses for %v: %v", p.For, err)
 	}
-	if len(l.Windows) > 0 && l.Windows[0].Key.Uses(everyoneSource) {
+	if len(l.Windows) == 0 {
+		c.add("penalty", -1, "", "penalty: it counts by the key of the first window, and there is none; add a window")
+	} else if l.Windows[0].Key.Uses(everyoneSource) {
 		c.add("penalty", -1, "", "penalty: it counts by the key of the first window, %q, which callers share, so one of them could shut out all; put a window by another key first", l.Windows[0].Key)
 	}
 }
@@ -174,7 +176,7 @@ func (s *Scratch) readGates(d *Decision) {
 		if s.windows[i] != nil || used.Count == 0 {
 			continue
 		}
-		first := d.standingOf(i - len(s.limiters[i].Windows))
+		first := d.standingOf(i - s.limiters[i].rows)
 		switch {
 		case !d.Allowed:
 			first.punish(used.Reset)
@@ -222,7 +224,7 @@ func (d *Decider) penalize(ctx context.Context, store Store, s *Scratch, out *De
 		if s.windows[i] != nil {
 			continue
 		}
-		first, counts := out.refusedBy(&s.limiters[i].Limiter, i-len(s.limiters[i].Windows))
+		first, counts := out.refusedBy(&s.limiters[i].Limiter, i-s.limiters[i].rows)
 		if !counts {
 			continue
 		}

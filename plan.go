@@ -28,6 +28,7 @@ type Rate struct {
 	Limit    int64         // 1 to MaxLimit
 	Per      time.Duration // the length of a window of the limiter
 	Calendar CalendarUnit  // the unit of a calendar window, in any zone; 0: no calendar window
+	Requests bool          // of windows that count requests; otherwise of those that count units
 }
 
 // MaxPlans is the max number of plans of one limiter.
@@ -91,7 +92,7 @@ func ParseRate(s string) (Rate, error) {
 	if err != nil {
 		return Rate{}, fmt.Errorf("rate %q: %w", s, err)
 	}
-	r := Rate{limit, span.per, span.calendar.Unit}
+	r := Rate{limit, span.per, span.calendar.Unit, span.requests}
 	if span.hasPlace() {
 		return Rate{}, fmt.Errorf("rate %q: zone and day belong to the window: write %v", s, r)
 	}
@@ -99,13 +100,21 @@ func ParseRate(s string) (Rate, error) {
 }
 
 // String returns the rate as a policy spells it.
-func (r Rate) String() string { return rate(r.Limit, r.Per, Calendar{Unit: r.Calendar}) }
+func (r Rate) String() string {
+	s := rate(r.Limit, r.Per, Calendar{Unit: r.Calendar})
+	if r.Requests {
+		return ofRequests(s)
+	}
+	return s
+}
 
 // Changes reports whether callers of a plan with this rate have its limit in a window of the
 // limiter (see Override.Changes).
 func (r Rate) Changes(w *Window) bool { return r.isAsLong(w) && !w.Key.Uses(everyoneSource) }
 
-func (r Rate) isAsLong(w *Window) bool { return w.Per == r.Per && w.Calendar.Unit == r.Calendar }
+func (r Rate) isAsLong(w *Window) bool {
+	return w.Per == r.Per && w.Calendar.Unit == r.Calendar && w.Requests == r.Requests
+}
 
 // Find returns the plan of a name, or nil.
 func (p *Plans) Find(name string) *Plan {
@@ -155,7 +164,7 @@ type planned struct {
 // planLimits are the limits of one plan for each window; 0: its own.
 type planLimits struct {
 	name   string
-	limits [MaxWindows]int64
+	limits [maxRows]int64
 }
 
 // maxFew is the max number of plans that are compared one by one.
@@ -182,7 +191,7 @@ func newPlanned(l *Limiter) *planned {
 }
 
 // find returns the limits of the caller's plan, or nil if the caller has no plan that is listed.
-func (p *planned) find(keys Keys) *[MaxWindows]int64 {
+func (p *planned) find(keys Keys) *[maxRows]int64 {
 	who, ok := keys.(Planner)
 	if !ok {
 		return nil
@@ -205,7 +214,7 @@ func (p *planned) find(keys Keys) *[MaxWindows]int64 {
 }
 
 // fill writes the limits of the caller's plan into those that no override has set.
-func (p *planned) fill(keys Keys, limits *[MaxWindows]int64) {
+func (p *planned) fill(keys Keys, limits *[maxRows]int64) {
 	if own := p.find(keys); own != nil {
 		for i, limit := range own {
 			if limits[i] == 0 {
@@ -277,11 +286,11 @@ func (c *checker) checkPlan(l *Limiter, i int, p *Plan) {
 	for j, r := range p.Rates {
 		if r.Limit < 1 || r.Limit > MaxLimit {
 			c.add("plans", i, r.String(), "limit %d of plan %q is out of range: 1 to %d is allowed", r.Limit, p.Name, MaxLimit)
-		} else if l.Cost > r.Limit {
+		} else if l.leastLimit() > r.Limit && !r.Requests {
 			c.add("plans", i, r.String(), "cost %d exceeds the limit of plan %q, %q: no request of these callers could ever be served; lower the cost or raise the limit", l.Cost, p.Name, r)
 		}
 		for _, before := range p.Rates[:j] {
-			if before.Per == r.Per && before.Calendar == r.Calendar {
+			if before.Per == r.Per && before.Calendar == r.Calendar && before.Requests == r.Requests {
 				c.add("plans", i, r.String(), "plan %q has two rates of one length, %q and %q: remove one", p.Name, before, r)
 			}
 		}

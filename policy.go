@@ -23,11 +23,25 @@ type Limiter struct {
 	// Routes may be empty if requests name the limiter (Request.Limiters).
 	Routes []Route
 
-	// Windows holds one to MaxWindows windows.
+	// Windows holds at most MaxWindows windows, and at least one unless InFlight is set.
 	Windows []Window
 
-	// Cost is what one request spends, in units; 0 means 1.
+	// Cost is what one request spends, in units; 0 means 1. If Actual is set, it is what is
+	// reserved for a request before it is served.
 	Cost int64
+
+	// Reserve is what a request tells of its own cost. Cost is then the most that is reserved.
+	Reserve Reserve
+
+	// Actual is where the answer tells what the request has cost, 0 or more. Until then the request
+	// has cost what was reserved, and so it stays if the answer does not tell.
+	Actual Reading
+
+	// Count is which requests are counted, by the status of their answer.
+	Count Count
+
+	// InFlight limits the requests of a caller that are under way, beside the windows.
+	InFlight InFlight
 
 	// Requires is the key source of a credential that a caller must have: "session" or "token". A
 	// request without a verified one is counted by its address and answered 401 (D16). If it is
@@ -106,6 +120,7 @@ type Override struct {
 	Limit    int64         // 1 to MaxLimit
 	Per      time.Duration // the length of a window of the limiter
 	Calendar CalendarUnit  // the unit of a calendar window, in any zone; 0: no calendar window
+	Requests bool          // of a window that counts requests; otherwise of one that counts units
 	For      Who
 }
 
@@ -116,6 +131,12 @@ type Window struct {
 	Per      time.Duration // whole seconds, 1 s to MaxPer; for a calendar, the length of its Unit
 	Calendar Calendar      // the zero value: spans of length Per
 	Key      Key
+	// Requests means that the window counts requests: each spends one unit of it, whatever the
+	// limiter's cost is.
+	Requests bool
+	// InFlight means that this is the limit of Limiter.InFlight, in Standings. It has no length. No
+	// window of Limiter.Windows has it.
+	InFlight bool
 }
 
 const (
@@ -131,6 +152,7 @@ const (
 	MaxSpan = MaxPer + dayChange
 	// MaxWindows is the max number of windows of one limiter.
 	MaxWindows = 4
+	maxRows    = MaxWindows + 1 // with the limit in flight
 	// MaxCharges is the max number of windows of one request, over all limiters that it names.
 	MaxCharges = 8
 )
@@ -163,13 +185,13 @@ func (m FailureMode) String() string {
 // A Problem is one mistake in a Policy, and its place.
 type Problem struct {
 	Limiter int // index into Policy.Limiters; -1 for the whole policy
-	// Field is "name", "routes", "windows", "cost", "requires", "chosen", "message",
-	// "on_store_failure", "mode", "align", "penalty", "exempt", "deny", "overrides", "plans",
-	// "answers" or "notify"; empty for the limiter itself. Of the whole policy it is "limiters", or
-	// the path of a value of its words, such as "messages.sync.de".
+	// Field is "name", "routes", "windows", "cost", "count", "in_flight", "requires", "chosen",
+	// "message", "on_store_failure", "mode", "align", "penalty", "exempt", "deny", "overrides",
+	// "plans", "answers" or "notify"; empty for the limiter itself. Of the whole policy it is
+	// "limiters", or the path of a value of its words, such as "messages.sync.de".
 	Field string
-	// Index is the index into Routes, Windows, Exempt, Deny, Overrides, Plans.List or Notify; -1
-	// for the whole field.
+	// Index is the index into Routes, Windows, Count.Statuses, Exempt, Deny, Overrides, Plans.List
+	// or Notify; -1 for the whole field.
 	Index   int
 	Value   string // the offending value as the policy spells it; may be empty
 	Message string // what is wrong, what is allowed, what to do

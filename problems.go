@@ -34,9 +34,13 @@ type checker struct {
 	sources  []Source
 	problems []Problem
 	limiter  int
+	windows  int // of the limiter
 }
 
 func (c *checker) add(field string, index int, value, format string, args ...any) {
+	if field == "windows" && index >= 0 && index == c.windows { // the row after the windows
+		field, index = "in_flight", -1
+	}
 	c.problems = append(c.problems, Problem{c.limiter, field, index, value, fmt.Sprintf(format, args...)})
 }
 
@@ -46,16 +50,19 @@ func (c *checker) checkLimiter(l *Limiter, names map[string]int) {
 	} else if _, taken := names[l.Name]; taken {
 		c.add("name", -1, l.Name, "name %q is taken by an earlier limiter: names are unique, since counts are kept under them", l.Name)
 	}
-	if len(l.Windows) == 0 {
-		c.add("windows", -1, "", "no windows: at least one is needed, such as: 60 per minute by ip")
+	rows := l.Rows()
+	c.windows = len(l.Windows)
+	if len(rows) == 0 {
+		c.add("windows", -1, "", "no windows: at least one is needed, such as: 60 per minute by ip; or in_flight, such as: 10 by ip")
 	}
 	if len(l.Windows) > MaxWindows {
 		c.add("windows", -1, "", "%d windows: at most %d are allowed", len(l.Windows), MaxWindows)
 	}
 	c.checkCost(l)
-	for i := range l.Windows {
-		c.checkWindow(l, i)
+	for i := range rows {
+		c.checkWindow(l, rows, i)
 	}
+	c.checkSettling(l)
 	c.checkChosen(l)
 	c.checkSpecial(l)
 	c.checkPenalty(l)
@@ -80,19 +87,27 @@ func (c *checker) checkCost(l *Limiter) {
 		return
 	}
 	for _, w := range l.Windows {
-		if w.Limit > 0 && l.Cost > w.Limit {
-			c.add("cost", -1, value, "cost %d exceeds the limit of %q: no request could ever be served; lower the cost or raise the limit", l.Cost, w)
+		if w.Limit > 0 && l.Cost > w.Limit && !w.Requests {
+			why := "no request could ever be served; lower the cost or raise the limit"
+			if l.Reserve.From != (Reading{}) {
+				why = "a request reserves at most its caller's limit; lower at_most or raise the limit"
+			}
+			c.add("cost", -1, value, "%s %d exceeds the limit of %q: %s", l.costWord(), l.Cost, w, why)
 			return
 		}
 	}
 }
 
-func (c *checker) checkWindow(l *Limiter, i int) {
-	w := l.Windows[i]
+func (c *checker) checkWindow(l *Limiter, rows []Window, i int) {
+	w := rows[i]
 	if w.Limit < 1 || w.Limit > MaxLimit {
 		c.add("windows", i, w.String(), "limit %d is out of range: 1 to %d is allowed", w.Limit, MaxLimit)
 	}
-	if w.Calendar != (Calendar{}) {
+	if w.InFlight {
+		if i < len(l.Windows) {
+			c.add("windows", i, w.String(), "%q: a window is no limit in flight: set InFlight of the limiter", w)
+		}
+	} else if w.Calendar != (Calendar{}) {
 		c.checkCalendar(i, w)
 	} else if err := lengthProblem(w.Per); err != nil {
 		c.add("windows", i, w.String(), "length %v is out of range: %v", w.Per, err)
@@ -109,9 +124,9 @@ func (c *checker) checkWindow(l *Limiter, i int) {
 		}
 	}
 	c.checkEveryone(i, w)
-	c.checkParameters(l, i)
+	c.checkParameters(l, w.Key, i)
 	for j := range i {
-		if o := l.Windows[j]; o.Per == w.Per && o.Calendar.String() == w.Calendar.String() && o.Key.String() == w.Key.String() {
+		if o := rows[j]; o.Per == w.Per && o.Requests == w.Requests && o.Calendar.String() == w.Calendar.String() && o.Key.String() == w.Key.String() {
 			c.add("windows", i, w.String(), "%q and %q have the same length and key: only the lower limit would ever count; remove one", w, o)
 			return
 		}

@@ -29,8 +29,8 @@ var (
 // The result is never nil. With it, the windows have the same keys as with caller.
 func SaveKeys(l *Limiter, caller Keys) SavedKeys {
 	k := SavedKeys{}
-	for i := range l.Windows {
-		for _, part := range l.Windows[i].Key {
+	for _, w := range l.Rows() {
+		for _, part := range w.Key {
 			source, value := CountedBy(nil, part, caller)
 			if source == "" || slices.ContainsFunc(k, func(s SavedSource) bool { return s.Source == source }) {
 				continue

@@ -92,8 +92,17 @@ var connectionFields = map[string]bool{
 	"Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
 }
 
-// canonicalField returns the canonical form of a field's name: a capital first and after each dash.
+// canonicalField returns the canonical form of the name of a field that callers can be counted by.
 func canonicalField(s string) (string, error) {
+	name, err := spelledField(s)
+	if err == nil && connectionFields[name] {
+		return "", fmt.Errorf("the field %s is about the connection and names no caller", name)
+	}
+	return name, err
+}
+
+// spelledField returns the canonical form of a field's name: a capital first and after each dash.
+func spelledField(s string) (string, error) {
 	if s == "" || len(s) > maxField {
 		return "", fmt.Errorf("a field's name has 1 to %d characters, as in header:X-Api-Key", maxField)
 	}
@@ -111,9 +120,6 @@ func canonicalField(s string) (string, error) {
 			return "", fmt.Errorf("a field's name has letters, digits and dashes, as in header:X-Api-Key, and not %q", r)
 		}
 		start = c == '-'
-	}
-	if connectionFields[string(out)] {
-		return "", fmt.Errorf("the field %s is about the connection and names no caller", out)
 	}
 	return string(out), nil
 }

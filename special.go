@@ -24,7 +24,7 @@ type networksException struct {
 type exception struct {
 	exempt bool
 	denied bool
-	limits [MaxWindows]int64 // 0: no override
+	limits [maxRows]int64 // 0: no override
 }
 
 // newSpecial returns nil for a limiter that treats all callers alike.

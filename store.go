@@ -33,12 +33,17 @@ type Charge struct {
 	Scope, Subject int
 
 	Limit int64 // 1 to MaxLimit
-	Per   int64 // length of the window in seconds; with Ends, the longest that it can be
+	Per   int64 // length of the window in seconds; with Ends, the longest that it can be; slots: 0
 	Cost  int64 // units; 0 reads without spending and is always allowed; or Gate
 
 	// Ends are the seconds at which the window ends, by the store's clock. If nil, it ends Per
 	// after its first unit.
 	Ends *Ends
+
+	// Held means that the units are slots, which no time gives back: they are held until Settle
+	// gives them back, and their window never ends. Its Used has the slots that are held as Count,
+	// and Reset 0. Only a Settler gets such charges.
+	Held bool
 
 	// OnFailure is what the limiter declares for a store that does not answer. It is for stores
 	// around a store (see Bounded); others ignore it.
@@ -62,6 +67,50 @@ type Receipt struct {
 	Now int64
 	// Used has each window after the take, in the order of the charges.
 	Used [MaxCharges]Used
+	// Ticket is for Settle. The zero Ticket means that nothing can be settled: the take was
+	// refused, or the store is not a Settler.
+	Ticket Ticket
+}
+
+// A Ticket identifies an allowed take for its Settle. Only the store that made it reads it.
+type Ticket struct {
+	At    int64  // when the take was counted
+	Epoch uint64 // what the store has gone through by then, such as resets
+	Slot  uint64 // the slots that the take holds
+	Local bool   // a store around the store counted it
+	Round uint64 // of a store around the store: what it had given to the store by then
+}
+
+// A Settler is a store whose takes can be changed once the cost of their requests is known (D28),
+// and that can hold slots (D29).
+type Settler interface {
+	Store
+	// Settle changes what a take has spent, each change in the very window that the take was
+	// charged to. t is the Ticket of the take's Receipt. A take may be settled more than once, for
+	// different charges; no charge twice.
+	//
+	// A window that has ended since, or that an operator has reset, is not changed: its units are
+	// gone. A later window of the key never is. Settle sends each change at most once. After an
+	// error it is unknown which changes were counted, and none is given back twice. Changes belong
+	// to the caller and must not be used after Settle returns, promptly once ctx is done.
+	Settle(ctx context.Context, t *Ticket, changes []Change) error
+}
+
+// A Change of one window is what a request has spent of it more or less than its take.
+type Change struct {
+	Charge       // as in the take
+	Reset  int64 // Receipt.Used's of the take, which tells its window; 0 for slots
+	// Units are added to the window, also beyond its limit, up to MaxLimit in all. Negative ones
+	// are given back, at most the charge's Cost. All slots are given back at once.
+	Units int64
+
+	// Settle fills in the rest.
+
+	Done bool // the window was changed
+	Used Used // if Done, the window after the change
+	// Lost means that the window may go on with what the take has spent, because the store cannot
+	// tell whether it still counts the take. It is false if the window has ended.
+	Lost bool
 }
 
 // Refuse makes r the refusal of charges that nothing could count, at now. No window has units left,

@@ -1,9 +1,6 @@
 package weir
 
-import (
-	"context"
-	"sync"
-)
+import "context"
 
 // MaxShadows is the max number of limiters in Shadow mode that can cover one request.
 const MaxShadows = 4
@@ -45,21 +42,20 @@ func (d *Decider) try(ctx context.Context, live *Scratch, r *Request, out *Decis
 		if by == nil {
 			break
 		}
-		d.shadow(ctx, by, live.path, r)
+		d.shadow(ctx, by, live, r, out)
 	}
 	if c := live.trials.candidate; c != nil {
 		d.compare(ctx, c, r, live, out)
 	}
 }
 
-// shadow charges a request for path to a limiter in Shadow mode. If the store is not in this
-// process, a goroutine asks it, so that the request does not wait.
-func (d *Decider) shadow(ctx context.Context, by *cover, path string, r *Request) {
+// shadow charges a request to a limiter in Shadow mode. live is the Scratch of its decision, out.
+// If the store is not in this process, a goroutine asks it, so that the request does not wait.
+func (d *Decider) shadow(ctx context.Context, by *cover, live *Scratch, r *Request, out *Decision) {
 	l := by.limiter
-	report := Shadowed{Limiter: &l.Limiter, Match: Match{by: by, path: path}}
-	s := d.scratches.Get().(*Scratch)
-	s.reset()
-	if err := s.add(by, path, r); err != nil || s.complete(d.keeper) != nil {
+	report := Shadowed{Limiter: &l.Limiter, Match: Match{by: by, path: live.path}}
+	s := d.newTrial()
+	if err := s.add(by, live.path, r); err != nil || s.complete(d.keeper) != nil {
 		// This limiter can never serve such a cost.
 		d.scratches.Put(s)
 		report.Decision = &Decision{Outcome: Unlimited}
@@ -74,7 +70,8 @@ func (d *Decider) shadow(ctx context.Context, by *cover, path string, r *Request
 		return
 	}
 	if d.inProcess {
-		d.concludeShadow(ctx, report, s)
+		d.takeShadow(ctx, report, s)
+		d.keepOrEnd(ctx, live, s, r, out)
 		return
 	}
 	if !d.trials.acquire() {
@@ -83,16 +80,27 @@ func (d *Decider) shadow(ctx context.Context, by *cover, path string, r *Request
 		d.reportShadow(report)
 		return
 	}
+	kept := false
+	if awaits := s.wouldAwait(); d.settler != nil && awaits != 0 {
+		if kept = d.keeps(r, out); kept {
+			live.keep(s, awaits, s.wouldRead())
+		}
+	}
 	ctx = context.WithoutCancel(ctx)
 	go func() {
 		defer d.trials.release()
-		d.concludeShadow(ctx, report, s)
+		if d.takeShadow(ctx, report, s); kept {
+			d.answered(ctx, s)
+		} else {
+			d.endTrial(ctx, s)
+		}
 	}()
 }
 
-func (d *Decider) concludeShadow(ctx context.Context, report Shadowed, s *Scratch) {
-	defer d.scratches.Put(s)
+// takeShadow asks the store, and reports what it decides.
+func (d *Decider) takeShadow(ctx context.Context, report Shadowed, s *Scratch) {
 	d.take(ctx, s)
+	s.awaiting(d.settler, d.inProcess)
 	s.decide(&s.trial)
 	if s.gates > 0 && !s.trial.Allowed {
 		d.penalize(ctx, d.store, s, &s.trial)
@@ -112,48 +120,3 @@ func (d *Decider) reportShadow(s Shadowed) {
 
 // maxTrials is the max number of trials that wait for a store at the same time.
 const maxTrials = 256
-
-// trialSlots count the trials that wait for a store. The zero value is ready.
-type trialSlots struct {
-	mu     sync.Mutex
-	n      int
-	closed bool
-	empty  chan struct{} // not nil: close waits
-}
-
-func (t *trialSlots) acquire() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed || t.n == maxTrials {
-		return false
-	}
-	t.n++
-	return true
-}
-
-func (t *trialSlots) release() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.n--; t.n == 0 && t.empty != nil {
-		close(t.empty)
-		t.empty = nil
-	}
-}
-
-// close rejects further trials, and waits until the last has ended or ctx ends.
-func (t *trialSlots) close(ctx context.Context) {
-	t.mu.Lock()
-	t.closed = true
-	if t.n > 0 && t.empty == nil {
-		t.empty = make(chan struct{})
-	}
-	empty := t.empty
-	t.mu.Unlock()
-	if empty == nil {
-		return
-	}
-	select {
-	case <-empty:
-	case <-ctx.Done():
-	}
-}

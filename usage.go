@@ -81,8 +81,8 @@ func (d *Decider) Usage(ctx context.Context, caller Keys, visible func(*Limiter)
 		if l.Mode == Shadow || visible != nil && !visible(&l.Limiter) {
 			continue
 		}
-		if len(u.Windows)+len(l.Windows) > MaxUsage || ctx.Err() != nil || u.LeftOut > 0 {
-			u.LeftOut += len(l.Windows)
+		if len(u.Windows)+l.rows > MaxUsage || ctx.Err() != nil || u.LeftOut > 0 {
+			u.LeftOut += l.rows
 			continue
 		}
 		u.Windows = d.appendUsage(ctx, s, u.Windows, l, caller)

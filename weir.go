@@ -19,8 +19,10 @@
 //	store.go      3. the store takes all charges, or none
 //	decision.go   4. the standing of each window, the binding one first
 //	window.go        the arithmetic of a window, without clock or I/O
+//	settle.go     what a request turns out to have cost, and when it has ended
 //	penalty.go    what becomes of callers that are refused often
 //	trial.go      limiters in Shadow mode: what is tried out has no effect on the request
+//	hearing.go       what a trial is told of its request
 //	candidate.go  a whole policy that is tried out
 //
 // The rest prepares a policy or serves operators:
@@ -54,15 +56,18 @@ import (
 // use.
 type Decider struct {
 	store     Store
-	inProcess bool   // store is InProcess
-	bounded   bool   // store is Bounded
-	direct    Store  // the store that operators ask: store, or the innermost one inside it
-	keeper    Keeper // store; nil for a store that is not a Keeper
+	inProcess bool    // store is InProcess
+	bounded   bool    // store is Bounded
+	direct    Store   // the store that operators ask: store, or the innermost one inside it
+	keeper    Keeper  // store; nil for a store that is not a Keeper
+	settler   Settler // store; nil for a store that is not a Settler
 	options   Options
 
 	compiled  atomic.Pointer[compiled]
 	candidate atomic.Pointer[candidate] // nil: there is none
-	trials    trialSlots
+	trials    waiters
+	kept      atomic.Int64 // trials that wait to be told how their requests go on
+	settling  waiters
 	scratches sync.Pool
 }
 
@@ -82,6 +87,16 @@ type Options struct {
 	// when OnShadow is for a limiter in Shadow mode, and before Decide returns for any other.
 	OnCrossed func(Crossed)
 
+	// OnSettled is optional. It is called for each limiter in whose windows a request is settled.
+	// It must not block, and must not keep its argument. It is called before Answered or Spent
+	// returns; if the store is not in this process, it may be called at any later time.
+	OnSettled func(Settled)
+
+	// OnHeld is optional. It is called with 1 when a request takes a slot of a limiter
+	// (Limiter.InFlight), and with -1 when it gives that back, also if the store does not answer.
+	// It must not block, and must not keep its argument. Limiters in Shadow mode are left out.
+	OnHeld func(l *Limiter, slots int64)
+
 	// OnCandidate is optional. It is called with each decision and the candidate policy's decision
 	// on the same request (see SetCandidate). It is called before Decide returns, must not block,
 	// and must not keep its argument.
@@ -98,13 +113,16 @@ func New(p Policy, s Store, o Options) (*Decider, error) {
 	if s == nil {
 		return nil, errors.New("new decider: no store: pass a Store, such as memstore.New's")
 	}
-	d := &Decider{store: s, direct: s, options: o}
+	d := &Decider{store: s, direct: s, options: o, trials: waiters{max: maxTrials}, settling: waiters{max: maxSettling}}
 	_, d.inProcess = s.(InProcess)
 	for b, ok := s.(Bounded); ok; b, ok = d.direct.(Bounded) {
 		d.bounded, d.direct = true, b.Unwrap()
 	}
 	if _, ok := d.direct.(Keeper); ok {
 		d.keeper, _ = s.(Keeper)
+	}
+	if _, ok := d.direct.(Settler); ok {
+		d.settler, _ = s.(Settler)
 	}
 	d.scratches.New = func() any { return new(Scratch) }
 	if err := d.Swap(p); err != nil {
@@ -118,6 +136,9 @@ func New(p Policy, s Store, o Options) (*Decider, error) {
 // error is a *PolicyError, and the old policy stays in force.
 func (d *Decider) Swap(p Policy) error {
 	c, problems := compile(p, d.options.Sources)
+	if d.settler == nil {
+		problems = append(problems, settlingProblems(p)...)
+	}
 	if len(problems) > 0 {
 		return &PolicyError{Policy: p, Problems: problems}
 	}
@@ -134,9 +155,12 @@ func (d *Decider) Policy() Policy {
 // until the next Swap.
 func (d *Decider) Responses() *Responses { return &d.compiled.Load().policy.Responses }
 
-// Close ends the trials of limiters in Shadow mode: no more begin, and Close waits for those under
-// way until ctx ends. Decide still works. Close does not close the store.
-func (d *Decider) Close(ctx context.Context) { d.trials.close(ctx) }
+// Close ends the trials of limiters in Shadow mode, and settlement: no more begin, and Close waits
+// for those under way until ctx ends. Decide still works. Close does not close the store.
+func (d *Decider) Close(ctx context.Context) {
+	d.trials.close(ctx)
+	d.settling.close(ctx)
+}
 
 // Keys identify a caller. They are the seam between who and how much: package identity has Keys of
 // HTTP requests, and other front doors have their own.
@@ -157,11 +181,18 @@ type Request struct {
 	// spending.
 	Cost int64
 
+	// Told is what the request tells of its own cost. It is asked if Cost is 0, for the limiters
+	// whose Reserve reads it, also for those that the request is only tried out under. If nil, the
+	// request does not tell.
+	Told Teller
+
 	// Match is the result of Decider.Match, if the caller has it already. If zero, Decide matches.
 	Match Match
 
 	// Scratch is working memory that the caller keeps for its next request. If nil, Decide takes
-	// one from a pool. Two requests must not use a Scratch at the same time.
+	// one from a pool. Two requests must not use a Scratch at the same time. Answered, Spent and
+	// End need the Scratch of the decision, so a limiter that holds slots (Limiter.InFlight) cannot
+	// decide without one.
 	Scratch *Scratch
 
 	// Limiters names limiters that replace Method and Path: all of them are charged, or none.
@@ -209,6 +240,8 @@ func (d *Decider) DecideInto(ctx context.Context, r *Request, out *Decision) err
 	if s == nil {
 		s = d.scratches.Get().(*Scratch)
 		defer d.scratches.Put(s)
+	} else if s.awaits != 0 || s.waiting != nil {
+		d.End(ctx, s)
 	}
 	m := d.find(r)
 	if err := d.charge(s, m, r); err != nil {
@@ -222,6 +255,10 @@ func (d *Decider) DecideInto(ctx context.Context, r *Request, out *Decision) err
 		*out = Decision{Allowed: true, Outcome: Unlimited}
 	default:
 		d.take(ctx, s)
+		s.awaiting(d.settler, d.inProcess)
+		if s.awaits&AwaitsEnd != 0 {
+			d.reportHeld(s, 1)
+		}
 		s.decide(out)
 		if s.gates > 0 && !out.Allowed {
 			d.penalize(ctx, d.store, s, out)

@@ -128,7 +128,7 @@ func ParseOverride(s string) (Override, error) {
 	if err != nil {
 		return Override{}, fmt.Errorf("override %q: %w", withoutToken(s), err)
 	}
-	o := Override{Limit: limit, Per: span.per, Calendar: span.calendar.Unit}
+	o := Override{Limit: limit, Per: span.per, Calendar: span.calendar.Unit, Requests: span.requests}
 	if span.hasPlace() {
 		return Override{}, fmt.Errorf("override %q: zone and day belong to the window: write %v for WHO", withoutToken(s), o.rate())
 	}
@@ -152,7 +152,7 @@ func withoutToken(s string) string {
 // budget, and a lower one would refuse the caller for what others spend.
 func (o Override) Changes(w *Window) bool { return o.rate().Changes(w) }
 
-func (o Override) rate() Rate { return Rate{o.Limit, o.Per, o.Calendar} }
+func (o Override) rate() Rate { return Rate{o.Limit, o.Per, o.Calendar, o.Requests} }
 
 // String returns the override as a policy spells it.
 func (o Override) String() string { return o.rate().String() + " for " + o.For.String() }
@@ -193,14 +193,15 @@ func (c *checker) checkSpecial(l *Limiter) {
 		who      Who
 		per      time.Duration
 		calendar CalendarUnit
+		requests bool
 	}
 	seen := make(map[which]bool, len(l.Overrides))
 	for i, o := range l.Overrides {
 		c.checkOverride(l, i, o)
-		if seen[which{o.For, o.Per, o.Calendar}] {
+		if seen[which{o.For, o.Per, o.Calendar, o.Requests}] {
 			c.add("overrides", i, o.String(), "%q: these callers have an override of that length already: remove one", o)
 		}
-		seen[which{o.For, o.Per, o.Calendar}] = true
+		seen[which{o.For, o.Per, o.Calendar, o.Requests}] = true
 		if are := special[o.For]; are != "" {
 			c.add("overrides", i, o.String(), "%q: these callers are %s, so no limit of theirs counts: remove one of the two", o, are)
 		}
@@ -231,7 +232,7 @@ func (c *checker) checkOverride(l *Limiter, i int, o Override) {
 	}
 	if o.Limit < 1 || o.Limit > MaxLimit {
 		c.add("overrides", i, o.String(), "limit %d is out of range: 1 to %d is allowed", o.Limit, MaxLimit)
-	} else if l.Cost > o.Limit {
+	} else if l.leastLimit() > o.Limit && !o.Requests {
 		c.add("overrides", i, o.String(), "cost %d exceeds the limit of %q: no request of these callers could ever be served; lower the cost or raise the limit, or revoke their credential", l.Cost, o)
 	}
 	c.checkChanges("overrides", i, o.String(), l, o.rate())

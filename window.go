@@ -47,3 +47,12 @@ func (u Used) Spend(cost, end int64) Used {
 	u.Count += cost
 	return u
 }
+
+// Settle returns the window after units were added to it, also beyond a limit, or given back if
+// they are negative. A count of MaxLimit stays, because it may stand for more.
+func (u Used) Settle(units int64) Used {
+	if u.Count < MaxLimit {
+		u.Count = min(max(u.Count+units, 0), MaxLimit)
+	}
+	return u
+}

@@ -26,6 +26,7 @@
 //	breaker.go    whether a take may ask
 //	outage.go     when the inner store failed, and who is notified
 //	owed.go       the units that the inner store has not received
+//	settle.go     what a take turns out to have cost, in the store that counted it
 //	reconcile.go  gives it those units
 package failover
 
@@ -44,9 +45,12 @@ type Store struct {
 	inner    weir.Store
 	shared   weir.Shared  // inner; nil if it is not Shared
 	keeper   weir.Keeper  // inner; nil if it is not a Keeper
+	settler  weir.Settler // inner; nil if it is not a Settler
 	fallback weir.Store   // nil: there is no fallback
 	starter  weir.Starter // fallback; nil if it is not a Starter
 	options  Options
+
+	localSettler weir.Settler // fallback; nil if it is not a Settler
 
 	deadlines deadlines
 	breaker   breaker
@@ -56,6 +60,7 @@ type Store struct {
 var (
 	_ weir.Bounded = (*Store)(nil)
 	_ weir.Keeper  = (*Store)(nil)
+	_ weir.Settler = (*Store)(nil)
 )
 
 // Options are the settings of a Store; the zero value is useful.
@@ -106,6 +111,8 @@ func New(inner, fallback weir.Store, o Options) (*Store, error) {
 	s := &Store{inner: inner, fallback: fallback, options: o}
 	s.shared, _ = inner.(weir.Shared)
 	s.keeper, _ = inner.(weir.Keeper)
+	s.settler, _ = inner.(weir.Settler)
+	s.localSettler, _ = fallback.(weir.Settler)
 	s.starter, _ = fallback.(weir.Starter)
 	s.deadlines = deadlines{length: o.Deadline, start: time.Now()}
 	s.outage.onEvent = o.OnEvent
@@ -119,7 +126,7 @@ func (s *Store) Unwrap() weir.Store { return s.inner }
 // sets Receipt.Outcome. It waits no longer than the deadline, ignores the cancellation of ctx, and
 // never returns an error.
 func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
-	r.Outcome, r.Remembered = weir.Counted, false
+	r.Outcome, r.Remembered, r.Ticket = weir.Counted, false, weir.Ticket{}
 	found := s.breaker.enter(s.options.Now)
 	switch {
 	case found == open:
@@ -240,6 +247,9 @@ func (s *Store) decide(ctx context.Context, charges []weir.Charge, r *weir.Recei
 // countLocally takes from the fallback, and reports whether that answered. The fallback continues
 // from the counts that the inner store last answered. The inner store is owed what it admits.
 func (s *Store) countLocally(ctx context.Context, charges []weir.Charge, r *weir.Receipt, apart bool) bool {
+	if s.localSettler == nil && holds(charges) {
+		return false
+	}
 	if s.shared != nil && s.starter != nil {
 		used := r.Used[:len(charges)]
 		s.shared.Recall(charges, used)
@@ -248,16 +258,19 @@ func (s *Store) countLocally(ctx context.Context, charges []weir.Charge, r *weir
 	if err := s.fallback.Take(ctx, charges, r); err != nil {
 		return false
 	}
+	if r.Ticket.Local = true; !r.Allowed || s.localSettler == nil {
+		r.Ticket = weir.Ticket{} // it may be admitted all the same, uncounted
+	}
 	if s.shared != nil && r.Allowed && spends(charges) {
 		s.outage.owe(charges, r, apart, s.options.Now())
 	}
 	return true
 }
 
-// spends reports whether any charge costs a unit.
+// spends reports whether any charge costs a unit of a window.
 func spends(charges []weir.Charge) bool {
 	for i := range charges {
-		if charges[i].Cost > 0 {
+		if charges[i].Cost > 0 && !charges[i].Held {
 			return true
 		}
 	}

@@ -97,10 +97,13 @@ func (o *outage) owe(charges []weir.Charge, r *weir.Receipt, apart bool, local t
 	now := instant{time.Unix(r.Now, 0), local}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if r.Ticket.Local {
+		r.Ticket.Round = o.owed.rounds
+	}
 	for i := range charges {
 		c := &charges[i]
 		switch {
-		case c.Cost <= 0:
+		case c.Cost <= 0 || c.Held:
 		case o.closed || !o.owed.add(c, r.Used[i], now):
 			o.lost += c.Cost
 		case apart:

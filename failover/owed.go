@@ -27,6 +27,7 @@ type owed struct {
 	held      map[string]*owedWindow // those whose machine did not answer; they can grow too
 	heldUntil time.Time              // by this process's clock: when held are tried again
 	bytes     int                    // of the keys of windows, held and round
+	rounds    uint64                 // that have begun
 
 	round []*owedWindow // those of the current round that were not sent yet
 	batch []*owedWindow // those that nextBatch returned last
@@ -42,6 +43,9 @@ type owedWindow struct {
 	// apart means that the store cannot count the window together with the other windows of its
 	// takes. So no take opens it at the store.
 	apart bool
+	// since is the number of rounds that had begun when its first unit was added. No unit that was
+	// added in that round or later has been sent.
+	since uint64
 }
 
 // An instant is one moment by two clocks: the store's, as far as this process knows it, and this
@@ -83,7 +87,7 @@ func (o *owed) add(c *weir.Charge, used weir.Used, now instant) bool {
 	if w != nil {
 		switch {
 		case w.ended(now): // its units are no longer owed
-			w.spent.Used.Count, w.ends = 0, ends
+			w.spent.Used.Count, w.ends, w.since = 0, ends, o.rounds
 		case w.spent.Used.Reset <= now.store.Unix(), // the clock was set: this is the next window
 			ends.Before(w.ends):
 			w.ends = ends
@@ -100,10 +104,24 @@ func (o *owed) add(c *weir.Charge, used weir.Used, now instant) bool {
 	spent := weir.Spent{
 		Scope: c.Scope, Subject: c.Subject, Per: c.Per, Ends: c.Ends, Used: weir.Used{Count: c.Cost, Reset: used.Reset},
 	}
-	w = &owedWindow{key: string(c.Key), spent: spent, ends: ends}
+	w = &owedWindow{key: string(c.Key), spent: spent, ends: ends, since: o.rounds}
 	o.windows[w.key] = w
 	o.bytes += len(w.key)
 	return true
+}
+
+// settle changes the units of a take that was counted here in the given round. It returns false,
+// and changes nothing, if the store may have them already.
+func (o *owed) settle(c *weir.Change, round uint64, now instant) bool {
+	for _, set := range [...]map[string]*owedWindow{o.windows, o.held} {
+		w := set[string(c.Key)]
+		if w == nil || w.since > round || w.ended(now) {
+			continue
+		}
+		w.spent.Used.Count = max(w.spent.Used.Count+c.Units, 0)
+		return true
+	}
+	return false
 }
 
 // setApart marks a window that the store cannot count together with the others of its takes.
@@ -168,6 +186,7 @@ func (o *owed) drop(key []byte) {
 // beginRound begins a round with everything that can be given now. It includes at most maxHeld of
 // the held windows: if their machine is still silent, each batch waits for it.
 func (o *owed) beginRound(maxHeld int, local time.Time) {
+	o.rounds++
 	if len(o.held) > 0 && !local.Before(o.heldUntil) {
 		if o.windows == nil {
 			o.windows = make(map[string]*owedWindow)
@@ -226,6 +245,7 @@ func (o *owed) hold(key []byte, until, local time.Time) {
 		delete(o.windows, w.key)
 		o.bytes -= len(w.key)
 		if w.ends.After(local) {
+			newer.since = w.since
 			newer.spent.Used.Count += w.spent.Used.Count
 			newer.spent.Used.Reset = min(newer.spent.Used.Reset, w.spent.Used.Reset)
 			if w.ends.Before(newer.ends) {

@@ -33,7 +33,8 @@ type errand struct {
 	Seed   uint64
 	Round  int
 
-	Growing bool // and does nothing else
+	Growing     bool // and does nothing else
+	Settlements int  // after which it kills itself
 }
 
 const errandVariable = "MEMSTORE_ERRAND"
@@ -55,6 +56,8 @@ func (e errand) options() memstore.Options {
 	now := time.Unix(e.Now, 0)
 	return memstore.Options{Memory: e.Memory, File: e.File, Name: e.name(), Now: func() time.Time { return now }}
 }
+
+func (e errand) progress() string { return e.File + ".progress" }
 
 func (e errand) name() string { return "errand " + e.Run }
 

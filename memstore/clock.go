@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -17,6 +18,10 @@ type secondClock struct {
 	wall   int64     // Unix nanoseconds of start
 	start  time.Time // with the monotonic clock's reading
 	source func() time.Time
+
+	backs  atomic.Int64 // see setBacks
+	backMu sync.Mutex   // held while the clock is set back
+
 	_      [64]byte // a cache line of its own: every take reads second, which changes once a second
 	second atomic.Int64
 	ticked atomic.Bool // a second has begun since this was last reset
@@ -58,11 +63,29 @@ func (r *secondClock) now() int64 {
 		if now == last {
 			return now
 		}
+		if now < last {
+			r.setBack(last, now)
+			continue
+		}
 		if r.second.CompareAndSwap(last, now) {
 			r.ticked.Store(true)
 			return now
 		}
 	}
+}
+
+// setBacks returns a number that is another after the clock was set back. It is odd at the moment
+// at which it is: a take of that moment may be from before or after.
+func (r *secondClock) setBacks() int64 { return r.backs.Load() }
+
+func (r *secondClock) setBack(last, now int64) {
+	r.backMu.Lock()
+	defer r.backMu.Unlock()
+	r.backs.Add(1)
+	if r.second.CompareAndSwap(last, now) {
+		r.ticked.Store(true)
+	}
+	r.backs.Add(1)
 }
 
 // isAt reports whether now is still the last second that any take has read.

@@ -83,6 +83,8 @@ type Store struct {
 	backing backing
 
 	grants grants
+	slots  *slots
+	resets resets
 }
 
 var _ weir.InProcess = (*Store)(nil)
@@ -123,6 +125,7 @@ func open(o Options, lines int64) (*Store, error) {
 		memory:      o.Memory,
 		alarm:       alarm{log: o.Log},
 		stop:        make(chan struct{}),
+		slots:       newSlots(),
 	}
 	if o.File != "" {
 		if err := s.openFile(o, segmentBytes); err != nil {

@@ -60,6 +60,9 @@ func (a *attempt) reset() error {
 	a.freeze()
 	for i := range a.charges {
 		if p := &a.refs[i]; p.entry != nil && p.sameAs < 0 {
+			if until := unpack(p.word, p.hash).Reset; until > a.now {
+				a.store.resets.note(p.hash, until, a.now, false)
+			}
 			p.write() // the zero Used, which marks the slot as reusable
 		}
 	}

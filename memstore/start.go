@@ -46,11 +46,23 @@ func (s *Store) raiseOne(charges []weir.Charge, to weir.Used) {
 		}
 		kept := unpack(word, hash)
 		used := raised(kept, to, now, charges[0].End(now))
-		if used.Reset == 0 || used == kept || e.word.CompareAndSwap(word, pack(used, hash)) {
+		if used.Reset == 0 || used == kept {
+			return
+		}
+		s.noteRaised(kept, hash, now)
+		if e.word.CompareAndSwap(word, pack(used, hash)) {
 			return
 		}
 	}
 	s.raiseLocked(charges, hash, to)
+}
+
+// noteRaised voids the tickets of a window that is about to be raised. Its new count may be that of
+// others, of which nothing can be given back.
+func (s *Store) noteRaised(kept weir.Used, hash uint64, now int64) {
+	if kept.Reset > now {
+		s.resets.note(hash, kept.Reset, now, true)
+	}
 }
 
 // raiseLocked raises a window whose key has no entry yet, or whose entry other takes keep frozen.
@@ -99,8 +111,11 @@ func (a *attempt) raise(to weir.Used) (crowded *segment) {
 	p.used = raised(p.at, to, a.now, c.End(a.now))
 	if p.used.Reset == 0 {
 		a.rollBack()
-	} else {
-		p.write()
+		return nil
 	}
+	if !p.claimed && p.used != p.at {
+		a.store.noteRaised(unpack(p.word, p.hash), p.hash, a.now)
+	}
+	p.write()
 	return nil
 }

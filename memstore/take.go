@@ -10,10 +10,21 @@ import (
 // Take implements weir.Store. It never waits, so it ignores ctx. The only error is ErrClosed.
 func (s *Store) Take(_ context.Context, charges []weir.Charge, receipt *weir.Receipt) error {
 	var err error
-	if len(charges) == 1 {
-		err = s.takeOne(charges, receipt)
-	} else {
+	ticket := s.ticket() // before anything is counted
+	switch {
+	case len(charges) == 1 && !charges[0].Held:
+		ticket.Slot = s.seed.hash(charges[0].Key)
+		err = s.takeOne(charges, ticket.Slot, receipt)
+	case holds(charges):
+		err = s.takeHeld(charges, receipt)
+	default:
 		err = s.takeSeveral(charges, receipt)
+	}
+	if s.resets.epoch() != ticket.Epoch { // a reset may have been before this take or after it
+		ticket.At = unsure
+	}
+	if receipt.Ticket = ticket; !receipt.Allowed {
+		receipt.Ticket = weir.Ticket{}
 	}
 	if s.clock.ticked.Load() && s.clock.ticked.Swap(false) {
 		s.table.compact(s.clock.second.Load(), segmentsPerTick)
@@ -22,20 +33,42 @@ func (s *Store) Take(_ context.Context, charges []weir.Charge, receipt *weir.Rec
 	return err
 }
 
-// takeOne takes from one window. If the key has an entry, which is nearly always the case, this is
-// a lookup, a clock reading and one compare-and-swap.
+func holds(charges []weir.Charge) bool {
+	for i := range charges {
+		if charges[i].Held {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Store) takeWindows(charges []weir.Charge, receipt *weir.Receipt) error {
+	if len(charges) == 1 {
+		return s.takeOne(charges, s.seed.hash(charges[0].Key), receipt)
+	}
+	return s.takeSeveral(charges, receipt)
+}
+
+// takeOne takes from the window of a hash. If the key has an entry, which is nearly always the
+// case, this is a lookup, a clock reading and one compare-and-swap.
 //
 // Between reading the word and swapping it, takeOne checks that the clock is still at the second it
 // read. No take that was counted before it, on this key or another, can then have seen a later one.
-func (s *Store) takeOne(charges []weir.Charge, receipt *weir.Receipt) error {
+func (s *Store) takeOne(charges []weir.Charge, hash uint64, receipt *weir.Receipt) error {
 	c := &charges[0]
-	hash := s.seed.hash(c.Key)
 	now := s.clock.now()
 	e := s.table.find(hash)
-	for e != nil {
+	for n := 0; e != nil; {
 		word := e.word.Load()
-		if e.hash.Load() != hash || isBusy(word, hash) {
+		if e.hash.Load() != hash {
 			break
+		}
+		if isBusy(word, hash) { // most likely for the moment of a Settle
+			if n++; n == spins {
+				break
+			}
+			spinWait(n)
+			continue
 		}
 		if !s.clock.isAt(now) {
 			now = s.clock.now()
@@ -121,7 +154,8 @@ func (h *entrySet) find(t *table, charges []weir.Charge, hashes []uint64) bool {
 			}
 			h.of[k] = h.of[k-1]
 		}
-		h.of[k] = heldEntry{entry: e, hash: hashes[i], charge: &charges[i], index: i}
+		p := &h.of[k] // take writes word, and judge used
+		p.entry, p.hash, p.charge, p.index = e, hashes[i], &charges[i], i
 	}
 	h.n = len(charges)
 	return true

@@ -153,6 +153,7 @@ func (s *Store) Reach(ctx context.Context, spent []weir.Spent, reached []bool) e
 // lookForMaster reconnects after an error that shows that the server is no longer the master.
 func (s *Store) lookForMaster(err error) {
 	if redisErr, ok := rueidis.IsRedisErr(err); ok && (strings.Contains(redisErr.Error(), "READONLY") || strings.HasPrefix(redisErr.Error(), "MASTERDOWN")) {
+		s.epoch.end()
 		s.reconnect()
 	}
 }
@@ -247,21 +248,20 @@ func (s *Store) noteTrouble() { s.trouble.Store(s.local() + int64(troubleLasts))
 // ctx's error.
 func (s *Store) doMulti(ctx context.Context, l *link, commands []rueidis.Completed) []error {
 	all := make([]error, len(commands))
-	fail := func(err error) []error {
-		for i := range all {
-			all[i] = err
+	replies, err := s.exchange(ctx, l, commands)
+	for i := range all {
+		if all[i] = err; err == nil {
+			all[i] = replies[i].Error()
 		}
-		return all
-	}
-	if err := s.detached.acquire(ctx); err != nil {
-		return fail(err)
-	}
-	replies, err := detach(ctx, s.detached, func() []rueidis.RedisResult { return l.client.DoMulti(ctx, commands...) })
-	if err != nil {
-		return fail(err)
-	}
-	for i := range replies {
-		all[i] = replies[i].Error()
 	}
 	return all
+}
+
+// exchange runs many commands detached. It returns an error if ctx ends before every reply is
+// there.
+func (s *Store) exchange(ctx context.Context, l *link, commands []rueidis.Completed) ([]rueidis.RedisResult, error) {
+	if err := s.detached.acquire(ctx); err != nil {
+		return nil, err
+	}
+	return detach(ctx, s.detached, func() []rueidis.RedisResult { return l.client.DoMulti(ctx, commands...) })
 }

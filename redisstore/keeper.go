@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -31,26 +32,41 @@ var grantedText string
 // Reset implements weir.Keeper: one script deletes the windows, and this process forgets what it
 // remembers of them. Another process remembers a refusal for at most a second. If an outage begins
 // before that process has asked for the window again, it goes on from the count that it knows, and
-// may refuse early. On a cluster the charges must be of one caller, as in a take.
+// may refuse early. Slots stay held. On a cluster the charges must be of one caller, as in a take.
 func (s *Store) Reset(ctx context.Context, charges []weir.Charge) error {
-	if len(charges) == 0 {
+	if !slices.ContainsFunc(charges, func(c weir.Charge) bool { return !c.Held }) {
 		return nil
 	}
 	l := s.link.Load()
 	if l == nil {
 		return s.notConnected()
 	}
-	names, ids := make([]string, len(charges)), make([]id, len(charges))
+	var names, marks []string
+	var ids []id
 	for i := range charges {
+		if charges[i].Held {
+			continue
+		}
 		x := l.hasher.hash(&charges[i])
-		names[i], ids[i] = l.hasher.name(&charges[i], x), x.id()
+		name := l.hasher.name(&charges[i], x)
+		names, marks, ids = append(names, name), append(marks, name+resetName), append(ids, x.id())
 	}
 	if l.cluster && !sameSlot(names) {
 		return fmt.Errorf("redis %s: reset %d windows: %w: they do not begin with the same key source, and a cluster cannot keep them together", s.addresses, len(charges), weir.ErrCharges)
 	}
-	_, err := s.run(ctx, l, &l.reset, names, nil)
+	after, end := s.marks.begin()
+	defer end()
+	for _, i := range ids {
+		s.memory.beginSettling(i)
+		defer s.memory.endSettling(i)
+	}
+	reply, err := s.run(ctx, l, &l.reset, append(names, marks...), []string{strconv.FormatInt(after, 10)})
+	if all, replyErr := reply.AsIntSlice(); err == nil && replyErr == nil && len(all) == len(ids) {
+		for i, mark := range all {
+			s.marks.noteReset(ids[i], mark)
+		}
+	}
 	for _, i := range ids { // also if the outcome is unknown: asking the server is always correct
-		s.memory.forgetRefusal(i)
 		s.memory.forgetStanding(i)
 	}
 	if err != nil {

@@ -37,6 +37,7 @@ type link struct {
 	sentinel   bool
 
 	reset, grant, granted script
+	settle, hold, renew   script
 }
 
 func newLink(client rueidis.Client, h *hasher, sentinel bool) *link {
@@ -44,6 +45,7 @@ func newLink(client rueidis.Client, h *hasher, sentinel bool) *link {
 		client: client, hasher: h, cluster: client.Mode() == rueidis.ClientModeCluster, sentinel: sentinel,
 		take: newScript(takeText), give: newScript(giveText),
 		reset: newScript(resetText), grant: newScript(grantText), granted: newScript(grantedText),
+		settle: newScript(settleText), hold: newScript(holdText), renew: newScript(renewText),
 	}
 }
 
@@ -198,9 +200,12 @@ func (s *Store) connect(ctx context.Context) error {
 func (s *Store) adopt(client rueidis.Client) {
 	l := newLink(client, newHasher(s.prefix, s.secret), s.options.Master != "")
 	s.hasher.Store(l.hasher)
-	if old := s.link.Swap(l); old != nil && old.client != client {
+	old := s.link.Swap(l)
+	s.epoch.end() // a take that sees the new epoch is sent on the new link
+	if old != nil && old.client != client {
 		s.closeLater(old)
 	}
+	s.held.renewSoon()
 	s.trouble.Store(0) // the server has just answered
 }
 

@@ -49,6 +49,8 @@ func (s *Store) checkLoss(ctx context.Context, client rueidis.Client) {
 	}
 	if lost > 0 {
 		s.losses.count.Add(1)
+		s.epoch.end()
+		s.held.renewSoon()
 		reason := "its keys were deleted, as by FLUSHALL, or evicted"
 		for address, run := range runs {
 			if was := s.losses.runs[address]; was != "" && was != run {

@@ -16,11 +16,13 @@ type memory struct {
 	local     func() int64 // this process's clock, Unix ns
 	refusals  [refusalLines]refusalLine
 	standings [standingLines]standingLine
+	settled   [settledPlaces]settledPlace
 }
 
 const (
 	refusalLines  = 1 << 13 // of 8 windows: 65,536
-	standingLines = 1 << 16 // of 4 windows: 262,144; 7 MiB
+	standingLines = 1 << 16 // of 4 windows: 262,144; 9 MiB
+	settledPlaces = 1 << 12
 	askAgain      = time.Second
 )
 
@@ -78,6 +80,34 @@ func (m *memory) forgetRefusal(i id) {
 	}
 }
 
+// A settledPlace is shared by some windows that this process settles, resets, or takes slots of.
+type settledPlace struct {
+	underWay atomic.Int64
+	answered atomic.Int64 // this process's clock at the last answer
+}
+
+// beginSettling forgets the refusal of a window, in which budget is about to come back. Until
+// endSettling none is remembered, and after it none that was asked for before.
+func (m *memory) beginSettling(i id) {
+	m.settled[i%settledPlaces].underWay.Add(1)
+	m.forgetRefusal(i)
+}
+
+func (m *memory) endSettling(i id) {
+	at := &m.settled[i%settledPlaces]
+	at.answered.Store(m.local())
+	m.forgetRefusal(i)
+	at.underWay.Add(-1)
+}
+
+// dropSettled drops a refusal that was just kept, if budget may have come back since.
+func (m *memory) dropSettled(e *refusal) {
+	at := &m.settled[e.id%settledPlaces]
+	if last := at.answered.Load(); at.underWay.Load() > 0 || last != 0 && e.since <= last {
+		m.forgetRefusal(e.id)
+	}
+}
+
 // refuse answers a take that cannot succeed, at this process's time local, and reports whether it
 // did. It answers only if the result is certain. The server is asked if its clock may have reached
 // the reset, or if another window of the take might be the one that the caller has to wait for. It
@@ -119,8 +149,15 @@ func (m *memory) refuseFrom(best *refusal, known *[weir.MaxCharges]*refusal, cha
 	second := earliest / int64(time.Second)
 	*r = weir.Receipt{Now: second, Remembered: true}
 	for i := range charges {
-		if e := known[i]; e != nil {
+		e := known[i]
+		if e == nil && charges[i].Held {
+			return false
+		}
+		if e != nil {
 			switch {
+			case charges[i].Held:
+				r.Used[i] = e.used
+				continue
 			case e.used.Reset == 0:
 				continue
 			case latest < e.used.Reset*int64(time.Second) && e.used.Reset <= charges[i].End(second):
@@ -143,16 +180,22 @@ type standingLine struct {
 	slots [4]standing
 }
 
+// A standing is one window's. Replies arrive out of order, and counts fall when takes are settled.
+// So count is the highest of the answers since turned and of some before it. Once a request that
+// was sent after turned is answered, that answer is newer than all that came before turned: they
+// are dropped, and the answers since then, which recent is the highest of, take their place.
 type standing struct {
-	id    id
-	reset int64
-	count int64
+	id     id
+	reset  int64
+	count  uint32
+	recent uint32
+	turned int64 // this process's clock
 }
 
-// noteStanding remembers a window's standing on the server's clock. No window of its key ends later
-// than end. Replies can arrive out
-// of order: in one window the higher count wins, of two windows the later.
-func (m *memory) noteStanding(i id, used weir.Used, now, end int64) {
+// noteStanding remembers a window's standing, as the server answered it: the request was sent and
+// answered at these times of this process's clock, and the server's was at now. No window of its
+// key ends later than end. Of two windows the later wins.
+func (m *memory) noteStanding(i id, used weir.Used, now, end, sent, answered int64) {
 	if used.Reset == 0 {
 		return
 	}
@@ -165,9 +208,9 @@ func (m *memory) noteStanding(i id, used weir.Used, now, end int64) {
 		if s.id == i {
 			switch {
 			case s.reset == used.Reset:
-				s.count = max(s.count, used.Count)
+				s.note(uint32(used.Count), sent, answered)
 			case s.reset < used.Reset || s.reset > end:
-				s.reset, s.count = used.Reset, used.Count
+				*s = newStanding(i, used, answered)
 			}
 			return
 		}
@@ -178,7 +221,18 @@ func (m *memory) noteStanding(i id, used weir.Used, now, end int64) {
 			victim = s
 		}
 	}
-	*victim = standing{i, used.Reset, used.Count}
+	*victim = newStanding(i, used, answered)
+}
+
+func newStanding(i id, used weir.Used, answered int64) standing {
+	return standing{id: i, reset: used.Reset, count: uint32(used.Count), turned: answered}
+}
+
+func (s *standing) note(count uint32, sent, answered int64) {
+	s.count, s.recent = max(s.count, count), max(s.recent, count)
+	if sent > s.turned {
+		s.count, s.recent, s.turned = s.recent, 0, answered
+	}
 }
 
 // standing returns a window's last known standing, or the zero Used.
@@ -188,7 +242,7 @@ func (m *memory) standing(i id) weir.Used {
 	defer line.mu.Unlock()
 	for k := range line.slots {
 		if s := &line.slots[k]; s.id == i {
-			return weir.Used{Count: s.count, Reset: s.reset}
+			return weir.Used{Count: int64(s.count), Reset: s.reset}
 		}
 	}
 	return weir.Used{}

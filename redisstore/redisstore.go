@@ -7,6 +7,9 @@
 // failover.Store: during an outage that counts on from the last known counts (weir.Shared).
 //
 //	take.go  take.lua  give.lua    a take from charges to receipt; the scripts
+//	settle.go  settle.lua          changes what takes have spent, once it is known
+//	hold.go  hold.lua  renew.lua   slots that requests hold while they are under way
+//	epoch.go  marks.go             whether the server may have lost a take, and resets
 //	key.go                         the names on the server: keyed hashes
 //	keeper.go  reset.lua  grant…   an operator's changes: reset windows, grant other limits
 //	memory.go                      refusals without a round trip, and the last known counts
@@ -106,6 +109,10 @@ type Store struct {
 	inFlight slots
 	grants   grants
 	losses   losses
+	epoch    epoch
+	settling settling
+	marks    marks
+	held     held
 
 	asked, remembered atomic.Int64
 	split             atomic.Bool // whether warnOfSlots has logged
@@ -141,6 +148,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("new redis store at %s: %w", s.addresses, err)
 	}
 	s.done.Go(s.maintain)
+	s.done.Go(s.renewHeld)
 	return s, nil
 }
 
@@ -180,6 +188,7 @@ func newStore(o Options) (*Store, error) {
 		detached:  newSlots(maxDetached),
 		grants:    grants{reading: newSlots(1)},
 		renew:     make(chan struct{}, 1),
+		held:      newHeld(),
 	}
 	if o.Now != nil {
 		s.local = func() int64 { return o.Now().UnixNano() }
@@ -197,6 +206,7 @@ func newStore(o Options) (*Store, error) {
 // second call does nothing.
 func (s *Store) Close() error {
 	s.close()
+	s.settling.close()
 	s.done.Wait()
 	if l := s.link.Swap(nil); l != nil {
 		l.client.Close()
@@ -233,8 +243,9 @@ func (s *Store) Check(p weir.Policy) error {
 	}
 	var all []error
 	for _, l := range p.Limiters {
-		for i := 1; i < len(l.Windows); i++ {
-			a, b := l.Windows[0].Key[:1].String(), l.Windows[i].Key[:1].String()
+		rows := l.Rows()
+		for i := 1; i < len(rows); i++ {
+			a, b := rows[0].Key[:1].String(), rows[i].Key[:1].String()
 			if a != b {
 				all = append(all, fmt.Errorf("limiter %q: one window counts by %q first, another by %q: on a Redis cluster they must begin with the same key source, so that one machine keeps both", l.Name, a, b))
 				break
@@ -268,9 +279,11 @@ type Stats struct {
 	Asked      int64 // takes that were sent to the server
 	Remembered int64 // takes that were refused from memory
 	Emptied    int64 // times that the server was found to have lost its counters
+	// slots that had expired while their requests were under way, and were taken again
+	Lapsed int64
 }
 
 // Stats returns the totals so far.
 func (s *Store) Stats() Stats {
-	return Stats{Asked: s.asked.Load(), Remembered: s.remembered.Load(), Emptied: s.losses.count.Load()}
+	return Stats{Asked: s.asked.Load(), Remembered: s.remembered.Load(), Emptied: s.losses.count.Load(), Lapsed: s.held.lapsed.Load()}
 }

@@ -74,6 +74,13 @@ var rights = []struct {
 	{"decrby", false, nil, []string{"1"}},
 	{"pttl", false, nil, nil},
 	{"del", false, nil, nil},
+	{"mget", false, nil, nil},
+	{"pexpire", false, nil, []string{"1"}},
+	{"zadd", false, nil, []string{"0", "nobody"}},
+	{"zcard", false, nil, nil},
+	{"zrange", false, nil, []string{"0", "0"}},
+	{"zrem", false, nil, []string{"nobody"}},
+	{"zremrangebyscore", false, nil, []string{"0", "0"}},
 	{"hget", false, nil, []string{"nobody"}},
 	{"hset", false, nil, []string{"nobody", "0"}},
 	{"hdel", false, nil, []string{"nobody"}},
@@ -133,6 +140,10 @@ func (s *Store) tryScripts(ctx context.Context, client rueidis.Client) error {
 	grants := []string{s.prefix + ":{trial}3"}
 	maxGrants, until := strconv.Itoa(weir.MaxGrants), strconv.FormatInt(maxUntil, 10)
 	soon := strconv.FormatInt(s.Now().Unix()+2, 10)
+	marks := []string{names[0] + resetName, names[1] + resetName}
+	slots := s.prefix + ":{trial}5"
+	// a slot for 1 ms, and at the second time none that is free
+	hold := s.numbers.takeArguments([]string{"1", "1", "nobody", "1", "1"}, both[:1], 0, s.neverLate())
 	for _, t := range []struct {
 		script     *script
 		keys, args []string
@@ -140,7 +151,10 @@ func (s *Store) tryScripts(ctx context.Context, client rueidis.Client) error {
 		// the first creates the windows, the second finds them full
 		{&l.take, names, s.numbers.takeArguments(nil, both, 0, s.neverLate())},
 		{&l.give, []string{names[0], names[0] + givenName}, []string{"1", "2", soon}},
-		{&l.reset, names, nil},
+		{&l.settle, []string{names[0], marks[0]}, []string{"0", "1", "1"}},
+		{&l.reset, append(names, marks...), []string{"0"}},
+		{&l.renew, []string{slots}, []string{"1000", "nobody", "1"}},
+		{&l.hold, []string{names[0], slots}, hold},
 		{&l.grant, grants, []string{"", "", maxGrants, "nobody", "1", until}},
 		{&l.granted, grants, []string{maxGrants}},
 		{&l.grant, grants, []string{"", "", maxGrants, "nobody", "0", "0"}},
@@ -151,11 +165,17 @@ func (s *Store) tryScripts(ctx context.Context, client rueidis.Client) error {
 			}
 		}
 	}
-	err := client.Do(ctx, client.B().Hget().Key(grants[0]).Field(versionField).Build()).Error()
-	if rueidis.IsRedisNil(err) {
-		err = nil
+	for _, c := range []rueidis.Completed{
+		client.B().Zrem().Key(slots).Member("nobody:1").Build(),
+		client.B().Del().Key(marks...).Build(),
+		client.B().Zcard().Key(slots).Build(),
+		client.B().Hget().Key(grants[0]).Field(versionField).Build(),
+	} {
+		if err := client.Do(ctx, c).Error(); err != nil && !rueidis.IsRedisNil(err) {
+			return s.diagnosed(ctx, client, err)
+		}
 	}
-	return s.diagnosed(ctx, client, err)
+	return nil
 }
 
 // probe takes from windows of no caller, in the same way as takes of callers. One answer is enough:

@@ -40,6 +40,7 @@ const maxLateTries = 16
 // The server voids a take that it runs after ctx's deadline, or after Options.Timeout if ctx has
 // none: the take spends nothing.
 func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
+	epoch := s.epoch.now() // before the link
 	l := s.link.Load()
 	if l == nil {
 		return s.notConnected()
@@ -61,40 +62,60 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 		s.warnOfSlots()
 		return fmt.Errorf("redis %s: %w: they do not begin with the same key source, and a cluster cannot count them together", s.addresses, weir.ErrCharges)
 	}
-	if err := s.ask(ctx, l, names[:len(charges)], charges, asked, hashes[:], r); err != nil {
+	place := s.marks.place(charges, hashes[:])
+	ask := s.ask
+	if holds(charges) {
+		ask = s.takeHeld
+	}
+	r.Ticket = weir.Ticket{}
+	if err := ask(ctx, l, names[:len(charges)], charges, asked, hashes[:], r); err != nil {
 		return fmt.Errorf("redis %s: %w", s.addresses, err)
+	}
+	if r.Allowed {
+		at, ok := s.marks.settleable(&place, r.Ticket.At)
+		if r.Ticket.At = at; ok {
+			r.Ticket.Epoch = epoch
+		}
 	}
 	return nil
 }
 
-// ask sends a take. A take that the server found too late has spent nothing, nor has one for which
-// its clock is in another span of a window that ends by the clock. If its caller still waits, this
-// process was wrong about the server's clock: the reply corrects it, and ask sends the take again.
+// ask asks the server for a take of windows.
 func (s *Store) ask(ctx context.Context, l *link, names []string, charges []weir.Charge, asked int64, hashes []hash, r *weir.Receipt) error {
 	var buf [3*weir.MaxCharges + 1]string
+	reply, asked, err := s.askInTime(ctx, l, &l.take, names, buf[:0], charges, asked)
+	if err != nil {
+		return err
+	}
+	return s.read(reply, charges, asked, hashes, r)
+}
+
+// askInTime sends a take, and returns when it was sent. args are those of the script before those
+// of the windows. A take that the server found too late has spent nothing, nor has one for which
+// its clock is in another span of a window that ends by the clock. If its caller still waits, this
+// process was wrong about the server's clock: the reply corrects it, and askInTime sends the take
+// again.
+func (s *Store) askInTime(ctx context.Context, l *link, sc *script, names, args []string, windows []weir.Charge, asked int64) (rueidis.RedisResult, int64, error) {
 	ahead := s.clock.ahead.Load()
 	for range maxLateTries {
 		s.asked.Add(1)
-		args := s.numbers.takeArguments(buf[:0], charges, (asked+ahead)/int64(time.Second), lateFrom(s.givesUp(ctx, asked)+ahead))
-		reply, err := s.run(ctx, l, &l.take, names, args)
+		all := s.numbers.takeArguments(args, windows, (asked+ahead)/int64(time.Second), lateFrom(s.givesUp(ctx, asked)+ahead))
+		reply, err := s.run(ctx, l, sc, names, all)
 		if err != nil {
-			return err
+			return reply, asked, err
 		}
 		now, late, err := lateAt(reply)
-		if err != nil {
-			return err
-		}
-		if !late {
-			return s.read(reply, charges, asked, hashes, r)
+		if err != nil || !late {
+			return reply, asked, err
 		}
 		asked = s.local()
 		ahead = now - asked // the smallest possible difference: see clock.correct
 		s.clock.ahead.Store(ahead)
 		if err := ctx.Err(); err != nil {
-			return err
+			return reply, asked, err
 		}
 	}
-	return errLate
+	return rueidis.RedisResult{}, asked, errLate
 }
 
 // lateAt reports whether the server found a take too late, and its clock then, in Unix ns.
@@ -191,13 +212,35 @@ func (s *Store) read(reply rueidis.RedisResult, charges []weir.Charge, asked int
 	if err != nil {
 		return err
 	}
+	fraction, err := s.readWindows(all, charges, asked, hashes, r)
+	if err != nil {
+		return err
+	}
+	s.learnRefusal(fraction, len(charges), asked, hashes, r)
+	return nil
+}
+
+// learnRefusal remembers a refusal, or forgets those of windows that have room now.
+func (s *Store) learnRefusal(fraction int64, charges int, asked int64, hashes []hash, r *weir.Receipt) {
+	if !r.Allowed {
+		s.rememberRefusal(fraction, charges, asked, hashes, r)
+		return
+	}
+	for i := range charges {
+		s.memory.forgetRefusal(hashes[i].id())
+	}
+}
+
+// readWindows decodes the reply for windows into r. fraction is the part of the server's second
+// that has passed, in ns, unless the windows were open and had room.
+func (s *Store) readWindows(all []rueidis.RedisMessage, charges []weir.Charge, asked int64, hashes []hash, r *weir.Receipt) (fraction int64, err error) {
 	var n [3 + 2*weir.MaxCharges]int64
 	if len(all) > len(n) {
-		return errReply
+		return 0, errReply
 	}
 	for i := range all {
 		if n[i], err = all[i].AsInt64(); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	r.Remembered = false
@@ -209,21 +252,19 @@ func (s *Store) read(reply rueidis.RedisResult, charges []weir.Charge, asked int
 		for i := range charges {
 			r.Used[i] = weir.Used{Count: n[3+2*i], Reset: n[4+2*i]}
 		}
-		s.clock.correct(asked, r.Now*int64(time.Second)+n[2]*int64(time.Microsecond), s.local)
-	default:
-		return errReply
-	}
-	for i := range charges {
-		s.memory.noteStanding(hashes[i].id(), r.Used[i], r.Now, charges[i].End(r.Now))
-	}
-	if r.Allowed {
-		for i := range charges {
-			s.memory.forgetRefusal(hashes[i].id())
+		fraction = n[2] * int64(time.Microsecond)
+		if r.Allowed {
+			r.Ticket.At = r.Now*1000 + n[2]/1000
 		}
-		return nil
+		s.clock.correct(asked, r.Now*int64(time.Second)+fraction, s.local)
+	default:
+		return 0, errReply
 	}
-	s.rememberRefusal(n[2]*int64(time.Microsecond), len(charges), asked, hashes, r)
-	return nil
+	answered := s.local()
+	for i := range charges {
+		s.memory.noteStanding(hashes[i].id(), r.Used[i], r.Now, charges[i].End(r.Now), asked, answered)
+	}
+	return fraction, nil
 }
 
 // readOpen decodes the reply for windows that were open and had room: each window as written, and
@@ -232,7 +273,7 @@ func (s *Store) readOpen(n []int64, charges []weir.Charge, asked int64, r *weir.
 	first := n[0]
 	reset := unwrap(first>>countBits, s.clock.at(asked)/int64(time.Second))
 	now := reset*1000 - n[1]
-	r.Now, r.Allowed = now/1000, true
+	r.Now, r.Allowed, r.Ticket.At = now/1000, true, now
 	r.Used[0] = weir.Used{Count: first & countMask, Reset: reset}
 	for i := 1; i < len(charges); i++ {
 		window := n[i+1]
@@ -273,6 +314,7 @@ func (s *Store) rememberRefusal(fraction int64, charges int, asked int64, hashes
 		e := &refusal{id: hashes[i].id(), used: r.Used[i], now: r.Now*int64(time.Second) + fraction, since: since, until: until}
 		e.asked.Store(since)
 		s.memory.keepRefusal(e)
+		s.memory.dropSettled(e)
 	}
 }
 

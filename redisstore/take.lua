@@ -15,6 +15,9 @@
 -- that the integer stays exact in Lua's doubles. INCRBY spends from it, and the key expires at its
 -- reset.
 --
+-- If the clock was set back, a window ends earlier than its takes were told. The mark KEY:reset, in
+-- the same slot, then voids their settlement.
+--
 -- A cost of -1 is a gate: it spends nothing, and refuses the take if its window has no unit left.
 --
 -- Returns {window, PTTL of the first, further windows...} if all are open and have room, and no
@@ -104,6 +107,8 @@ for j=1,n do
     c=v%B
     r=now+((v-c)/B-now)%M
     if p>(last-now)*1000 and (r>last or p>(last-now+60)*1000) then
+      -- a later window may have the reset that this one loses: see settle.lua
+      call('SET',K[j]..':reset',(now+1)*1000+p,'PX',p)
       r=last
       stale[j]=true
     elseif r==now or r>last then

@@ -17,6 +17,7 @@ func (s *plain) Reset(_ context.Context, charges []weir.Charge) error {
 	defer s.mu.Unlock()
 	for _, c := range charges {
 		delete(s.used, string(c.Key))
+		s.reset[string(c.Key)] = s.takes
 	}
 	return nil
 }

@@ -14,13 +14,16 @@ import (
 )
 
 // coherent returns what is wrong with a receipt by itself, whatever other takes did meanwhile, or
-// nil.
-func coherent(in []weir.Charge, r weir.Receipt) error {
+// nil. Only if units were given back can a window be open and empty.
+func coherent(in []weir.Charge, r weir.Receipt, settles bool) error {
 	short := false
 	for i, c := range in {
 		u := r.Used[i]
+		open := u.Reset != 0 || c.Held
 		switch {
-		case u.Count < 0, (u.Count == 0) != (u.Reset == 0):
+		case c.Held && u.Reset != 0:
+			return fmt.Errorf("charge %d: slots that end at %d", i, u.Reset)
+		case u.Count < 0, u.Count > 0 && !open, u.Count == 0 && open && !settles:
 			return fmt.Errorf("charge %d: a count of %d in a window that ends at %d", i, u.Count, u.Reset)
 		case u.Reset != 0 && (u.Reset <= r.Now || u.Reset > c.End(r.Now)):
 			return fmt.Errorf("charge %d: at %d a window of at most %d s ends at %d", i, r.Now, c.Per, u.Reset)

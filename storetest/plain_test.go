@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,17 +25,28 @@ type plain struct {
 	told  map[string]int64 // resets, for keepOtherSpan
 
 	grants map[string]weir.Grant
+
+	takes, opened uint64                       // the number of allowed takes, and of opened windows
+	windows       map[string]uint64            // the number of the window that each key has
+	tickets       map[uint64]map[string]uint64 // the windows of each take
+	reset         map[string]uint64            // the takes before the last reset
 }
 
 func newPlain(clock *storetest.ManualClock) *plain {
-	return &plain{clock: clock, used: map[string]weir.Used{}, told: map[string]int64{}, grants: map[string]weir.Grant{}}
+	return &plain{
+		clock: clock, used: map[string]weir.Used{}, told: map[string]int64{}, grants: map[string]weir.Grant{},
+		windows: map[string]uint64{}, tickets: map[uint64]map[string]uint64{}, reset: map[string]uint64{},
+	}
 }
 
 func (s *plain) Take(_ context.Context, charges []weir.Charge, r *weir.Receipt) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*r = s.judge(charges, s.clock.Now().Unix())
-	s.spend(charges, r)
+	before := slices.Clone(r.Used[:len(charges)])
+	if s.spend(charges, r); r.Allowed {
+		r.Ticket = s.identify(charges, before)
+	}
 	return nil
 }
 
@@ -42,7 +54,9 @@ func (s *plain) Take(_ context.Context, charges []weir.Charge, r *weir.Receipt) 
 func (s *plain) judge(charges []weir.Charge, now int64) weir.Receipt {
 	r := weir.Receipt{Allowed: true, Now: now}
 	for i, c := range charges {
-		r.Used[i] = s.used[string(c.Key)].At(now, c.End(now))
+		if r.Used[i] = s.used[string(c.Key)]; !c.Held {
+			r.Used[i] = r.Used[i].At(now, c.End(now))
+		}
 		r.Allowed = r.Allowed && r.Used[i].Fits(c.Cost, c.Limit)
 		s.used[string(c.Key)] = r.Used[i]
 	}
@@ -52,7 +66,10 @@ func (s *plain) judge(charges []weir.Charge, now int64) weir.Receipt {
 // spend spends the charges if r allows them.
 func (s *plain) spend(charges []weir.Charge, r *weir.Receipt) {
 	for i, c := range charges {
-		if r.Allowed {
+		if r.Allowed && c.Held {
+			r.Used[i].Count += c.Cost
+			s.used[string(c.Key)] = r.Used[i]
+		} else if r.Allowed {
 			r.Used[i] = s.used[string(c.Key)].Spend(c.Cost, c.End(r.Now))
 			s.used[string(c.Key)] = r.Used[i]
 		}
@@ -93,6 +110,7 @@ func TestTheSuiteFindsEachFault(t *testing.T) {
 func allFaults() map[string]fault {
 	all := maps.Clone(faults)
 	maps.Copy(all, keeperFaults)
+	maps.Copy(all, settlerFaults)
 	return all
 }
 

@@ -1,10 +1,12 @@
 package redis_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -238,4 +240,35 @@ func TestWindowsThatAClusterCannotCountTogether(t *testing.T) {
 		t.Errorf("%d windows have been charged", n)
 	}
 	take(t, s, charge("a", 9, 3600, 1), charge("a", 9, 60, 1))
+}
+
+// The slots of requests under way on a dead master do not keep other callers from taking some.
+func TestADeadMasterAffectsOnlyItsSlots(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
+	var ahead atomic.Int64
+	s := open(t, redisstore.Options{Addresses: cluster.Addrs(), Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	of := make(map[*redistest.Server]string) // a caller that it counts
+	for i := 0; len(of) < 3; i++ {
+		who := fmt.Sprint("user-", i)
+		admitted(t, s, charge(who, 9, 3600, 1))
+		for _, node := range cluster.Nodes {
+			if of[node] == "" && len(counters(t, node)) > 0 {
+				of[node] = who
+			}
+		}
+	}
+	for _, who := range of {
+		admitted(t, s, slot(who, 9))
+	}
+	cluster.Nodes[2].Kill()
+	ahead.Add(int64(5 * time.Second)) // the slots should have been renewed meanwhile
+	for _, node := range cluster.Nodes[:2] {
+		eventually(t, "a caller of another master gets a slot", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			var r weir.Receipt
+			return s.Take(ctx, []weir.Charge{slot(of[node], 9)}, &r) == nil
+		})
+	}
 }

@@ -1,0 +1,410 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/weirlimit/weir"
+)
+
+var _ weir.Settler = (*Store)(nil)
+
+//go:embed settle.lua
+var settleText string
+
+const (
+	// maxSettleBatch is about how many changes are sent to the server together.
+	maxSettleBatch = 256
+	// maxSettleFlights bounds the batches that wait for the server. There is a second one only if
+	// more waits than fits into the first.
+	maxSettleFlights = 4
+	// maxSettling bounds the changes that wait to be sent.
+	maxSettling = 1 << 14
+	// settleTimeout bounds the wait for the server's answer to a batch.
+	settleTimeout = time.Second
+)
+
+// What settle.lua returns in place of a count.
+const (
+	windowGone = -1
+	windowLost = -2
+)
+
+// Settle implements weir.Settler. Changes that wait at the same time share a command. Takes that
+// were counted before the connection was replaced are not settled (Change.Lost): the server may
+// have lost them. The slots of a take are given back in any case, if only by expiring.
+func (s *Store) Settle(ctx context.Context, t *weir.Ticket, changes []weir.Change) error {
+	o := s.newOrder(ctx, t, changes)
+	err, finished := s.settling.add(s, o), false
+	if err == nil {
+		select {
+		case <-o.done:
+			finished = true
+		case <-ctx.Done():
+			finished = !s.settling.abandon(o)
+		}
+		if err = ctx.Err(); finished {
+			err = o.err
+		}
+	}
+	now := s.Now().Unix()
+	for i := range changes {
+		c, d := &changes[i], &o.changes[i]
+		c.Done, c.Used, c.Lost = false, weir.Used{}, false
+		switch {
+		case finished && d.done:
+			c.Done, c.Used = true, weir.Used{Count: d.count, Reset: c.Reset}
+		case !finished || d.lost:
+			c.Lost = c.Units != 0 && (c.Held || c.Reset > now)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("redis %s: settle %d changes: %w", s.addresses, len(changes), err)
+	}
+	return nil
+}
+
+// newOrder returns the order of a Settle. From now on the slots among them are not renewed.
+func (s *Store) newOrder(ctx context.Context, t *weir.Ticket, changes []weir.Change) *order {
+	if t.Slot != 0 && s.renewalOverdue() {
+		// what else the caller holds counts; if it fails, giving them back will tell
+		_ = s.renewOverdue(ctx, s.held.names(t.Slot, changes))
+	}
+	o := &order{link: s.link.Load(), epoch: t.Epoch, at: strconv.FormatInt(t.At, 10), done: make(chan struct{}), changes: make([]orderedChange, len(changes))}
+	now := s.Now().Unix()
+	for i := range changes {
+		c, d := &changes[i], &o.changes[i]
+		d.held, d.reset, d.units = c.Held, c.Reset, c.Units
+		switch {
+		case c.Held:
+			h, err := s.held.release(ctx, t.Slot, c.Key)
+			if d.lost = err != nil; err != nil || h == nil {
+				o.err = err
+				continue
+			}
+			d.slot, d.name, d.id, d.cost = s.held.take(t.Slot), h.name, h.id, h.cost
+		case o.link != nil:
+			x := o.link.hasher.hash(&c.Charge)
+			d.name, d.id, d.end = o.link.hasher.name(&c.Charge, x), x.id(), c.End(now)
+		}
+	}
+	return o
+}
+
+// An order is the changes of one Settle.
+type order struct {
+	link    *link
+	epoch   uint64 // of its take
+	at      string // when its take was counted
+	changes []orderedChange
+	done    chan struct{} // closed when err and the results are set
+	err     error
+	state   orderState // guarded by settling.mu
+}
+
+type orderState uint8
+
+const (
+	orderWaits orderState = iota
+	orderSent             // results may be written any time
+	orderAbandoned
+)
+
+// An orderedChange is one change, of a window or of slots.
+type orderedChange struct {
+	name         string
+	id           id
+	reset, units int64
+	end          int64 // Charge.End of now
+
+	held bool
+	slot string // the name of the take that holds the slots; "" if they are not known
+	cost int64  // slots
+
+	done, lost bool
+	count      int64
+}
+
+// A settling is the orders that wait to be sent.
+type settling struct {
+	mu      sync.Mutex
+	closed  bool
+	waiting []*order
+	changes int // in waiting
+	flights int
+}
+
+var errSettling = errors.New("too many settlements wait for the server")
+
+// add queues an order. It is sent with others at once, or after an earlier batch was answered.
+func (q *settling) add(s *Store, o *order) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return ErrClosed
+	case o.link == nil:
+		return s.notConnected()
+	case q.changes+len(o.changes) > maxSettling:
+		return errSettling
+	}
+	q.waiting = append(q.waiting, o)
+	q.changes += len(o.changes)
+	if q.flights == 0 || q.flights < maxSettleFlights && q.changes > q.flights*maxSettleBatch {
+		q.flights++
+		s.done.Go(func() { s.settleWaiting() })
+	}
+	return nil
+}
+
+// abandon reports whether the caller of an order can go on without its results: they are not there.
+func (q *settling) abandon(o *order) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	select {
+	case <-o.done:
+		return false
+	default:
+	}
+	if o.state == orderWaits {
+		o.state = orderAbandoned
+	}
+	return true
+}
+
+// next removes a batch of orders. It returns nil, and ends the flight, if there is none.
+func (q *settling) next() []*order {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var batch []*order
+	n, taken := 0, 0
+	for _, o := range q.waiting {
+		if n >= maxSettleBatch {
+			break
+		}
+		taken++
+		q.changes -= len(o.changes)
+		if o.state == orderAbandoned && !o.holds() {
+			continue
+		}
+		o.state = orderSent
+		n += len(o.changes)
+		batch = append(batch, o)
+	}
+	q.waiting = q.waiting[taken:]
+	if len(q.waiting) == 0 {
+		q.waiting = nil
+	}
+	if batch == nil {
+		q.flights--
+	}
+	return batch
+}
+
+// close rejects further orders.
+func (q *settling) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+}
+
+// holds reports whether the order gives slots back.
+func (o *order) holds() bool {
+	for i := range o.changes {
+		if o.changes[i].slot != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// settleWaiting sends batches until nothing waits.
+func (s *Store) settleWaiting() {
+	for {
+		runtime.Gosched() // others that are about to settle share the command
+		batch := s.settling.next()
+		if batch == nil {
+			return
+		}
+		for len(batch) > 0 {
+			n := 1
+			for n < len(batch) && batch[n].link == batch[0].link {
+				n++
+			}
+			s.settleBatch(batch[0].link, batch[:n])
+			batch = batch[n:]
+		}
+	}
+}
+
+// settleBatch sends the changes of orders of one link, and reports their results.
+func (s *Store) settleBatch(l *link, batch []*order) {
+	ctx, cancel := context.WithTimeout(s.closing, settleTimeout)
+	defer cancel()
+	s.giveSlots(ctx, l, batch)
+	s.settleWindows(ctx, l, batch)
+	for _, o := range batch {
+		close(o.done)
+	}
+}
+
+// giveSlots gives slots back. It does no harm if a command is repeated or comes late, because each
+// take has slots of its own.
+func (s *Store) giveSlots(ctx context.Context, l *link, batch []*order) {
+	var commands []rueidis.Completed
+	var of []*orderedChange
+	var orders []*order
+	for _, o := range batch {
+		for i := range o.changes {
+			d := &o.changes[i]
+			if d.slot == "" {
+				continue
+			}
+			of, orders = append(of, d), append(orders, o)
+			s.memory.beginSettling(d.id)
+			commands = append(commands,
+				l.client.B().Zrem().Key(d.name).Member(slotMembers(d.slot, d.cost)...).Build(),
+				l.client.B().Zcard().Key(d.name).Build())
+		}
+	}
+	if len(commands) == 0 {
+		return
+	}
+	replies, err := s.exchange(ctx, l, commands)
+	for i, d := range of {
+		failed := err
+		if failed == nil {
+			failed = replies[2*i].Error()
+		}
+		if failed == nil {
+			d.count, failed = replies[2*i+1].AsInt64()
+		}
+		if d.done, d.lost = failed == nil, failed != nil; d.lost {
+			orders[i].err = classified(failed)
+		}
+		s.memory.endSettling(d.id)
+	}
+}
+
+// A settlePart is the changes of one settle.lua, and their orders.
+type settlePart struct {
+	changes []*orderedChange
+	orders  []*order
+}
+
+// settleParts returns the changes of windows: on a cluster those of each take apart, because they
+// are on one machine. The changes of an earlier epoch are lost.
+func settleParts(l *link, batch []*order, epoch uint64) (parts []settlePart) {
+	for _, o := range batch {
+		begins := true
+		for i := range o.changes {
+			d := &o.changes[i]
+			switch {
+			case d.held || d.units == 0:
+				continue
+			case o.epoch != epoch:
+				d.lost = true
+				continue
+			case len(parts) == 0 || l.cluster && begins:
+				parts = append(parts, settlePart{})
+			}
+			begins = false
+			p := &parts[len(parts)-1]
+			p.changes, p.orders = append(p.changes, d), append(p.orders, o)
+		}
+	}
+	return parts
+}
+
+// settleWindows sends settle.lua. It repeats it only after a reply that says that it has not run.
+func (s *Store) settleWindows(ctx context.Context, l *link, batch []*order) {
+	epoch := s.epoch.now()
+	parts := settleParts(l, batch, epoch)
+	ctx = s.epoch.in(ctx, epoch)
+	for _, p := range parts {
+		for _, d := range p.changes {
+			s.memory.beginSettling(d.id)
+			defer s.memory.endSettling(d.id)
+		}
+	}
+	for whole := false; len(parts) > 0; {
+		commands := make([]rueidis.Completed, len(parts))
+		for i := range parts {
+			commands[i] = parts[i].command(l, whole)
+		}
+		sent := s.local()
+		replies, err := s.exchange(ctx, l, commands)
+		var again []settlePart
+		wholeNext := whole
+		for i := range parts {
+			failed := err
+			if failed == nil {
+				failed = s.readSettled(&parts[i], replies[i], sent)
+			}
+			redisErr, ok := rueidis.IsRedisErr(failed)
+			switch {
+			case failed == nil:
+			case ok && redisErr.IsNoScript() && !whole:
+				wholeNext, again = true, append(again, parts[i])
+			case ok && redisErr.IsTryAgain() && sleep(ctx, tryAgainDelay):
+				again = append(again, parts[i])
+			default:
+				s.lookForMaster(failed)
+				parts[i].lose(classified(failed))
+			}
+		}
+		parts, whole = again, wholeNext
+	}
+}
+
+func (p *settlePart) command(l *link, whole bool) rueidis.Completed {
+	keys, args := make([]string, 0, 2*len(p.changes)), make([]string, 0, 3*len(p.changes))
+	for i, d := range p.changes {
+		keys = append(keys, d.name, d.name+resetName)
+		args = append(args, strconv.FormatInt(d.reset, 10), strconv.FormatInt(d.units, 10), p.orders[i].at)
+	}
+	return l.settle.command(l, whole, keys, args)
+}
+
+// lose marks the changes of a part as lost. An epoch that has ended is no error: nothing was sent.
+func (p *settlePart) lose(err error) {
+	for i, d := range p.changes {
+		if d.lost = true; !errors.Is(err, errEpoch) {
+			p.orders[i].err = err
+		}
+	}
+}
+
+// readSettled decodes the reply to a part that was sent at sent, by this process's clock.
+func (s *Store) readSettled(p *settlePart, reply rueidis.RedisResult, sent int64) error {
+	counts, err := reply.AsIntSlice()
+	if err != nil {
+		return err
+	}
+	if len(counts) != len(p.changes) {
+		return errReply
+	}
+	answered, now := s.local(), s.Now().Unix()
+	for i, d := range p.changes {
+		switch counts[i] {
+		case windowGone:
+		case windowLost:
+			d.lost = true
+		default:
+			d.done, d.count = true, counts[i]
+			s.memory.noteStanding(d.id, weir.Used{Count: d.count, Reset: d.reset}, now, d.end, sent, answered)
+		}
+	}
+	return nil
+}
+
+// resetName follows a window's name in the name of the mark of its last reset by an operator.
+const resetName = ":reset"

@@ -1,0 +1,160 @@
+package weir_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/storetest"
+)
+
+// A told has what a Decider told of reservations and slots.
+type told struct {
+	settled []string
+	held    map[string]int64
+}
+
+func newTold(t *testing.T, l ...weir.Limiter) (*weir.Decider, *told) {
+	t.Helper()
+	out := &told{held: map[string]int64{}}
+	d, err := weir.New(policyOf(l...), newStore(t, storetest.StartManualClock()), weir.Options{
+		OnSettled: func(s weir.Settled) {
+			out.settled = append(out.settled, fmt.Sprintf("%s %d %d lost %d untold %v", s.Limiter.Name, s.Reserved, s.Used, s.Lost, s.Untold))
+		},
+		OnHeld: func(l *weir.Limiter, slots int64) { out.held[l.Name] += slots },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, out
+}
+
+func (w *told) want(t *testing.T, want ...string) {
+	t.Helper()
+	if !slices.Equal(w.settled, want) {
+		t.Errorf("settled %q, want %q", w.settled, want)
+	}
+	w.settled = nil
+}
+
+func decideWith(t *testing.T, d *weir.Decider, s *weir.Scratch, limiter string) weir.Decision {
+	t.Helper()
+	out, err := d.Decide(t.Context(), weir.Request{Limiters: []string{limiter}, Keys: caller{"ip": "192.0.2.1"}, Scratch: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func wantCost(t *testing.T, s *weir.Scratch, want string) {
+	t.Helper()
+	reserved, used, ok := s.Cost()
+	if got := fmt.Sprint(reserved, used, ok); got != want {
+		t.Errorf("the cost is %s, want %s", got, want)
+	}
+}
+
+// metered is a limiter whose cost the answer tells, with a window of requests in front.
+func metered(name string) weir.Limiter {
+	l := limiter(name, "9 per minute by ip", "100 per minute by ip")
+	l.Windows[0].Requests = true
+	l.Cost, l.Actual = 40, weir.Reading{Form: weir.ReadHeader, Name: "X-Cost"}
+	return l
+}
+
+func TestTheCostOfARequestIsKnownAfterItsEnd(t *testing.T) {
+	d, w := newTold(t, metered("m"))
+	var s weir.Scratch
+	decideWith(t, d, &s, "m")
+	wantCost(t, &s, "40 -1 true")
+	d.Spent(t.Context(), &s, 7, nil)
+	d.End(t.Context(), &s)
+	wantCost(t, &s, "40 7 true")
+	w.want(t, "m 40 7 lost 0 untold false")
+
+	decideWith(t, d, &s, "m")
+	d.Spent(t.Context(), &s, 60, nil)
+	wantCost(t, &s, "40 60 true")
+	w.want(t, "m 40 60 lost 0 untold false")
+
+	if decideWith(t, d, &s, "m").Allowed {
+		t.Error("admitted beyond the limit")
+	}
+	wantCost(t, &s, "40 0 false")
+}
+
+func TestACostThatIsNotToldStaysReserved(t *testing.T) {
+	d, w := newTold(t, metered("m"))
+	var s weir.Scratch
+	decideWith(t, d, &s, "m")
+	d.End(t.Context(), &s)
+	wantCost(t, &s, "40 -1 true")
+	w.want(t, "m 40 40 lost 0 untold true")
+}
+
+// The window of requests is charged one unit, but the limiter's reservation is 40.
+func TestAStatusThatDoesNotCountGivesTheWholeReservationBack(t *testing.T) {
+	l := metered("m")
+	l.Count = weir.Count{Not: true, Statuses: []weir.Statuses{{Low: 500, High: 599}}}
+	d, w := newTold(t, l)
+	var s weir.Scratch
+	out := decideWith(t, d, &s, "m")
+	d.Answered(t.Context(), &s, 502, &out)
+	d.End(t.Context(), &s)
+	wantCost(t, &s, "40 0 true")
+	w.want(t, "m 40 0 lost 0 untold false")
+}
+
+func TestARequestThatSettlesNothingHasNoCostToTell(t *testing.T) {
+	d, w := newTold(t, limiter("l", "9 per minute by ip"))
+	var s weir.Scratch
+	decideWith(t, d, &s, "l")
+	wantCost(t, &s, "1 1 false")
+	d.Spent(t.Context(), &s, 3, nil) // a handler that knows better
+	wantCost(t, &s, "1 3 true")
+	w.want(t, "l 1 3 lost 0 untold false")
+}
+
+func TestSlotsAreReportedWhileTheyAreHeld(t *testing.T) {
+	l := weir.Limiter{Name: "l", InFlight: weir.InFlight{Limit: 2, Key: windows("1 per minute by ip")[0].Key}}
+	shadow := l
+	shadow.Name, shadow.Mode = "shadow", weir.Shadow
+	d, w := newTold(t, l, shadow)
+	var one, two, three weir.Scratch
+	for i, s := range []*weir.Scratch{&one, &two, &three} {
+		decideWith(t, d, s, "l")
+		decideWith(t, d, new(weir.Scratch), "shadow")
+		if got, want := w.held["l"], int64(min(i+1, 2)); got != want {
+			t.Errorf("%d requests hold %d slots, want %d", i+1, got, want)
+		}
+	}
+	for range 2 { // the second time, it has ended
+		d.End(t.Context(), &one)
+		d.End(t.Context(), &three) // refused, so it holds none
+	}
+	if w.held["l"] != 1 {
+		t.Errorf("%d slots are held, want 1", w.held["l"])
+	}
+	decideWith(t, d, &two, "l") // ends the request before it
+	if w.held["l"] != 1 {
+		t.Errorf("%d slots are held, want 1", w.held["l"])
+	}
+	d.End(t.Context(), &two)
+	if w.held["l"] != 0 || w.held["shadow"] != 0 {
+		t.Errorf("%v are held in the end", w.held)
+	}
+}
+
+// A count of requests under way says nothing about a budget.
+func TestSlotsReachNoPercentage(t *testing.T) {
+	l := notifying("l", []int64{50, 100}, "4 per minute by ip")
+	l.InFlight = weir.InFlight{Limit: 1, Key: l.Windows[0].Key}
+	b, n := newNoted(t, policyOf(l))
+	var s weir.Scratch
+	decideWith(t, b.d, &s, "l")
+	b.d.End(t.Context(), &s)
+	n.want(t)
+	decideWith(t, b.d, &s, "l")
+	n.want(t, "l 50%: 2 of 4")
+}
