@@ -14,6 +14,8 @@
 //	usage.go        the answer of a limiter that answers usage
 //	messages.go     the texts of the 429, in 13 languages
 //	language.go     Accept-Language
+//	reserve.go      what the request tells of its own cost
+//	settle.go       what the response tells of the request's cost, and its end
 //	observe.go      Outcome, and the Observation of each request
 package answer
 
@@ -70,9 +72,11 @@ type Options struct {
 type Judge struct {
 	decider   *weir.Decider
 	options   Options
-	prepared  atomic.Pointer[prepared] // of the policy that was last needed
-	preparing sync.Mutex               // held while prepared is replaced
+	elapsed   func(start time.Time) time.Duration // by Options.Now
+	prepared  atomic.Pointer[prepared]            // of the policy that was last needed
+	preparing sync.Mutex                          // held while prepared is replaced
 	dates     headers.DateCache
+	reading   reading
 	limits    numberTexts
 	resets    numberTexts
 }
@@ -91,10 +95,12 @@ func New(d *weir.Decider, o Options) (*Judge, error) {
 	if err := check(d.Policy(), sources); err != nil {
 		return nil, err
 	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	j := &Judge{decider: d, options: o}
+	if o.Now == nil {
+		j.options.Now, j.elapsed = time.Now, time.Since // which reads one clock, and time.Now two
+	} else {
+		j.elapsed = func(start time.Time) time.Duration { return o.Now().Sub(start) }
+	}
 	j.preparedFor(d.Responses())
 	return j, nil
 }
@@ -144,7 +150,7 @@ func checkMessage(w *weir.Responses, who, name string) []error {
 }
 
 func checkSources(l *weir.Limiter, sources []weir.Source) (errs []error) {
-	for _, w := range l.Windows {
+	for _, w := range l.Rows() {
 		for _, part := range w.Key {
 			for _, source := range part {
 				if _, ok := weir.FindSource(sources, source); !ok {

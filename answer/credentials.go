@@ -3,6 +3,7 @@ package answer
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -121,6 +122,9 @@ func (j *Judge) unverifiedPart(part weir.Part, c *identity.Caller) (missing stri
 // address.
 func (j *Judge) recordSpent(l *weir.Limiter, access access, c *identity.Caller, d *weir.Decision) {
 	for _, s := range d.Standings() {
+		if s.InFlight { // a slot may be free at once
+			continue
+		}
 		if s.Refused && j.plannedBySession(l) && countsAddressAlone(s.Window.Key) && c.Verified(identity.Session) != nil {
 			j.options.Identity.Spent(c, l.Name, time.Duration(s.Reset-d.Now)*time.Second)
 			return
@@ -161,15 +165,11 @@ func countsAddressAlone(k weir.Key) bool {
 	return true
 }
 
-// countsByCredential reports whether a window of l may count a caller with a valid credential
-// elsewhere than one without.
+// countsByCredential reports whether a window of l, or its limit in flight, may count a caller with
+// a valid credential elsewhere than one without.
 func countsByCredential(l *weir.Limiter) bool {
-	for i := range l.Windows {
-		if k := l.Windows[i].Key; usesCredential(k) || k.Uses(identity.Everyone) {
-			return true
-		}
-	}
-	return false
+	counts := func(k weir.Key) bool { return usesCredential(k) || k.Uses(identity.Everyone) }
+	return counts(l.InFlight.Key) || slices.ContainsFunc(l.Windows, func(w weir.Window) bool { return counts(w.Key) })
 }
 
 // dependsOnCredential reports whether a caller with a valid credential may have another budget in

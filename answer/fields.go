@@ -91,11 +91,12 @@ func (a *Answer) setIETF() {
 			reset = 1
 		}
 		members = append(members, headers.Member{
-			Name:      memberName(standings, s),
-			Quota:     s.Limit,
-			Window:    memberLength(s.Window),
-			Remaining: s.Remaining,
-			Reset:     reset,
+			Name:       memberName(standings, s),
+			Quota:      s.Limit,
+			Window:     memberLength(s.Window),
+			Remaining:  s.Remaining,
+			Reset:      reset,
+			Concurrent: s.InFlight,
 		})
 	}
 	var buffer [512]byte

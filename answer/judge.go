@@ -29,8 +29,10 @@ type Question struct {
 	// charged to all of them or to none. They need Keys.
 	Limiters []string
 
-	Cost   int64 // see weir.Request.Cost: 0 means the limiter's own, weir.Peek spends nothing
-	Public bool  // the request needs no credential, so it is never answered 401
+	// Cost is weir.Request.Cost. 0 means the limiter's own, or what the request tells of it if
+	// there is a Caller (weir.Limiter.Reserve): its body may be read. weir.Peek spends nothing.
+	Cost   int64
+	Public bool // the request needs no credential, so it is never answered 401
 
 	// Languages are the lines of an Accept-Language field; used if Caller is nil.
 	Languages []string
@@ -76,6 +78,9 @@ type Answer struct {
 	variant  *variant
 	reason   string // of weir.PlaceReason
 	scratch  weir.Scratch
+
+	told     asked    // what the request has told
+	response response // what the response has told
 }
 
 // Body returns the body of an answer whose Status is not 0, as JSON. It is shared between answers
@@ -90,12 +95,14 @@ func (a *Answer) Body() []byte {
 func (a *Answer) reset() {
 	a.Outcome, a.Status = Unlimited, 0
 	a.values[fieldLimit], a.soon = "", false
+	a.response.reset()
 	a.retryAfter, a.denial, a.ietf[0], a.refusal, a.challenge = "", "", "", nil, ""
 }
 
 // The statuses of answers, as net/http names them.
 const (
 	statusOK                 = 200
+	statusPartialContent     = 206
 	statusUnauthorized       = 401
 	statusMethodNotAllowed   = 405
 	statusForbidden          = 403
@@ -108,6 +115,9 @@ const (
 // a missing field. Then a holds no answer. ctx carries values to the store; its cancellation is
 // ignored.
 func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
+	if a.Settles() { // the door has not told the end of its last request
+		j.End(ctx, a)
+	}
 	a.reset()
 	a.denies = j.options.Denial != nil
 	r := weir.Request{Cost: q.Cost, Match: q.Match, Limiters: q.Limiters, Scratch: &a.scratch}
@@ -120,6 +130,11 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 			j.observeUnlimited()
 			return nil
 		}
+	}
+	if reads := j.ReservesFrom(r.Match); q.Caller != nil && (reads.Form != 0 || r.Match.HasTrials()) {
+		a.told = asked{judge: j, request: q.Caller.Request(), reads: reads}
+		r.Told = &a.told
+		defer a.told.forget()
 	}
 	start := q.Arrival
 	if j.options.Observe != nil && start.IsZero() {
@@ -147,6 +162,9 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 	counted := a.scratch.Caller(r.Keys)
 	if a.denies && a.Outcome == Refused {
 		a.denial = j.options.Denial(&a.Decision, counted, &a.scratch)
+	}
+	if a.Status != 0 && a.Settles() {
+		j.settleOwn(ctx, a)
 	}
 	j.setFields(a)
 	if a.Status != 0 && a.refusal == nil {
@@ -205,7 +223,7 @@ func (j *Judge) conclude(q *Question, access access, a *Answer) {
 		a.refuse(Unavailable, w, &w.unavailable, w.notCounted(q))
 	case !d.Allowed:
 		w := j.preparedFor(d.Responses())
-		a.refuse(Refused, w, &w.refused, w.refusal(l, q))
+		a.refuse(Refused, w, &w.refused, w.refusal(&d.Standings()[0], q))
 		if q.Caller != nil {
 			j.recordSpent(l, access, q.Caller, d)
 			a.soon = q.Caller.Unchecked() && dependsOnCredential(d, access)

@@ -102,10 +102,10 @@ func TestTheMessageIsInTheCallersLanguage(t *testing.T) {
 // Every message has the contract's English sentence, and twelve other languages (D20).
 func TestEveryMessageIsThereInEveryLanguage(t *testing.T) {
 	languages := []string{"en", "de", "es", "fr", "it", "ja", "nl", "pl", "pt", "tr", "uk", "zh", "ar"}
-	if got := answer.Messages(); !slices.Equal(got, []string{"bulk-sync", "general", "widget"}) {
+	if got := answer.Messages(); !slices.Equal(got, []string{"bulk-sync", "general", "in-flight", "widget"}) {
 		t.Errorf("the messages are %q", got)
 	}
-	for name, english := range map[string]string{"widget": widgetText, "bulk-sync": syncText, "general": "Too many requests. Please slow down."} {
+	for name, english := range map[string]string{"widget": widgetText, "bulk-sync": syncText, "general": "Too many requests. Please slow down.", "in-flight": flightText} {
 		d := open(t, once(t, name), answer.Options{})
 		seen := map[string]string{}
 		for _, want := range languages {
@@ -173,8 +173,8 @@ func TestAnUnservablePolicyIsRejected(t *testing.T) {
 		want    string
 	}{
 		{nil, answer.Options{Identity: who}, `no decider: pass weir.New's`},
-		{d, answer.Options{}, `limiter "l" has the message "wigdet": bulk-sync, general, widget are allowed`},
-		{d, answer.Options{Identity: who}, `limiter "l" has the message "wigdet": bulk-sync, general, widget are allowed
+		{d, answer.Options{}, `limiter "l" has the message "wigdet": bulk-sync, general, in-flight, widget are allowed`},
+		{d, answer.Options{Identity: who}, `limiter "l" has the message "wigdet": bulk-sync, general, in-flight, widget are allowed
 limiter "l" counts by "tenant": the key sources here are ip, agent, session, token, header:NAME, path:NAME, cookie:NAME, query:NAME, host, claim:NAME, everyone`},
 	} {
 		if _, err := answer.New(test.decider, test.options); err == nil || err.Error() != test.want {

@@ -20,10 +20,12 @@ var languages = [languageCount]language.Tag{
 }
 
 // The messages of limiters that declare none: the contract's sentence (section 7) on the widget
-// surface, and elsewhere one that mentions neither widgets nor conversations.
+// surface, and elsewhere one that mentions neither widgets nor conversations. If the limit in
+// flight refuses, it is neither: such a caller need not slow down.
 const (
 	widgetMessage  = "widget"
 	generalMessage = "general"
+	flightMessage  = "in-flight" // for a refusal by the limit in flight, which frees at any time
 	widgetSurface  = "/api/v1/widget"
 	syncSurface    = "/v1/wp/"
 )
@@ -93,6 +95,21 @@ var catalogue = map[string][languageCount]string{
 		"Забагато запитів. Будь ласка, надсилайте їх повільніше.",
 		"请求过多，请放慢速度。",
 		"عدد الطلبات كبير جدًا. يُرجى الإبطاء.",
+	},
+	flightMessage: {
+		"Too many requests at the same time. Please wait until one of them has ended.",
+		"Zu viele gleichzeitige Anfragen. Bitte warten Sie, bis eine davon beendet ist.",
+		"Demasiadas solicitudes simultáneas. Por favor, espere a que termine una de ellas.",
+		"Trop de requêtes simultanées. Veuillez attendre que l’une d’elles se termine.",
+		"Troppe richieste contemporanee. Si prega di attendere che una di esse termini.",
+		"同時に処理中のリクエストが多すぎます。いずれかが完了するまでお待ちください。",
+		"Te veel gelijktijdige verzoeken. Wacht alstublieft tot een ervan is afgerond.",
+		"Zbyt wiele jednoczesnych żądań. Prosimy poczekać, aż jedno z nich się zakończy.",
+		"Excesso de solicitações simultâneas. Por favor, aguarde até que uma delas termine.",
+		"Aynı anda çok fazla istek gönderildi. Lütfen birinin tamamlanmasını bekleyin.",
+		"Забагато одночасних запитів. Будь ласка, зачекайте, доки один із них завершиться.",
+		"同时进行的请求过多，请等待其中一个完成。",
+		"عدد الطلبات المتزامنة كبير جدًا. يُرجى الانتظار حتى ينتهي أحدها.",
 	},
 	"bulk-sync": {
 		"Too many sync requests for this workspace token. Please slow down.",

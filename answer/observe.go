@@ -75,7 +75,7 @@ func (j *Judge) observe(ctx context.Context, a *Answer, start time.Time, caller 
 		return
 	}
 	o := Observation{
-		Door: j.options.Door, Outcome: a.Outcome, Status: a.Status, Latency: j.options.Now().Sub(start),
+		Door: j.options.Door, Outcome: a.Outcome, Status: a.Status, Latency: j.elapsed(start),
 		Limiter: a.Decision.Limiter().Name, Decision: &a.Decision, Denial: a.denial, Caller: caller, Context: ctx,
 	}
 	if all := a.Decision.Standings(); len(all) > 0 {

@@ -112,9 +112,14 @@ func languagesOf(q *Question) []string {
 	return q.Languages
 }
 
-// refusal returns the text of the 429 of a limiter in the language that the request asks for.
-func (w *prepared) refusal(l *weir.Limiter, q *Question) *variant {
-	m := w.messages[MessageOf(w.of, l)]
+// refusal returns the text of the 429 of the window or limit b, in the language that the request
+// asks for.
+func (w *prepared) refusal(b *weir.Standing, q *Question) *variant {
+	name := MessageOf(w.of, b.Limiter)
+	if b.InFlight && w.of.MessageOf(b.Limiter) == "" {
+		name = flightMessage
+	}
+	m := w.messages[name]
 	if m == nil {
 		m = w.messages[generalMessage]
 	}

@@ -300,7 +300,7 @@ func TestWordsThatCannotBeSaidAreRejected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `an answer has the message "nowhere": bulk-sync, general, later, need-key, slow-down, widget are allowed`
+	const want = `an answer has the message "nowhere": bulk-sync, general, in-flight, later, need-key, slow-down, widget are allowed`
 	if _, err := answer.New(decider, answer.Options{}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `message "later" has the language "xx"`) {
 		t.Errorf("the error is %v", err)
 	}

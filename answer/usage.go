@@ -19,11 +19,11 @@ type usageBody struct {
 }
 
 // A usageWindow is one window of the caller. Used, Remaining and Reset are null if State is
-// "unknown" or "incomplete".
+// "unknown" or "incomplete". A limit in flight has neither a length nor a reset: they are null.
 type usageWindow struct {
 	Limiter    string   `json:"limiter"`
 	Window     string   `json:"window"` // as a policy spells it
-	PerSeconds int64    `json:"per_seconds"`
+	PerSeconds *int64   `json:"per_seconds"`
 	Limit      int64    `json:"limit"` // for this caller
 	Used       *int64   `json:"used"`
 	Remaining  *int64   `json:"remaining"`
@@ -33,7 +33,8 @@ type usageWindow struct {
 	Shared     bool     `json:"shared"`     // all callers together
 	Exempt     bool     `json:"exempt"`     // never refused
 	Penalty    bool     `json:"penalty"`    // the limiter refuses the caller everything
-	State      string   `json:"state"`      // "counted", "local", "unknown" or "incomplete"
+	InFlight   bool     `json:"in_flight,omitempty"`
+	State      string   `json:"state"` // "counted", "local", "unknown" or "incomplete"
 	Needs      string   `json:"needs,omitempty"`
 }
 
@@ -63,8 +64,11 @@ func usageJSON(now int64, u weir.Usage) []byte {
 	for i := range u.Windows {
 		w := &u.Windows[i]
 		out := usageWindow{
-			Limiter: w.Limiter.Name, Window: w.Window.String(), PerSeconds: int64(w.Window.Per / time.Second), Limit: w.Limit,
+			Limiter: w.Limiter.Name, Window: w.Window.String(), Limit: w.Limit, InFlight: w.Window.InFlight,
 			CountedBy: w.CountedBy, Shared: w.Everyone, Exempt: w.Exempt, Penalty: w.Penalty, State: "counted", Needs: w.Missing,
+		}
+		if per := int64(w.Window.Per / time.Second); !out.InFlight {
+			out.PerSeconds = &per
 		}
 		switch {
 		case w.Missing != "":
@@ -75,8 +79,10 @@ func usageJSON(now int64, u weir.Usage) []byte {
 			if w.Local {
 				out.State = "local"
 			}
-			at := rfc3339(w.Reset)
-			out.Used, out.Remaining, out.Reset, out.ResetTime = &w.Count, &w.Remaining, &w.Reset, &at
+			out.Used, out.Remaining = &w.Count, &w.Remaining
+			if at := rfc3339(w.Reset); !out.InFlight {
+				out.Reset, out.ResetTime = &w.Reset, &at
+			}
 		}
 		body.Windows = append(body.Windows, out)
 	}

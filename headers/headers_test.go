@@ -132,7 +132,7 @@ func TestNegativeValuesAreWrittenAsZero(t *testing.T) {
 
 func TestWritingAllocatesNothing(t *testing.T) {
 	f := headers.Fields{Limit: 30, Remaining: 29, Reset: 1800000060, RetryAfter: 42, Date: 1800000018}
-	members := []headers.Member{{"widget-init 60s", 1000, 60, 999, 42}, {"widget-init 3600s", 30000, 3600, 29999, 3000}}
+	members := []headers.Member{{Name: "widget-init 60s", Quota: 1000, Window: 60, Remaining: 999, Reset: 42}, {Name: "widget-init in flight", Quota: 9, Remaining: 3, Concurrent: true}}
 	var dates headers.DateCache
 	buffer := make([]byte, 0, 1024)
 	n := testing.AllocsPerRun(100, func() {

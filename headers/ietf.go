@@ -14,7 +14,14 @@ type Member struct {
 	Window    int64  // w: its length in seconds; 0: absent
 	Remaining int64  // r: units still available
 	Reset     int64  // t: seconds until more are available; 0: now, or absent
+	// Concurrent is qu="concurrent-requests": the quota is on requests at the same time, so it has
+	// no Window, and no Reset is written. Without it the quota unit is requests, or one that no
+	// field is known for.
+	Concurrent bool
 }
+
+// concurrentRequests is a quota unit of the draft, section 3.1.2.
+const concurrentRequests = "concurrent-requests"
 
 // maxInteger is the largest integer of a structured field (RFC 9651, section 3.3.1).
 const maxInteger = 999_999_999_999_999
@@ -23,14 +30,17 @@ const maxInteger = 999_999_999_999_999
 const maxMembers = 64
 
 // AppendPolicy appends the value of RateLimit-Policy: "name";q=1000;w=60, one member for each
-// window. Numbers are clamped to 0 and the largest integer of a structured field. A byte of a name
-// that is not printable ASCII is written as "?".
+// window, and ;qu="concurrent-requests" in place of w for one that is Concurrent. Numbers are
+// clamped to 0 and the largest integer of a structured field. A byte of a name that is not
+// printable ASCII is written as "?".
 func AppendPolicy(dst []byte, members []Member) []byte {
 	for i := range members {
 		m := &members[i]
 		dst = appendName(dst, i, m.Name)
 		dst = appendParameter(dst, ";q=", m.Quota)
-		if m.Window > 0 {
+		if m.Concurrent {
+			dst = append(dst, `;qu="`+concurrentRequests+`"`...)
+		} else if m.Window > 0 {
 			dst = appendParameter(dst, ";w=", m.Window)
 		}
 	}
@@ -44,7 +54,9 @@ func AppendLimits(dst []byte, members []Member) []byte {
 		m := &members[i]
 		dst = appendName(dst, i, m.Name)
 		dst = appendParameter(dst, ";r=", m.Remaining)
-		dst = appendParameter(dst, ";t=", m.Reset)
+		if !m.Concurrent {
+			dst = appendParameter(dst, ";t=", m.Reset)
+		}
 	}
 	return dst
 }
@@ -71,10 +83,10 @@ func appendParameter(dst []byte, name string, v int64) []byte {
 	return AppendInt(append(dst, name...), min(v, maxInteger))
 }
 
-// ParsePolicy reads the lines of RateLimit-Policy: Name, Quota and Window of each member. Without
-// lines there are no members. It ignores unknown parameters, as the draft requires. Its errors are
-// *FieldError: for a value that is not a list of strings (RFC 9651), a missing q, a number out of
-// range, a name that occurs twice, and more than 64 members.
+// ParsePolicy reads the lines of RateLimit-Policy: Name, Quota, Window and Concurrent of each
+// member. Without lines there are no members. It ignores unknown parameters, as the draft
+// requires. Its errors are *FieldError: for a value that is not a list of strings (RFC 9651), a
+// missing q, a number out of range, a name that occurs twice, and more than 64 members.
 func ParsePolicy(lines []string) ([]Member, error) {
 	return parseMembers(Policy, lines, func(m *Member, p parameters) error {
 		var err error
@@ -82,6 +94,9 @@ func ParsePolicy(lines []string) ([]Member, error) {
 			return err
 		}
 		m.Window, err = p.optional("w", 1)
+		if m.Concurrent = p.qu.kind == stringItem && p.qu.text == concurrentRequests; m.Concurrent {
+			m.Window = 0
+		}
 		return err
 	})
 }
@@ -144,15 +159,17 @@ func parseMembers(field string, lines []string, fill func(*Member, parameters) e
 	}
 }
 
-// parameters are the known parameters of one member. Each has one letter.
+// parameters are the known parameters of one member.
 type parameters struct {
-	q, w, r, t item
+	q, qu, w, r, t item
 }
 
 func (p *parameters) named(name string) *item {
 	switch name {
 	case "q":
 		return &p.q
+	case "qu":
+		return &p.qu
 	case "w":
 		return &p.w
 	case "r":

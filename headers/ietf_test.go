@@ -28,6 +28,28 @@ func TestIETFFieldsAreListsOfAMemberPerWindow(t *testing.T) {
 	}
 }
 
+// Requests at the same time have a unit of their own (section 3.1.2 of draft 10), and no reset.
+func TestALimitInFlightIsAMemberWithItsUnit(t *testing.T) {
+	all := append(slices.Clone(initMembers[:1]), headers.Member{Name: "widget-init in flight by ip", Quota: 10, Remaining: 3, Concurrent: true})
+	const policy = `"widget-init 60s by ip+agent";q=1000;w=60, "widget-init in flight by ip";q=10;qu="concurrent-requests"`
+	const limits = `"widget-init 60s by ip+agent";r=999;t=60, "widget-init in flight by ip";r=3`
+	if got := string(headers.AppendPolicy(nil, all)); got != policy {
+		t.Errorf("AppendPolicy writes %s\nwant %s", got, policy)
+	}
+	if got := string(headers.AppendLimits(nil, all)); got != limits {
+		t.Errorf("AppendLimits writes %s\nwant %s", got, limits)
+	}
+	fields := map[string][]string{"Ratelimit": {limits}, "Ratelimit-Policy": {policy}}
+	get := func(name string) []string { return fields[name] }
+	if s, err := headers.Read(get, headers.Hint{}); err != nil || s.Limit != 1000 || s.Remaining != 999 {
+		t.Errorf("the budget is %+v, %v; slots are none", s, err)
+	}
+	fields["Ratelimit"], fields["Ratelimit-Policy"] = []string{`"s";r=0`}, []string{`"s";q=10;qu="concurrent-requests"`}
+	if s, err := headers.Read(get, headers.Hint{}); err == nil {
+		t.Errorf("a limit in flight alone is read as the budget %+v", s)
+	}
+}
+
 func TestIETFFieldsAreReadAsTheDraftSays(t *testing.T) {
 	for _, test := range []struct {
 		lines []string
@@ -38,6 +60,9 @@ func TestIETFFieldsAreReadAsTheDraftSays(t *testing.T) {
 		{[]string{`"burst";q=100;w=60,"daily";q=1000;w=86400`}, []headers.Member{{Name: "burst", Quota: 100, Window: 60}, {Name: "daily", Quota: 1000, Window: 86400}}},
 		{[]string{`"burst";q=100;w=60`, `"daily";q=1000`}, []headers.Member{{Name: "burst", Quota: 100, Window: 60}, {Name: "daily", Quota: 1000}}},
 		{[]string{`"peruser";q=65535;qu="content-bytes";w=10;pk=:sdfjLJUOUH==:`}, []headers.Member{{Name: "peruser", Quota: 65535, Window: 10}}},
+		{[]string{`"slots";q=10;qu="concurrent-requests"`, `"odd";w=60;qu="concurrent-requests";q=3`}, []headers.Member{{Name: "slots", Quota: 10, Concurrent: true}, {Name: "odd", Quota: 3, Concurrent: true}}},
+		// A token is no string.
+		{[]string{`"a";q=1;qu=concurrent-requests`}, []headers.Member{{Name: "a", Quota: 1}}},
 		{[]string{` "a\"\\b"; q=1 `}, []headers.Member{{Name: `a"\b`, Quota: 1}}},
 		{[]string{"\"a\";q=1\t ,\t\"b\";q=2"}, []headers.Member{{Name: "a", Quota: 1}, {Name: "b", Quota: 2}}},
 		// Of a parameter that is there twice the last counts.
@@ -113,9 +138,9 @@ func FuzzMembersWrittenAreRead(f *testing.F) {
 				readable[i] = '?'
 			}
 		}
-		in := []headers.Member{{name, q, w, r, s}, {name + "2", 1, 2, 3, 4}}
+		in := []headers.Member{{Name: name, Quota: q, Window: w, Remaining: r, Reset: s}, {Name: name + "2", Quota: 1, Concurrent: w < 0}}
 		policy, err := headers.ParsePolicy([]string{string(headers.AppendPolicy(nil, in))})
-		if err != nil || len(policy) != 2 || policy[0] != (headers.Member{Name: string(readable), Quota: hold(q), Window: hold(w)}) {
+		if err != nil || len(policy) != 2 || policy[0] != (headers.Member{Name: string(readable), Quota: hold(q), Window: hold(w)}) || policy[1].Concurrent != (w < 0) {
 			t.Fatalf("written %+v, read %+v, %v", in, policy, err)
 		}
 		limits, err := headers.ParseLimits([]string{string(headers.AppendLimits(nil, in))})

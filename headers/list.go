@@ -1,6 +1,7 @@
 package headers
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,18 +26,22 @@ func readList(get func(string) []string) (Standing, error) {
 		policies = nil // the limits are unknown, the rest is still known
 	}
 	var best Standing
-	for i, m := range members {
+	found := false
+	for _, m := range members {
+		if slices.ContainsFunc(policies, func(p Member) bool { return p.Name == m.Name && p.Concurrent }) {
+			continue // requests at the same time are no budget
+		}
 		s := Standing{Name: m.Name, Remaining: m.Remaining, After: time.Duration(min(m.Reset, maxLeft)) * time.Second}
 		for _, p := range policies {
 			if p.Name == m.Name {
 				s.Limit = p.Quota
 			}
 		}
-		if i == 0 || s.Remaining < best.Remaining || s.Remaining == best.Remaining && s.After > best.After {
-			best = s
+		if !found || s.Remaining < best.Remaining || s.Remaining == best.Remaining && s.After > best.After {
+			best, found = s, true
 		}
 	}
-	if len(members) == 0 {
+	if !found {
 		return Standing{}, ErrAbsent
 	}
 	return best, nil

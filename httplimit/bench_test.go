@@ -1,7 +1,9 @@
 package httplimit_test
 
 import (
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -142,4 +144,56 @@ func perSession(tb testing.TB) *httplimit.Middleware { return countingBy(tb, "se
 func countingBy(tb testing.TB, key string) *httplimit.Middleware {
 	tb.Helper()
 	return perPolicy(tb, limiters(tb, map[string][]string{"l POST /api/v1/widget/typing": {"2147483647 per hour by " + key}}), httplimit.Options{})
+}
+
+// What settling costs, beside the same request unsettled: in the middleware alone, and over a real
+// connection, as it is in a service.
+func BenchmarkSettle(b *testing.B) {
+	answer := []byte(`{"text":"` + strings.Repeat(`A sentence of an answer.\n`, 157) + `","usage":{"prompt_tokens":5,"total":3}}`)
+	for _, bench := range []struct {
+		name   string
+		change setting
+	}{
+		{"unsettled", settling(func(*weir.Limiter) {})},
+		{"a slot", oneInFlight},
+		{"by status", failures},
+		{"by a field", costInField},
+		{"JSON of 4 KiB", costInBody},
+	} {
+		h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Type"], w.Header()["X-Cost"] = []string{"application/json"}, []string{"3"}
+			_, _ = w.Write(answer)
+		})
+		var p weir.Policy
+		bench.change(nil, nil, nil, &p)
+		p.Limiters[0].Windows[0].Limit = weir.MaxLimit
+		limited := perPolicy(b, p, httplimit.Options{}).Wrap(h)
+		b.Run(bench.name+", middleware alone", func(b *testing.B) {
+			b.ReportAllocs()
+			w, r := &bareWriter{header: http.Header{}}, typing(b)
+			r.URL.Path = "/v1/chat"
+			for b.Loop() {
+				clear(w.header)
+				limited.ServeHTTP(w, r)
+			}
+			if w.status != http.StatusOK {
+				b.Fatalf("the status is %d", w.status)
+			}
+		})
+		b.Run(bench.name, func(b *testing.B) {
+			s := httptest.NewServer(limited)
+			defer s.Close()
+			for b.Loop() {
+				res, err := s.Client().Post(s.URL+"/v1/chat", "", nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, res.Body)
+				_ = res.Body.Close()
+				if res.StatusCode != http.StatusOK {
+					b.Fatalf("the status is %d", res.StatusCode)
+				}
+			}
+		})
+	}
 }

@@ -45,3 +45,38 @@ func check(err error) {
 		log.Fatal(err)
 	}
 }
+
+// What a request has cost is often known only when it is served. It is charged the most that it can
+// cost before, and the rest is given back.
+func ExampleSettle() {
+	route, _ := weir.ParseRoute("POST /search")
+	window, _ := weir.ParseWindow("100 per minute by ip")
+	policy := weir.Policy{Limiters: []weir.Limiter{{
+		Name: "search", Routes: []weir.Route{route}, Windows: []weir.Window{window}, Cost: 40,
+	}}}
+
+	store, err := memstore.New(memstore.Options{})
+	check(err)
+	decider, err := weir.New(policy, store, weir.Options{Sources: identity.Sources()})
+	check(err)
+	who, err := identity.New(identity.Options{})
+	check(err)
+	limit, err := httplimit.New(decider, httplimit.Options{Identity: who})
+	check(err)
+	handler := limit.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		const rows = 7 // that were read
+		if err := httplimit.Settle(w, rows); err != nil {
+			log.Print(err) // it stays charged 40
+		}
+		fmt.Fprint(w, "found")
+	}))
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("POST", "/search", nil))
+		fmt.Println(w.Body, w.Header()["X-RateLimit-Remaining"])
+	}
+	// Output:
+	// found [93]
+	// found [86]
+}

@@ -4,6 +4,7 @@
 //
 //	httplimit.go  Options, New, Wrap
 //	response.go   the ResponseWriter that handlers get
+//	settle.go     what the response tells of the request's cost, and its end
 //	writers.go    its variants, each with the optional interfaces of the server's writer
 //	error.go      the format of all errors (D21)
 package httplimit
@@ -21,8 +22,8 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// Options are the settings of a Middleware. Identity is required. Judged belongs to net/http; the
-// other fields are those of answer.Options.
+// Options are the settings of a Middleware. Identity is required. Judged and Ended belong to
+// net/http; the other fields are those of answer.Options.
 type Options struct {
 	// Identity resolves who sends a request.
 	Identity *identity.Resolver
@@ -50,6 +51,12 @@ type Options struct {
 	// block, and must not keep c.
 	Judged func(w http.ResponseWriter, c *identity.Caller, o answer.Outcome)
 
+	// Ended, if set, is called when the handler of an admitted request has returned, if its
+	// response could change what the request has cost: with the units that were charged before,
+	// and those that it has cost, -1 if the response has not told that, so that what was charged
+	// stays. w is as for Judged. Ended must not block.
+	Ended func(w http.ResponseWriter, reserved, used int64)
+
 	// Now is the clock for Observation.Latency; nil means time.Now. Windows are counted by the
 	// store's clock.
 	Now func() time.Time
@@ -64,6 +71,7 @@ type Middleware struct {
 	decider   *weir.Decider
 	identity  *identity.Resolver
 	judged    func(http.ResponseWriter, *identity.Caller, answer.Outcome)
+	ended     func(w http.ResponseWriter, reserved, used int64)
 	exchanges sync.Pool
 	writers   seenWriter
 }
@@ -83,8 +91,8 @@ func New(d *weir.Decider, o Options) (*Middleware, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new middleware: %w", err)
 	}
-	m := &Middleware{judge: j, decider: d, identity: o.Identity, judged: o.Judged}
-	m.exchanges.New = func() any { return new(exchange) }
+	m := &Middleware{judge: j, decider: d, identity: o.Identity, judged: o.Judged, ended: o.Ended}
+	m.exchanges.New = func() any { return &exchange{judge: j} }
 	return m, nil
 }
 

@@ -30,21 +30,25 @@ type response struct {
 }
 
 // An exchange is the state of one request while it is served. It comes from a pool and goes back
-// there, unless the handler has asked for its caller or its decision (CallerOf, DecisionOf): a
-// handler may keep those, so such an exchange is not reused.
+// there, unless the handler has asked for its caller or its decision (CallerOf, DecisionOf), or has
+// hijacked its connection: a handler may keep those, so such an exchange is not reused.
 type exchange struct {
+	judge    *answer.Judge
 	question answer.Question
 	answer   answer.Answer
 	caller   identity.Caller
 	request  identity.HTTPRequest
 	others   []answer.Field // what AppendOthers returned
 	shown    bool
+	held     bool  // the request ends when its hijacked connection is closed
+	reads    bool  // the body of the response is read for its cost
+	left     int64 // bytes of it that are to come, if its end settles anything; negative: unknown
 }
 
 // begin returns an exchange for a request and its limiter.
 func (m *Middleware) begin(r *http.Request, match weir.Match) *exchange {
 	e := m.exchanges.Get().(*exchange)
-	e.request.Request = r
+	e.request.Request, e.reads, e.left = r, false, -1
 	m.identity.Start(&e.caller, &e.request)
 	q := &e.question
 	q.Caller, q.Method, q.Match, q.Chosen, q.Public = &e.caller, r.Method, match, true, false
@@ -79,6 +83,11 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	if e.answer.Status != 0 {
 		x.refuse(r.Method)
 		return
+	}
+	if e.answer.Settles() && e.answer.WantsPlain() {
+		plain := withoutCoding(r)
+		defer passBack(r, plain)
+		r = plain
 	}
 	next.ServeHTTP(x.withInterfaces(&m.writers), r)
 	x.returned = true
@@ -126,6 +135,14 @@ func (x *response) finish(m *Middleware) {
 	}
 	e := x.exchange
 	x.exchange = nil // so that a writer that the handler keeps has no caller
+	if !e.held && e.answer.Settles() {
+		m.judge.End(e.request.Context(), &e.answer)
+	}
+	if m.ended != nil {
+		if reserved, used, ok := e.answer.Cost(); ok {
+			m.ended(x.ResponseWriter, reserved, used)
+		}
+	}
 	m.release(e)
 }
 
@@ -149,12 +166,18 @@ func (x *response) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (x *response) Write(p []byte) (int, error) {
 	x.begin()
+	if x.isRead() {
+		x.read(p)
+	}
 	return x.ResponseWriter.Write(p)
 }
 
 // WriteString implements io.StringWriter. It makes no copy if the server's writer makes none.
 func (x *response) WriteString(s string) (int, error) {
 	x.begin()
+	if x.isRead() {
+		x.readString(s)
+	}
 	return io.WriteString(x.ResponseWriter, s)
 }
 
@@ -164,6 +187,9 @@ func (x *response) FlushError() error {
 		return fmt.Errorf("flush: %w", http.ErrNotSupported)
 	}
 	x.begin()
+	if e := x.exchange; e != nil && e.left == 0 {
+		e.served() // the head is the whole response
+	}
 	return http.NewResponseController(x.ResponseWriter).Flush()
 }
 
@@ -180,6 +206,9 @@ func (x *response) begin() {
 
 // stamp puts the fields of the answer into the header of the handler's response.
 func (x *response) stamp(h http.Header, status int) {
+	if x.exchange.answer.Settles() {
+		x.exchange.settleHead(h, status)
+	}
 	retryAfter := x.take(h)
 	if status == http.StatusTooManyRequests {
 		x.exchange.answer.BackendRefused(retryAfter)
@@ -279,14 +308,19 @@ func DecisionOf(w http.ResponseWriter) (*weir.Decision, bool) {
 // exchangeOf returns the exchange of the request that w answers, or nil. It marks the exchange as
 // shown, so that it is not reused.
 func exchangeOf(w http.ResponseWriter) *exchange {
+	e := exchangeUnder(w)
+	if e != nil {
+		e.shown = true
+	}
+	return e
+}
+
+// exchangeUnder returns the exchange of the request that w answers, or nil.
+func exchangeUnder(w http.ResponseWriter) *exchange {
 	for {
 		switch x := w.(type) {
 		case interface{ limited() *response }:
-			e := x.limited().exchange
-			if e != nil {
-				e.shown = true
-			}
-			return e
+			return x.limited().exchange
 		case interface{ Unwrap() http.ResponseWriter }:
 			w = x.Unwrap()
 		default:

@@ -152,6 +152,9 @@ func (x *response) hijack() (net.Conn, *bufio.ReadWriter, error) {
 		if !x.wrote {
 			x.stamp(x.Header(), http.StatusSwitchingProtocols)
 		}
+		if e := x.exchange; e != nil && e.answer.Settles() {
+			c = e.hold(c)
+		}
 	}
 	return c, rw, err
 }
@@ -170,8 +173,35 @@ func (x *response) readFrom(src io.Reader) (n int64, err error) {
 			return n, err
 		}
 	}
+	if x.isRead() {
+		most, err := x.sendMost(src)
+		if n += most; err != nil {
+			return n, err
+		}
+		src = source{src, x}
+	}
 	rest, err := x.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
 	return n + rest, err
+}
+
+// sendMost leaves all but the last bytes of a response to the server's ReadFrom, which can use
+// sendfile, if only its end is to be noticed.
+func (x *response) sendMost(src io.Reader) (n int64, err error) {
+	const last = 512
+	e := x.exchange
+	if e.reads || e.left <= last {
+		return 0, nil
+	}
+	part := &io.LimitedReader{R: src, N: e.left - last}
+	limited, ok := src.(*io.LimitedReader)
+	if ok { // sendfile wants the file right under it
+		part.R, part.N = limited.R, min(part.N, limited.N)
+	}
+	n, err = x.ResponseWriter.(io.ReaderFrom).ReadFrom(part)
+	if e.left -= n; ok {
+		limited.N -= n
+	}
+	return n, err
 }
 
 // writerOnly hides everything but Write from io.Copy.

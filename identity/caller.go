@@ -18,11 +18,9 @@ type Caller struct {
 	known   uint8 // which of the fields below are set
 	addr    netip.Addr
 	agent   string
-	session *SessionClaims
+	session *verifiedSession
 	token   *TokenClaims
 	errs    [2]error // why there is no session, no token
-
-	lastPlan rememberedPlan
 }
 
 const (
@@ -45,7 +43,7 @@ var (
 
 // Start makes c the caller of req. It computes nothing yet.
 func (r *Resolver) Start(c *Caller, req Request) {
-	// The other fields keep their values: they are void while known is 0. lastPlan stays valid.
+	// The other fields keep their values: they are void while known is 0.
 	c.resolver, c.request, c.limiter, c.known = r, req, "", 0
 }
 
@@ -150,14 +148,14 @@ func (c *Caller) AskedAgent() (agent string, ok bool) {
 // Session returns the verified visitor session, or the reason that there is none: ErrNone,
 // ErrUnverifiable, ErrNotChecked, or what is wrong with the credential, worded for the client.
 func (c *Caller) Session() (SessionClaims, error) {
-	s, err := c.sessionClaims()
+	s, err := c.verifiedSession()
 	if err != nil {
 		return SessionClaims{}, err
 	}
-	return *s, nil
+	return s.SessionClaims, nil
 }
 
-func (c *Caller) sessionClaims() (*SessionClaims, error) {
+func (c *Caller) verifiedSession() (*verifiedSession, error) {
 	if c.known&knowsSession == 0 {
 		c.known |= knowsSession
 		c.session, c.errs[0] = c.verifySession()
@@ -165,7 +163,7 @@ func (c *Caller) sessionClaims() (*SessionClaims, error) {
 	return c.session, c.errs[0]
 }
 
-func (c *Caller) verifySession() (*SessionClaims, error) {
+func (c *Caller) verifySession() (*verifiedSession, error) {
 	r := c.resolver
 	if r.options.Sessions == nil {
 		return nil, ErrUnverifiable
@@ -177,15 +175,15 @@ func (c *Caller) verifySession() (*SessionClaims, error) {
 	now := r.options.Now()
 	seen := r.sessions.find(credential)
 	if seen != nil {
-		if err := r.options.Sessions.holds(seen, now); err != nil {
+		if err := seen.holds(now); err != nil {
 			return nil, err
 		}
-		if !r.options.Sessions.isStale(seen, now) {
+		if !r.options.Sessions.isStale(&seen.SessionClaims, now) {
 			return seen, nil
 		}
 	}
 	took := false
-	s, err := r.options.Sessions.verify(credential, now, func() bool {
+	claims, err := r.options.Sessions.verify(credential, now, func() bool {
 		if seen != nil || !c.isSpent(now) { // a session in the cache keeps working (D16)
 			return true
 		}
@@ -201,6 +199,7 @@ func (c *Caller) verifySession() (*SessionClaims, error) {
 		}
 		return nil, err
 	}
+	s := &verifiedSession{SessionClaims: *claims}
 	r.sessions.keep(credential, s)
 	return s, nil
 }
@@ -220,7 +219,7 @@ func (c *Caller) Token() (TokenClaims, error) {
 func (c *Caller) Verified(source string) (err error) {
 	switch credentialOf(source) {
 	case Session:
-		_, err = c.sessionClaims()
+		_, err = c.verifiedSession()
 	case Token:
 		_, err = c.tokenClaims()
 	default:
@@ -285,14 +284,21 @@ func authorization(req Request, scheme string) (string, error) {
 	default:
 		return "", fmt.Errorf("%d Authorization fields: send one", len(lines))
 	}
-	line := lines[0]
-	if line == "" || strings.EqualFold(line, scheme) {
+	line, n := lines[0], len(scheme)
+	switch {
+	case line == "":
 		return "", ErrNone
-	}
-	if len(line) <= len(scheme) || line[len(scheme)] != ' ' || !strings.EqualFold(line[:len(scheme)], scheme) {
+	case len(line) < n || line[:n] != scheme && !strings.EqualFold(line[:n], scheme):
+		return "", errOtherScheme
+	case len(line) == n:
+		return "", ErrNone
+	case line[n] != ' ':
 		return "", errOtherScheme
 	}
-	credential := strings.Trim(line[len(scheme):], " ")
+	credential := line[n+1:] // rarely with blanks around it
+	if strings.HasPrefix(credential, " ") || strings.HasSuffix(credential, " ") {
+		credential = strings.Trim(credential, " ")
+	}
 	if credential == "" {
 		return "", ErrNone
 	}

@@ -3,24 +3,76 @@ package identity
 import (
 	"math"
 	"strconv"
+	"sync/atomic"
 )
 
-// appendClaim appends the value of a claim of the verified session, as claimOf reads it. It
-// allocates nothing for a session in the cache.
+// A verifiedSession is a session in the cache, with what limiters have asked for.
+type verifiedSession struct {
+	SessionClaims
+	counted rememberedClaim // by its name, what appendClaim appends; empty: it is no value
+	plan    rememberedClaim // by Plans.By, the plan
+}
+
+// A rememberedClaim is the answer for one claim of a session. Claims do not change, so it holds as
+// long as the session does. A policy rarely asks for two: only the first is remembered, and others
+// are looked up each time. The zero value remembers nothing. It is safe for concurrent use.
+type rememberedClaim struct {
+	first atomic.Pointer[claimAnswer]
+}
+
+type claimAnswer struct{ name, answer string }
+
+// maxRemembered is the length in bytes of the longest answer that is remembered.
+const maxRemembered = 128
+
+// weight counts what may be remembered.
+func (s *verifiedSession) weight() int { return s.SessionClaims.weight() + maxRemembered }
+
+// find returns the answer for a claim; ok is false if it is not remembered.
+func (r *rememberedClaim) find(name string) (answer string, ok bool) {
+	if a := r.first.Load(); a != nil && a.name == name {
+		return a.answer, true
+	}
+	return "", false
+}
+
+// isFree reports whether nothing is remembered, and an answer of n bytes could be.
+func (r *rememberedClaim) isFree(n int) bool { return n <= maxRemembered && r.first.Load() == nil }
+
+// remember keeps the answer for a claim, unless there is one already.
+func (r *rememberedClaim) remember(name, answer string) {
+	r.first.CompareAndSwap(nil, &claimAnswer{name, answer})
+}
+
+// appendClaim appends the value of a claim of the verified session, as claimOf reads it. For a
+// session in the cache it allocates nothing, but once to remember its first claim.
 func (c *Caller) appendClaim(dst []byte, name string) ([]byte, bool) {
-	s, _ := c.sessionClaims()
+	s, _ := c.verifiedSession()
 	if s == nil {
 		return dst, false
 	}
+	if value, ok := s.counted.find(name); ok {
+		return append(dst, value...), value != ""
+	}
+	start := len(dst)
+	dst = appendClaimOf(dst, &s.SessionClaims, name)
+	if s.counted.isFree(len(dst) - start) {
+		s.counted.remember(name, string(dst[start:]))
+	}
+	return dst, len(dst) > start
+}
+
+// appendClaimOf appends what a claim of s counts by, or nothing if it is no value.
+func appendClaimOf(dst []byte, s *SessionClaims, name string) []byte {
 	text, integer, ok := claimOf(s.Claims, name)
 	if !ok {
-		return dst, false
+		return dst
 	}
 	if text == "" {
 		var digits [20]byte // a string of these would be allocated
-		return appendClaimValue(dst, s.owner, string(strconv.AppendInt(digits[:0], integer, 10))), true
+		return appendClaimValue(dst, s.owner, string(strconv.AppendInt(digits[:0], integer, 10)))
 	}
-	return appendClaimValue(dst, s.owner, text), true
+	return appendClaimValue(dst, s.owner, text)
 }
 
 // claimOf returns a claim by which callers can be counted or have a plan: a text, or if text is

@@ -1,10 +1,12 @@
 package identity_test
 
 import (
+	"crypto"
 	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -160,4 +162,96 @@ func TestKeysOfAClaimIncludeItsTokensKey(t *testing.T) {
 	if keys, err := sessions.ClaimKeysOf("", ""); err == nil {
 		t.Errorf("an empty value: %q", keys)
 	}
+}
+
+// One claim of a session is remembered. Another one, another session's, and one that is no value
+// are read all the same.
+func TestAClaimIsThatOfItsNameAndSession(t *testing.T) {
+	r, _ := verifier(t, identity.SessionsOptions{})
+	long := strings.Repeat("x", 300)
+	of := func(name string, pairs ...any) *identity.HTTPRequest {
+		return bearing(hs256(claims(append([]any{"iss", "a", "sid", name}, pairs...)...)))
+	}
+	one, two, none := of("1", "org", "acme", "plan", "gold", "n", 7, "long", long), of("2", "org", "other"), of("3", "plan", "")
+	c := new(identity.Caller)
+	for i, step := range []struct {
+		req    *identity.HTTPRequest
+		source string
+		want   string
+	}{
+		{one, "claim:long", long},
+		{one, "claim:org", "acme"}, {one, "claim:plan", "gold"}, {one, "claim:n", "7"}, {one, "claim:org", "acme"}, {one, "claim:sid", "1"},
+		{one, "claim:missing", ""}, {one, "claim:long", long},
+		{two, "claim:org", "other"}, {two, "claim:plan", ""}, {one, "claim:org", "acme"}, {two, "claim:org", "other"},
+		{none, "claim:plan", ""}, {none, "claim:org", ""}, {none, "claim:plan", ""}, {none, "claim:sid", "3"},
+	} {
+		for range 2 { // as it is read, and as it is remembered
+			r.Start(c, step.req)
+			before := []byte("key")
+			got, ok := c.AppendKey(before, step.source)
+			if ok != (step.want != "") || !strings.HasPrefix(string(got), "key") || !strings.HasSuffix(string(got), step.want) || !ok && len(got) != len(before) {
+				t.Errorf("step %d, %s: %q, %v; want %q", i, step.source, got, ok, step.want)
+			}
+		}
+	}
+}
+
+// What is remembered of a session ends with it: when it expires, within the leeway, and when its
+// key is withdrawn. Another token of the same value does not change that.
+func TestARememberedClaimEndsWithItsSession(t *testing.T) {
+	set := &keySet{keys: map[string]crypto.PublicKey{"k": &ecdsaKey().PublicKey}}
+	r, clock := verifier(t, identity.SessionsOptions{Lookup: set.lookup, Leeway: time.Second})
+	one := bearing(withKid("k", claims("iss", "a", "sid", "1", "org", "acme", "plan", "gold")))
+	two := bearing(withKid("k", claims("iss", "a", "sid", "2", "org", "acme", "exp", noon.Add(2*time.Hour).Unix())))
+	c := new(identity.Caller)
+	has := func(req *identity.HTTPRequest, want bool) {
+		t.Helper()
+		for range 3 {
+			r.Start(c, req)
+			if _, ok := c.AppendKey(nil, "claim:org"); ok != want {
+				t.Errorf("a value: %t, want %t", ok, want)
+			}
+			if plan, _ := c.Plan("claim:plan"); req == one && (plan == "gold") != want {
+				t.Errorf("plan %q", plan)
+			}
+		}
+	}
+	has(one, true)
+	has(two, true)
+	clock.set(time.Hour + time.Second - 1)
+	has(one, true)
+	clock.set(time.Hour + time.Second)
+	has(one, false)
+	has(two, true)
+	set.keys = nil
+	clock.set(time.Hour + 10*time.Minute)
+	has(two, false)
+	has(one, false)
+	if _, ok := key(caller(r, request("203.0.113.7:4711")), "claim:org"); ok {
+		t.Error("a request without a credential has the value of an earlier one")
+	}
+}
+
+// Requests with one session ask for different claims at the same time.
+func TestClaimsOfOneSessionAreReadConcurrently(t *testing.T) { // for the race detector
+	r, _ := verifier(t, identity.SessionsOptions{})
+	req := hs256(claims("iss", "a", "sid", "s", "org", "acme", "plan", "gold", "n", 7))
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			source, want := []string{"claim:org", "claim:plan", "claim:n"}[g%3], []string{"acme", "gold", "7"}[g%3]
+			by := []string{"claim:plan", "claim:org"}[g%2]
+			plan := map[string]string{"claim:plan": "gold", "claim:org": "acme"}[by]
+			for range 200 {
+				c := caller(r, bearing(req))
+				if v, _ := key(c, source); !strings.HasSuffix(v, want) {
+					t.Errorf("%s: %q, want %q", source, v, want)
+				}
+				if got, _ := c.Plan(by); got != plan {
+					t.Errorf("plan by %s: %q, want %q", by, got, plan)
+				}
+			}
+		})
+	}
+	all.Wait()
 }

@@ -35,14 +35,19 @@ func (r *HTTPRequest) Body(limit int) []byte {
 	rest := r.Request.Body
 	start, err := io.ReadAll(io.LimitReader(rest, int64(limit)))
 	var tail io.Reader = rest
-	if err != nil {
+	switch {
+	case err != nil:
 		tail = failed{err}
+	case len(start) < limit:
+		// The server closes the body when the response begins, and a transport that sends it may
+		// look for its end only then.
+		tail = failed{io.EOF}
 	}
 	r.Request.Body = &replayed{io.MultiReader(bytes.NewReader(start), tail), rest}
 	return start
 }
 
-// failed is the rest of a body after a read error.
+// failed is the rest of a body after its end, or after a read error.
 type failed struct{ err error }
 
 func (f failed) Read([]byte) (int, error) { return 0, f.err }

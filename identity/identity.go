@@ -52,7 +52,7 @@ type Request interface {
 	// RawQuery returns the query without the question mark, as received. QueryValue reads it.
 	RawQuery() string
 	// Body returns the first bytes of the body, at most limit, and leaves the whole body to the
-	// next reader.
+	// next reader. They are valid until the request has ended, and must not be changed.
 	Body(limit int) []byte
 }
 
@@ -92,9 +92,9 @@ type Options struct {
 type Resolver struct {
 	options  Options
 	header   string
-	sources  []knownSource
+	extra    []extraSource
 	places   []Place // of tokens
-	sessions verifiedCache[SessionClaims]
+	sessions verifiedCache[verifiedSession]
 	tokens   verifiedCache[checkedToken]
 	spent    spentTable
 	checks   checkTable
@@ -123,7 +123,7 @@ func New(o Options) (*Resolver, error) {
 		}
 	}
 	var err error
-	if r.sources, err = knownSources(o.Extra); err != nil {
+	if r.extra, err = extraSources(o.Extra); err != nil {
 		return nil, fmt.Errorf("new resolver: %w", err)
 	}
 	if r.places, err = checkPlaces(o.TokenFrom); err != nil {

@@ -166,8 +166,8 @@ var errTwoTokens = errors.New("the request has two different tokens: send one")
 // tokenOf returns the token of a request. The first place that has one decides. A different one in
 // another place is an error: a backend could go by that one.
 func tokenOf(req Request, places []Place) (string, error) {
-	if len(places) == 1 && places[0].kind == inBearer {
-		return bearer(req)
+	if len(places) == 1 {
+		return places[0].read(req)
 	}
 	found, none := "", ErrNone
 	for _, p := range places {
@@ -202,7 +202,7 @@ func (p Place) read(req Request) (token string, err error) {
 			return "", fmt.Errorf("%d %s fields: send one", len(lines), p.name)
 		}
 		if len(lines) == 1 {
-			token = strings.Trim(lines[0], " \t")
+			token = trimBlanks(lines[0])
 		}
 	case inQuery:
 		token, err = onlyParameter(req.RawQuery(), p.name)

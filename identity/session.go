@@ -32,6 +32,8 @@ type SessionClaims struct {
 
 	owner     string    // the issuer or the verifying key's id, as Key begins
 	notBefore time.Time // nbf; zero if the token has none
+	from      time.Time // notBefore, with the leeway; zero if the token has none
+	until     time.Time // Expires, with the leeway
 	verified  time.Time // when its signature was checked
 }
 
@@ -106,11 +108,11 @@ func (s *Sessions) isStale(c *SessionClaims, now time.Time) bool {
 }
 
 // holds returns an error if a session in the cache has expired, or has not begun.
-func (s *Sessions) holds(c *SessionClaims, now time.Time) error {
-	if !now.Before(c.Expires.Add(s.options.Leeway)) {
+func (c *SessionClaims) holds(now time.Time) error {
+	if !now.Before(c.until) {
 		return fmt.Errorf("the session expired at %s: begin a new one", c.Expires.UTC().Format(time.RFC3339))
 	}
-	if !c.notBefore.IsZero() && now.Add(s.options.Leeway).Before(c.notBefore) {
+	if !c.from.IsZero() && now.Before(c.from) {
 		return fmt.Errorf("the session begins at %s", c.notBefore.UTC().Format(time.RFC3339))
 	}
 	return nil
@@ -156,7 +158,7 @@ func (s *Sessions) verify(token string, now time.Time, mayCheck func() bool) (*S
 	}
 	claims := s.claims(parsed, token, ids[verifying(parsed, token, keys)])
 	claims.verified = now
-	if err := s.holds(claims, now); err != nil {
+	if err := claims.holds(now); err != nil {
 		return nil, err
 	}
 	if s.refreshed != nil && s.refreshed.note(claims) {
@@ -290,8 +292,9 @@ func (s *Sessions) claims(t *jwt.Token, token, keyID string) *SessionClaims {
 	if exp, err := all.GetExpirationTime(); err == nil && exp != nil {
 		c.Expires = exp.Time
 	}
+	c.until = c.Expires.Add(s.options.Leeway)
 	if nbf, err := all.GetNotBefore(); err == nil && nbf != nil {
-		c.notBefore = nbf.Time
+		c.notBefore, c.from = nbf.Time, nbf.Time.Add(-s.options.Leeway)
 	}
 	who := appendNamed(nil, 'i', c.Issuer)
 	if c.Issuer == "" {

@@ -26,32 +26,50 @@ type Source struct {
 // A finder appends the value of a source to dst; ok is false if the caller has none.
 type finder func(c *Caller, dst []byte, field string) (value []byte, ok bool)
 
-// finders holds how a request answers each of the built-in sources.
-var finders = map[string]finder{
-	IP:       (*Caller).appendAddr,
-	Agent:    (*Caller).appendAgent,
-	Session:  (*Caller).appendSession,
-	Token:    (*Caller).appendToken,
-	Header:   (*Caller).appendField,
-	Path:     (*Caller).appendNothing,
-	Cookie:   (*Caller).appendCookie,
-	Query:    (*Caller).appendParameter,
-	Host:     (*Caller).appendHost,
-	Claim:    (*Caller).appendClaim,
-	Everyone: func(_ *Caller, dst []byte, _ string) ([]byte, bool) { return dst, true },
+// builtIn returns how a request answers a built-in source, and whether the name of what is read
+// follows that of the source. find is nil for any other name. It is a switch because every request
+// asks, and a look-up in a map or a list takes longer.
+func builtIn(name string) (find finder, named bool) {
+	switch name {
+	case IP:
+		return (*Caller).appendAddr, false
+	case Agent:
+		return (*Caller).appendAgent, false
+	case Session:
+		return (*Caller).appendSession, false
+	case Token:
+		return (*Caller).appendToken, false
+	case Header:
+		return (*Caller).appendField, true
+	case Path:
+		return (*Caller).appendNothing, true
+	case Cookie:
+		return (*Caller).appendCookie, true
+	case Query:
+		return (*Caller).appendParameter, true
+	case Host:
+		return (*Caller).appendHost, false
+	case Claim:
+		return (*Caller).appendClaim, true
+	case Everyone:
+		return (*Caller).appendEveryone, false
+	}
+	return nil, false
 }
 
-// A knownSource is a source that callers of a Resolver can be asked for.
-type knownSource struct {
+// An extraSource is a source of an embedding service.
+type extraSource struct {
 	weir.Source
 	find finder
 }
 
-// knownSources returns the built-in sources and those of an embedding service.
-func knownSources(extra []Source) ([]knownSource, error) {
-	var all []knownSource
-	for _, s := range Sources() {
-		all = append(all, knownSource{s, finders[s.Name]})
+// extraSources returns the sources of an embedding service.
+func extraSources(extra []Source) ([]extraSource, error) {
+	var all []extraSource
+	taken := func(name string) bool {
+		known := func(s extraSource) bool { return s.Name == name }
+		find, _ := builtIn(name)
+		return find != nil || slices.ContainsFunc(all, known)
 	}
 	for _, s := range extra {
 		if s.Find == nil {
@@ -60,12 +78,10 @@ func knownSources(extra []Source) ([]knownSource, error) {
 		if !isSourceName(s.Name) {
 			return nil, fmt.Errorf("key source %q: expected lower-case letters, digits and dashes, a letter first", s.Name)
 		}
-		for _, known := range all {
-			if known.Name == s.Name {
-				return nil, fmt.Errorf("key source %q already exists: choose another name", s.Name)
-			}
+		if taken(s.Name) {
+			return nil, fmt.Errorf("key source %q already exists: choose another name", s.Name)
 		}
-		all = append(all, knownSource{s.Source, func(c *Caller, dst []byte, field string) ([]byte, bool) {
+		all = append(all, extraSource{s.Source, func(c *Caller, dst []byte, field string) ([]byte, bool) {
 			v, ok := s.Find(c.request, field)
 			if ok {
 				dst = append(dst, v...)
@@ -86,9 +102,9 @@ func isSourceName(name string) bool {
 // Sources returns all key sources that callers of this Resolver can be asked for: the built-in
 // ones, then those of Options.Extra.
 func (r *Resolver) Sources() []weir.Source {
-	all := make([]weir.Source, len(r.sources))
-	for i, s := range r.sources {
-		all[i] = s.Source
+	all := Sources()
+	for i := range r.extra {
+		all = append(all, r.extra[i].Source)
 	}
 	return all
 }
@@ -102,13 +118,28 @@ func (c *Caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 			return dst, false
 		}
 	}
-	for i := range c.resolver.sources {
-		if s := &c.resolver.sources[i]; s.Name == name && (s.Field != "") == (field != "") {
-			return s.find(c, dst, field)
+	find, named := builtIn(name)
+	if find == nil {
+		find, named = c.resolver.extraSource(name)
+	}
+	if find == nil || named != (field != "") {
+		return dst, false
+	}
+	return find(c, dst, field)
+}
+
+// extraSource is builtIn for the sources of the embedding service.
+func (r *Resolver) extraSource(name string) (find finder, named bool) {
+	for i := range r.extra {
+		if s := &r.extra[i]; s.Name == name {
+			return s.find, s.Field != ""
 		}
 	}
-	return dst, false
+	return nil, false
 }
+
+// appendEveryone appends nothing, which all callers have in common.
+func (c *Caller) appendEveryone(dst []byte, _ string) ([]byte, bool) { return dst, true }
 
 // appendNothing is for sources that a caller has no value of, because the limiter's route has it.
 func (c *Caller) appendNothing(dst []byte, _ string) ([]byte, bool) { return dst, false }
@@ -118,7 +149,7 @@ func (c *Caller) appendAgent(dst []byte, _ string) ([]byte, bool) {
 }
 
 func (c *Caller) appendSession(dst []byte, _ string) ([]byte, bool) {
-	s, _ := c.sessionClaims()
+	s, _ := c.verifiedSession()
 	if s == nil {
 		return dst, false
 	}

@@ -40,6 +40,11 @@ type Line struct {
 	// keyed hash of the agent, which Weir's log has for requests counted by agent; else nil
 	Agent  []byte
 	Status int // 0 in a format without one
+	// nanoseconds from the begin of the request to its end; -1 if the log does not have it
+	Duration int64
+	// units that were charged before the request was served, which Weir's log has for admitted
+	// requests whose cost may change; else 0
+	Reserved int64
 
 	// HasAgent is true if the log records the User-Agent, or Agent, of the request, even if the
 	// client sent none. In a text format it is true if the format has a place for it. A JSON line

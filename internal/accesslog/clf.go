@@ -52,6 +52,8 @@ func (c *clf) has(field string) bool {
 // parts are the values of one line, with their escapes.
 type parts struct {
 	host, peer, user, stamp, request, status, size, referrer, agent, rest []byte
+
+	millis []byte // that it took; nil in most formats
 }
 
 func (c *clf) parse(b []byte, r *record) error {
@@ -79,6 +81,7 @@ func (c *clf) parse(b []byte, r *record) error {
 	if c.shape != traefik { // Traefik escapes nothing
 		p.agent = unescape(p.agent)
 	}
+	r.took(inMilliseconds(p.millis))
 	r.UserAgent, r.HasAgent = given(p.agent), c.shape != common
 	return nil
 }
@@ -213,7 +216,7 @@ func traefikEnd(b []byte, p *parts) error {
 	if between < 2 || b[0] != ' ' || b[1] != '"' || b[len(b)-1] != '"' || between+3 > len(b)-1 {
 		return missing
 	}
-	p.referrer, p.agent = b[2:between], b[between+3:len(b)-1]
+	p.referrer, p.agent, p.millis = b[2:between], b[between+3:len(b)-1], millis[1:]
 	return nil
 }
 

@@ -27,6 +27,7 @@ const (
 	roleStatus
 	roleAgent
 	roleHash // keyed hash of the agent
+	roleReserved
 	roleMark // a member that no other shape has
 	roles
 )
@@ -87,8 +88,9 @@ var (
 		roleTarget: {"x-envoy-original-path", "x_envoy_original_path", "x-envoy-origin-path", "path", ":path"},
 		roleStatus: {"response_code"},
 		roleAgent:  {"user_agent", "user-agent"},
+		roleTook:   {"duration"},
 		roleMark:   {"start_time"},
-	}}
+	}, took: inMilliseconds}
 	weirShape = shape{paths: [roles][]string{
 		rolePeer:   {"client"},
 		roleBegun:  {"time"},
@@ -96,8 +98,11 @@ var (
 		roleTarget: {"path"},
 		roleStatus: {"status"},
 		roleHash:   {"agent"},
+		roleTook:   {"duration_ms"},
 		roleMark:   {"outcome"},
-	}, bytes: true, own: true}
+
+		roleReserved: {"reserved"},
+	}, took: inMilliseconds, bytes: true, own: true}
 )
 
 // A branch is a wanted value, or one that contains wanted values.
@@ -200,6 +205,10 @@ func (o *object) parse(b []byte, r *record) error {
 		r.extra[i] = given(o.plain(r.own(value)))
 	}
 	r.Time, r.Status = at, status
+	if text := o.value(roleTook); text != nil && o.shape.took != nil {
+		r.took(o.shape.took(text))
+	}
+	r.Reserved = unitsOf(o.value(roleReserved))
 	r.Peer, r.UserAgent = lastOf(o.plain(o.value(rolePeer))), o.plain(o.value(roleAgent))
 	r.Agent, r.HasAgent = o.plain(o.value(roleHash)), o.present(roleAgent) || o.present(roleHash)
 	r.Method, r.Target = o.request(r)
@@ -387,8 +396,9 @@ func (o *object) plain(text []byte) []byte {
 	return unescape(text)
 }
 
-func inSeconds(b []byte) (int64, bool)     { return floating(b, 1e9) }
-func inNanoseconds(b []byte) (int64, bool) { return floating(b, 1) }
+func inSeconds(b []byte) (int64, bool)      { return floating(b, 1e9) }
+func inMilliseconds(b []byte) (int64, bool) { return floating(b, 1e6) }
+func inNanoseconds(b []byte) (int64, bool)  { return floating(b, 1) }
 
 // asCaddyWrites reads a duration as Caddy writes it: seconds with a fraction by default, an integer
 // of nanoseconds (duration_format nano), or a text of Go's time.Duration. A whole number of seconds

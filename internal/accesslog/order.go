@@ -8,6 +8,13 @@ type record struct {
 	scratch []byte // values that are not contiguous in the line
 }
 
+// took sets how long the request took, if ok.
+func (r *record) took(ns int64, ok bool) {
+	if ok {
+		r.Duration = ns
+	}
+}
+
 // own returns a copy of value that lives as long as the record's line. It returns nil for nil.
 func (r *record) own(value []byte) []byte {
 	if value == nil {

@@ -32,8 +32,16 @@ type ownLines struct {
 
 const maxBanner = 64 // lines
 
-// banner reports whether a line is part of the banner.
+// printed are the beginnings of lines that a server prints without a time, mostly at its start.
+var printed = [...]string{"warning: ", "hint: ", "error: "}
+
+// banner reports whether a line is part of the banner, or printed without a time.
 func (o *ownLines) banner(b []byte) bool {
+	for _, beginning := range printed {
+		if bytes.HasPrefix(b, []byte(beginning)) {
+			return true
+		}
+	}
 	if bytes.HasPrefix(b, []byte("listening  ")) {
 		o.left = maxBanner
 		return true

@@ -51,6 +51,29 @@ func TestWhatAServerSaysOfItselfIsNotMalformed(t *testing.T) {
 	}
 }
 
+// A message may have the keys of a request, and what a server prints at its start has no time.
+func TestAMessageAboutARequestIsNotMalformed(t *testing.T) {
+	const printed = "warning: variable WEIR_PORT belongs to no flag\nhint: is it spelled as the flag?\n"
+	for format, text := range map[string]string{
+		"weir": printed + ownText + `time=2026-03-01T12:00:02.600Z level=WARN msg="the upstream is not available" method=POST upstream=192.0.2.9:80 error="the connection was closed before an answer came"
+time=2026-03-01T12:00:02.700Z level=ERROR msg="a handler panicked" client=192.0.2.1 method=GET path=/a status=500 error="a=b outcome=c"
+warning: the policy has a limiter that no request meets
+`,
+		"weir-json": printed + ownJSON + `{"time":"2026-03-01T12:00:02.600Z","level":"WARN","msg":"the upstream is not available","method":"POST","upstream":"192.0.2.9:80"}
+{"time":"2026-03-01T12:00:02.700Z","level":"ERROR","msg":"a handler panicked","client":"192.0.2.1","method":"GET","path":"/a","status":500}
+warning: the policy has a limiter that no request meets
+`,
+	} {
+		for _, given := range []string{"auto", format} {
+			o := accesslog.Options{Format: given, Stdin: strings.NewReader(text),
+				Malformed: func(m accesslog.Malformed) { t.Errorf("%s, line %d: %s: %q", format, m.Line, m.Reason, m.Text) }}
+			if found, _, stats := targets(t, o); strings.Join(found, " ") != "/a /b" || stats.Formats[0] != format {
+				t.Errorf("%s: %v, %+v", format, found, stats)
+			}
+		}
+	}
+}
+
 func TestALogOfAServerThatWasAskedNothingIsNoError(t *testing.T) {
 	_, requests, _ := strings.Cut(ownText, "ready\n")
 	_, end, _ := strings.Cut(requests, "outcome=unlimited")

@@ -7,7 +7,7 @@ import (
 )
 
 // pairKeys are the keys of a request in Weir's text format.
-var pairKeys = []string{"time", "client", "method", "path", "status", "bytes", "duration", "limiter", "outcome", "host", "proto", "aborted", "agent"}
+var pairKeys = []string{"time", "client", "method", "path", "status", "bytes", "duration", "limiter", "outcome", "host", "proto", "aborted", "agent", "reserved", "cost", "overrun"}
 
 // messageKeys are the keys of lines that are not requests.
 var messageKeys = []string{"level", "msg", "lines"}
@@ -18,7 +18,7 @@ type pairs struct {
 	fields []int // index in pairKeys for each of Options.Fields, or -1
 	own    ownLines
 
-	values  [13][]byte // by pairKeys
+	values  [16][]byte // by pairKeys
 	message [3][]byte  // by messageKeys
 }
 
@@ -39,7 +39,9 @@ func (p *pairs) parse(b []byte, r *record) error {
 	if err := p.split(b); err != nil {
 		return err
 	}
-	if p.values[2] == nil && p.message[0] != nil && p.message[1] != nil {
+	// A message may have the keys of a request, such as method=, but no request is without
+	// outcome=.
+	if p.values[8] == nil && p.message[0] != nil && p.message[1] != nil {
 		return newOwnLine(p.message[1], p.message[2])
 	}
 	for i, name := range pairKeys[:5] {
@@ -61,6 +63,10 @@ func (p *pairs) parse(b []byte, r *record) error {
 		}
 	}
 	r.Time, r.Status, r.Peer = at, status, p.values[1]
+	if millis, ok := bytes.CutSuffix(p.values[6], []byte("ms")); ok {
+		r.took(inMilliseconds(millis))
+	}
+	r.Reserved = unitsOf(p.values[13])
 	r.Agent, r.HasAgent = p.values[12], p.values[12] != nil
 	if method, target := unescapeBytes(p.values[2]), unescapeBytes(p.values[3]); isMethod(method) && len(target) > 0 {
 		r.Method, r.Target = method, target
@@ -117,6 +123,15 @@ func (p *pairs) split(b []byte) error {
 		return fmt.Errorf("%s= occurs twice", twice)
 	}
 	return nil
+}
+
+// unitsOf reads a number of units in Weir's log; 0 if it is none.
+func unitsOf(b []byte) int64 {
+	if !isNumber(b) {
+		return 0
+	}
+	n, _ := decimal(b, 1)
+	return n
 }
 
 // unescapeBytes removes, in place, the escapes with which Weir's log writes bytes: \u00C3 is the

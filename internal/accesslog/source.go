@@ -169,6 +169,7 @@ func choose(seen []sampled, choices []format, fields []string) (best detected) {
 			if line.err != nil {
 				continue
 			}
+			r.Duration = -1
 			if err := p.parse(trimmed(text), &r); err != nil {
 				if isOwn(err) {
 					d.own++
@@ -373,6 +374,7 @@ func (s *source) read() {
 	rec := s.order.at(i)
 	rec.ready(len(s.r.o.Fields))
 	begins := copy(s.begin[:], line.text)
+	rec.Duration = -1
 	if err := s.parser.parse(line.text, rec); err != nil {
 		s.order.drop(i)
 		if own, ok := err.(*ownLine); ok {

@@ -17,7 +17,8 @@ const (
 	varForwarded // a list; the last address is the one that the server itself has seen
 	varStamp     // in any format that a clock parses
 	varExact     // a timestamp with a higher precision
-	varTook      // seconds
+	varTook      // seconds, which end at the time of the line
+	varLasted    // milliseconds, which begin at it
 	varRequest
 	varMethod
 	varTarget
@@ -53,6 +54,7 @@ var envoyVariables = map[string]variable{
 	"start_time":                varStamp,
 	"request":                   varRequest,
 	"response_code":             varStatus,
+	"duration":                  varLasted,
 	"x_forwarded_for":           varForwarded,
 	"user_agent":                varAgent,
 	"downstream_remote_address": varPeer,
@@ -255,6 +257,8 @@ func (t *template) parse(b []byte, r *record) error {
 		}
 	}
 	r.Time, r.Status = at, status
+	r.took(inMilliseconds(t.value(varLasted)))
+	r.took(inSeconds(t.value(varTook)))
 	r.UserAgent, r.HasAgent = t.plain(t.value(varAgent)), t.at[varAgent] > 0
 	if r.Peer = t.value(varPeer); r.Peer == nil {
 		r.Peer = lastOf(t.value(varForwarded))

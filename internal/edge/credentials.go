@@ -52,8 +52,8 @@ func unverified(c *Config, source, flags string) string {
 
 // countsBy reports whether a window of l counts by a credential, or by what is read from it.
 func countsBy(l *weir.Limiter, credential string) bool {
-	for i := range l.Windows {
-		for _, source := range slices.Concat(l.Windows[i].Key...) {
+	for _, w := range l.Rows() {
+		for _, source := range slices.Concat(w.Key...) {
 			if weir.SourceOf(source).Credential() == credential {
 				return true
 			}

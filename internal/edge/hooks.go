@@ -30,6 +30,7 @@ type observing struct {
 var observers = []observer{
 	openMetrics,
 	openRecorder,
+	openSettled,
 	openDenials,
 	openEvents,
 	openAccessLog,
@@ -43,6 +44,8 @@ type hooks struct {
 	shadows     []func(weir.Shadowed)
 	candidates  []func(weir.Compared)
 	crossings   []func(weir.Crossed)
+	settled     []func(weir.Settled)
+	held        []func(l *weir.Limiter, slots int64)
 	takes       []func(time.Duration, error) // of a store outside this process
 	storeEvents []func(failover.Event)
 
@@ -78,14 +81,14 @@ func each[T any](all []func(T)) func(T) {
 	}
 }
 
-// onTake returns a function that calls all takes hooks; nil if there is none.
-func (h *hooks) onTake() func(time.Duration, error) {
-	if len(h.takes) == 0 {
+// eachOf is each for functions with two arguments.
+func eachOf[T, U any](all []func(T, U)) func(T, U) {
+	if len(all) == 0 {
 		return nil
 	}
-	return func(took time.Duration, err error) {
-		for _, call := range h.takes {
-			call(took, err)
+	return func(one T, other U) {
+		for _, call := range all {
+			call(one, other)
 		}
 	}
 }

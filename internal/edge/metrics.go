@@ -15,6 +15,8 @@ func openMetrics(o *observing) error {
 	h.decisions = append(h.decisions, m.Observe)
 	h.shadows = append(h.shadows, m.Shadow)
 	h.candidates = append(h.candidates, m.Candidate)
+	h.settled = append(h.settled, m.Settled)
+	h.held = append(h.held, m.Held)
 	h.takes = append(h.takes, m.StoreTake)
 	h.storeEvents = append(h.storeEvents, m.StoreEvent)
 	h.listeners = append(h.listeners, func(name string, l net.Listener) net.Listener { return m.Listener(name, l) })

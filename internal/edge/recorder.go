@@ -21,6 +21,8 @@ func openRecorder(o *observing) error {
 	h.decisions = append(h.decisions, recorder.Observe)
 	h.shadows = append(h.shadows, recorder.Shadow)
 	h.candidates = append(h.candidates, recorder.Candidate)
+	h.settled = append(h.settled, recorder.Settled)
+	h.held = append(h.held, recorder.Held)
 	h.policies = append(h.policies, func(s live.State) { recorder.Declare(s.Policy) })
 	h.candidateLoaded = append(h.candidateLoaded, recorder.ResetCandidate)
 	h.admin = append(h.admin, func(a *admin.Options) { a.Recorder = recorder })

@@ -191,14 +191,17 @@ func openCounter(c *Config, s *openStore, h *hooks, own *parts) (*counter, error
 			events = append([]func(failover.Event){logged}, events...)
 		}
 		var err error
-		k.over, err = failover.New(s.counts, s.fallback, failover.Options{Deadline: c.StoreDeadline, OnEvent: each(events), OnTake: h.onTake()})
+		k.over, err = failover.New(s.counts, s.fallback, failover.Options{Deadline: c.StoreDeadline, OnEvent: each(events), OnTake: eachOf(h.takes)})
 		if err != nil {
 			return nil, cli.Fail(err, "")
 		}
 		counts = k.over
 	}
 	var err error
-	k.Decider, err = weir.New(c.Policy.Policy, counts, weir.Options{Sources: weir.Sources(), OnShadow: each(h.shadows), OnCandidate: each(h.candidates), OnCrossed: each(h.crossings)})
+	k.Decider, err = weir.New(c.Policy.Policy, counts, weir.Options{
+		Sources: weir.Sources(), OnShadow: each(h.shadows), OnCandidate: each(h.candidates), OnCrossed: each(h.crossings),
+		OnSettled: each(h.settled), OnHeld: eachOf(h.held),
+	})
 	if err != nil {
 		return nil, cli.Fail(err, "see 'weir policy check FILE'")
 	}

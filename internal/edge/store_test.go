@@ -109,7 +109,7 @@ func (anybody) AppendKey(to []byte, _ string) ([]byte, bool) { return append(to,
 
 func TestWithoutHooksNothingIsCalled(t *testing.T) {
 	h := new(hooks)
-	if each(h.decisions) != nil || each(h.shadows) != nil || each(h.candidates) != nil || each(h.storeEvents) != nil || h.onTake() != nil {
+	if each(h.decisions) != nil || each(h.shadows) != nil || each(h.candidates) != nil || each(h.storeEvents) != nil || eachOf(h.takes) != nil || each(h.settled) != nil || eachOf(h.held) != nil {
 		t.Error("a hook that does nothing costs every request a call")
 	}
 }

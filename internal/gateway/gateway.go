@@ -126,6 +126,7 @@ func (o *Options) rules() rules.Options {
 		HideTokens:     o.HideTokens,
 		Limits:         o.Limits,
 		Judged:         std.Judged,
+		Ended:          std.Ended,
 	}
 }
 

@@ -1,8 +1,9 @@
 // Package netfile reads files of networks, such as the addresses of an office or of a block list.
 //
-// A file has one network (10.0.0.0/8) or address (192.0.2.7) a line. Blank lines, and what follows
-// a "#", are ignored. Networks may overlap and occur twice. [Parse] reads a whole file or rejects
-// it with its problems: half of a block list is not one.
+// A file has one network (10.0.0.0/8) or address (192.0.2.7) a line. Blank lines, what follows a
+// "#", and a byte order mark before the first line are ignored. Networks may overlap and occur
+// twice. [Parse] reads a whole file or rejects it with its problems: half of a block list is not
+// one.
 package netfile
 
 import (
@@ -69,6 +70,7 @@ func Parse(name string, text []byte) (*Set, error) {
 		bad.add(0, "", fmt.Sprintf("the file is too large: at most %d MiB are allowed", MaxSize>>20), nil)
 		return nil, bad
 	}
+	text = bytes.TrimPrefix(text, []byte("\uFEFF"))
 	number := 0
 	for len(text) > 0 {
 		line := text
@@ -104,7 +106,13 @@ const form = "a line has one network (10.0.0.0/8) or one address (192.0.2.7), an
 
 // parse reads one line. If it is malformed, rule is the reason without the line's content.
 func parse(line string) (network netip.Prefix, rule string, err error) {
-	if strings.ContainsAny(line, " \t,;") {
+	for _, mark := range []struct{ text, name string }{{",", "comma"}, {";", "semicolon"}} {
+		if strings.Contains(line, mark.text) {
+			rule = fmt.Sprintf("a %s: write each network on a line of its own, without %ss", mark.name, mark.name)
+			return network, rule, fmt.Errorf("%q has %s", excerpt(line), rule)
+		}
+	}
+	if strings.ContainsAny(line, " \t") {
 		return network, "more than one word: " + form, fmt.Errorf("%q has more than one word: %s", excerpt(line), form)
 	}
 	if strings.Contains(line, "%") {

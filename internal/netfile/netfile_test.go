@@ -43,6 +43,23 @@ func TestAFileHasNetworksAddressesAndComments(t *testing.T) {
 	}
 }
 
+// Editors of some systems begin a file with a byte order mark.
+func TestAByteOrderMarkAtTheBeginningIsIgnored(t *testing.T) {
+	for _, text := range []string{"\uFEFF10.0.0.1\n192.0.2.0/24\n", "\uFEFF# office\r\n10.0.0.1\r\n192.0.2.0/24\r\n"} {
+		if s := parse(t, text); s.Len() != 2 || !s.Contains(netip.MustParseAddr("10.0.0.1")) {
+			t.Errorf("%q has %d networks", text, s.Len())
+		}
+	}
+	_, err := netfile.Parse("a.txt", []byte("\uFEFF10.0.0.1\nx\n"))
+	var bad *netfile.Error
+	if !errors.As(err, &bad) || bad.Problems[0].Line != 2 {
+		t.Errorf("it ends with %v", err)
+	}
+	if parse(t, "\uFEFF").Len() != 0 {
+		t.Error("a file of a mark alone has a network")
+	}
+}
+
 func TestAnEmptyFileContainsNothing(t *testing.T) {
 	for _, text := range []string{"", "\n", "# nothing", "\r\n\r\n"} {
 		if s := parse(t, text); s.Len() != 0 || s.Contains(netip.MustParseAddr("0.0.0.0")) || s.IsAll() {
@@ -68,7 +85,9 @@ func TestEachMalformedLineIsReportedWithWhatIsAllowed(t *testing.T) {
 		"10.0.0":                   `"10.0.0" is not an address`,
 		"010.0.0.1":                `is not an address`,
 		"example.com":              `"example.com" is not an address: a line has one network (10.0.0.0/8)`,
-		"10.0.0.1, 10.0.0.2":       `more than one word`,
+		"10.0.0.1, 10.0.0.2":       `"10.0.0.1, 10.0.0.2" has a comma: write each network on a line of its own, without commas`,
+		"10.0.0.0/8,":              `"10.0.0.0/8," has a comma: write each network on a line of its own, without commas`,
+		"192.0.2.7;":               `"192.0.2.7;" has a semicolon: write each network on a line of its own, without semicolons`,
 		"10.0.0.0 255.0.0.0":       `more than one word`,
 		"10.99.0.0/":               `is not a network`,
 		"::ffff:10.0.0.0/95":       `has bits beyond its length`,

@@ -25,10 +25,11 @@ func (x *exchange) refuse(r *wire.Refusal) {
 	x.reply(x.c.engine.RejectMalformed(r.Status, r.Reason))
 }
 
-// complete puts into the header of an answer the limiter's fields, instead of the backend's own,
-// the fields for browsers, and a Date.
+// complete reports an answer to the limiter, and puts into its header the limiter's fields,
+// instead of the backend's own, the fields for browsers, and a Date.
 func (x *exchange) complete(status int) {
 	e := x.c.engine
+	x.reportHead(status)
 	if x.limited {
 		x.stamp(status)
 	}
@@ -84,6 +85,7 @@ func (x *exchange) send(status int, body []byte) {
 		x.out = append(x.out, body...)
 		x.Written = int64(len(body))
 	}
+	x.reportServed()
 	if _, err := x.c.Write(x.out); err != nil {
 		x.closes = true
 	}

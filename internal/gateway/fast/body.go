@@ -1,7 +1,6 @@
 package fast
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -60,7 +59,9 @@ func (b *requestBody) ask() error {
 func (b *requestBody) Read(p []byte) (int, error) {
 	if b.seenAt < len(b.seen) {
 		n := copy(p, b.seen[b.seenAt:])
-		b.seenAt += n
+		if b.seenAt += n; b.seenAt == len(b.seen) && errors.Is(b.err, io.EOF) {
+			return n, io.EOF // with the last bytes, so that no answer is taken for an early one
+		}
 		return n, nil
 	}
 	if b.err != nil {
@@ -100,7 +101,8 @@ func (b *requestBody) look(limit int) []byte {
 		n, err := b.read(b.seen[len(b.seen):min(cap(b.seen), limit)])
 		b.seen, b.err = b.seen[:len(b.seen)+n], err
 	}
-	return b.seen[:min(len(b.seen), limit)]
+	n := min(len(b.seen), limit)
+	return b.seen[:n:n]
 }
 
 // maxDisposed is how much is read of an unwanted body, so that the connection can be used again.
@@ -132,5 +134,5 @@ func (x *exchange) Body(limit int) []byte {
 	if x.head.Length == 0 {
 		return nil
 	}
-	return bytes.Clone(x.body.look(limit))
+	return x.body.look(limit)
 }

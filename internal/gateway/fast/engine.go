@@ -17,6 +17,7 @@
 //	onward.go    the head that the upstream receives
 //	upload.go    the request's body, sent while the answer is awaited
 //	relay.go     the upstream's answer, passed on
+//	cost.go      what the limiter learns of the answer
 //	tunnel.go    websockets
 //	copy.go      the buffers that bodies are copied through
 package fast

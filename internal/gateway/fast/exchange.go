@@ -27,7 +27,7 @@ type exchange struct {
 	onward string // the target that the upstream is asked for
 
 	caller  identity.Caller
-	accept  []string // the last result of Header("Accept")
+	values  []string // the results of Header, one after another
 	answer  answer.Answer
 	limited bool // the answer carries the fields of a limiter
 
@@ -68,12 +68,16 @@ func (x *exchange) answerAndLog(head string) {
 		x.answerPanic()
 	}
 	_, _ = x.quiet()
+	x.reportEnd()
 	if x.over.IsZero() {
 		x.over = time.Now()
 	}
 	if x.Path != "" && e.AccessLog != nil {
 		x.Client = x.caller.Addr()
 		x.NoteAgent(&e.Options, &x.caller)
+		if x.limited {
+			x.NoteCost(&x.answer)
+		}
 		x.AddTo(e.AccessLog, x.over)
 	}
 }
@@ -116,6 +120,9 @@ func (x *exchange) settle() (more bool) {
 // maxKept is the size of the largest buffer that an exchange keeps for the next one.
 const maxKept = maxGathered + 8<<10
 
+// maxValues is how many results of Header an exchange keeps the memory of.
+const maxValues = 64
+
 // release returns the exchange to its pool, without anything of the connection or of the request.
 func (x *exchange) release() {
 	e := x.c.engine
@@ -127,10 +134,16 @@ func (x *exchange) release() {
 	x.c, x.over, x.query, x.onward, x.caller = nil, time.Time{}, "", "", identity.Caller{}
 	x.limited, x.closes = false, false
 	clear(x.fields[:cap(x.fields)])
-	clear(x.accept[:cap(x.accept)])
-	x.fields, x.out = x.fields[:0], x.out[:0]
+	clear(x.values[:cap(x.values)])
+	x.fields, x.values, x.out = x.fields[:0], x.values[:0], x.out[:0]
 	if cap(x.out) > maxKept {
 		x.out = nil
+	}
+	if cap(x.values) > maxValues {
+		x.values = nil
+	}
+	if cap(x.body.seen) > maxKept {
+		x.body.seen = nil
 	}
 	if cap(x.heard) > maxKept {
 		x.heard, x.fields = nil, nil
@@ -238,17 +251,17 @@ func (x *exchange) judge(public bool) (admitted bool) {
 func (x *exchange) Peer() string { return x.c.peer }
 
 // Header implements identity.Request. The backend does not get a field that Connection names, so it
-// names no caller either (compare std's stripNominated). Every refusal asks for Accept, so its
-// values are in memory that is used again.
+// names no caller either (compare std's stripNominated). The results are in memory that is used
+// again for the next request.
 func (x *exchange) Header(name string) []string {
 	if x.head.Names(name) && !rules.IsWithheld(name) {
 		return nil
 	}
-	if name == "Accept" {
-		x.accept = x.head.AppendValues(x.accept[:0], name)
-		return x.accept
+	n := len(x.values)
+	if x.values = x.head.AppendValues(x.values, name); len(x.values) == n {
+		return nil
 	}
-	return x.head.Values(name)
+	return x.values[n:len(x.values):len(x.values)] // an append to it does not change the next
 }
 
 // field returns the first value of a field of the request; empty if it has none.

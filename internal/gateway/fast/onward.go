@@ -52,6 +52,7 @@ func (x *exchange) appendRequest(b []byte) []byte {
 // takes trailers. It returns the names of the trailers that the request announces.
 func (x *exchange) appendForwarded(b []byte) (_ []byte, announced string) {
 	named := x.namesMore()
+	plain := x.answer.WantsPlain()
 	trailers := false
 	for i := range x.head.Fields {
 		f := &x.head.Fields[i]
@@ -61,7 +62,8 @@ func (x *exchange) appendForwarded(b []byte) (_ []byte, announced string) {
 		if wire.EqualFold(f.Name, "Trailer") {
 			announced += f.Value + ","
 		}
-		if !rules.IsForwarded(f.Name) || named && x.head.Names(f.Name) || x.hides(f) {
+		// hides is the quickest for the field of a token, which may look like a withheld one
+		if x.hides(f) || !rules.IsForwarded(f.Name) || named && x.head.Names(f.Name) || plain && wire.EqualFold(f.Name, "Accept-Encoding") {
 			continue
 		}
 		b = wire.AppendField(b, f.Name, f.Value)

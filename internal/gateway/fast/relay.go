@@ -93,6 +93,9 @@ func (x *exchange) relayBody(how framing) (whole bool, err error) {
 			return false, err
 		}
 		x.Written = int64(n)
+		x.reportBody(x.out[start:])
+	} else if body.Done() {
+		x.reportServed()
 	}
 	if _, err := c.Write(x.out); err != nil {
 		return false, err
@@ -100,7 +103,7 @@ func (x *exchange) relayBody(how framing) (whole bool, err error) {
 	if body.Done() {
 		return true, nil
 	}
-	n, received, sent := c.engine.copies.copy(c, &awaited{body, u, res.Length}, how)
+	n, received, sent := c.engine.copies.copy(c, &awaited{body, u, res.Length, x}, how)
 	x.Written += n
 	if received != nil {
 		x.logBroken(received)
@@ -118,6 +121,7 @@ type awaited struct {
 	*wire.Body
 	from   *upstream.Conn
 	length int64
+	of     *exchange
 }
 
 func (b *awaited) Read(p []byte) (int, error) {
@@ -126,7 +130,9 @@ func (b *awaited) Read(p []byte) (int, error) {
 	} else {
 		b.from.AwaitStream()
 	}
-	return b.Body.Read(p)
+	n, err := b.Body.Read(p)
+	b.of.reportBody(p[:n])
+	return n, err
 }
 
 // logBroken logs that an answer broke off, unless the client had gone.
@@ -148,6 +154,7 @@ func (x *exchange) logBroken(err error) {
 // finishUpstream returns the connection to its pool, or closes it if it cannot be used again.
 func (x *exchange) finishUpstream(whole bool) {
 	_, _ = x.quiet() // an upstream that has answered needs no more of the request
+	x.reportEnd()
 	x.c.up.Store(nil)
 	u := x.conn
 	x.conn = nil

@@ -56,17 +56,22 @@ func (c *conn) tunnel(u *upstream.Conn) {
 	}}
 	defer half.Stop()
 	var both sync.WaitGroup
+	guard := func() {
+		if failure := recover(); failure != nil {
+			c.engine.Log.Error("copying for a websocket panicked", "panic", failure, "stack", string(debug.Stack()))
+			_ = c.raw.Close()
+			_ = u.Close()
+		}
+	}
 	both.Go(func() {
-		defer func() {
-			if failure := recover(); failure != nil {
-				c.engine.Log.Error("copying for a websocket panicked", "panic", failure, "stack", string(debug.Stack()))
-				_ = u.Close()
-			}
-		}()
+		defer guard()
 		c.engine.copies.oneWay(u, pace.OneWay{Reader: &c.in, Half: half}, u, c)
 	})
-	c.engine.copies.oneWay(c.Conn, pace.OneWay{Reader: &u.Reader, Half: half}, c, u)
-	both.Wait()
+	func() {
+		defer guard()
+		c.engine.copies.oneWay(c.Conn, pace.OneWay{Reader: &u.Reader, Half: half}, c, u)
+	}()
+	both.Wait() // also after a panic: until then the tunnel is open
 }
 
 // oneWay copies until from ends, and then ends the sending half of toConn. If that fails, or the

@@ -227,3 +227,24 @@ func BenchmarkAccessLog(b *testing.B) {
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+func TestALineHasWhatARequestHasCost(t *testing.T) {
+	for _, test := range []struct {
+		cost       Cost
+		text, json string
+	}{
+		{Cost{400, 120}, " limiter=widget-leads reserved=400 cost=120 outcome=admitted ", `"limiter":"widget-leads","reserved":400,"cost":120,"outcome":"admitted",`},
+		{Cost{400, 0}, " reserved=400 cost=0 outcome=", `"reserved":400,"cost":0,"outcome":`},
+		{Cost{400, -1}, " reserved=400 outcome=", `"reserved":400,"outcome":`},
+		{Cost{400, 450}, " reserved=400 cost=450 overrun=50 outcome=", `"reserved":400,"cost":450,"overrun":50,"outcome":`},
+	} {
+		e := sampleEntry
+		e.cost = test.cost
+		if got := logged(t, LogText, e); !strings.Contains(got, test.text) {
+			t.Errorf("%+v is %q, want %q in it", test.cost, got, test.text)
+		}
+		if got := logged(t, LogJSON, e); !strings.Contains(got, test.json) || !json.Valid([]byte(got)) {
+			t.Errorf("%+v is %q, want %q in it", test.cost, got, test.json)
+		}
+	}
+}

@@ -20,6 +20,7 @@ type entry struct {
 	duration time.Duration
 	limiter  string
 	agent    AgentHash
+	cost     Cost
 	outcome  answer.Outcome
 	host     string
 	proto    string
@@ -55,6 +56,15 @@ func (e *entry) appendText(b []byte, stamp string) []byte {
 	if e.agent.known {
 		b = e.agent.append(append(b, " agent="...))
 	}
+	if c := e.cost; c.Reserved > 0 {
+		b = strconv.AppendInt(append(b, " reserved="...), c.Reserved, 10)
+		if c.Used >= 0 {
+			b = strconv.AppendInt(append(b, " cost="...), c.Used, 10)
+		}
+		if c.Used > c.Reserved {
+			b = strconv.AppendInt(append(b, " overrun="...), c.Used-c.Reserved, 10)
+		}
+	}
 	b = append(append(b, " outcome="...), e.outcome.String()...)
 	b = appendTextValue(append(b, " host="...), e.host)
 	b = append(append(b, " proto="...), e.proto...)
@@ -80,6 +90,15 @@ func (e *entry) appendJSON(b []byte, stamp string) []byte {
 	if e.agent.known {
 		b = append(e.agent.append(append(b, `,"agent":"`...)), '"')
 	}
+	if c := e.cost; c.Reserved > 0 {
+		b = strconv.AppendInt(append(b, `,"reserved":`...), c.Reserved, 10)
+		if c.Used >= 0 {
+			b = strconv.AppendInt(append(b, `,"cost":`...), c.Used, 10)
+		}
+		if c.Used > c.Reserved {
+			b = strconv.AppendInt(append(b, `,"overrun":`...), c.Used-c.Reserved, 10)
+		}
+	}
 	b = append(append(b, `,"outcome":"`...), e.outcome.String()...)
 	b = appendEscaped(append(b, `","host":"`...), e.host, maxText)
 	b = append(append(append(b, `","proto":"`...), e.proto...), '"')
@@ -102,16 +121,30 @@ const maxText = 1024
 
 // appendTextValue appends a value, in quotes if it could be taken for more than one.
 func appendTextValue(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '=' || c == '\\' {
-			return append(appendEscaped(append(b, '"'), s, maxText), '"')
-		}
-	}
-	if s == "" || len(s) > maxText {
+	if !isPlain(s) {
 		return append(appendEscaped(append(b, '"'), s, maxText), '"')
 	}
 	return append(b, s...)
 }
+
+// isPlain reports whether a value needs no quotes.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if quotedBytes[s[i]] {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxText
+}
+
+// quotedBytes has the bytes for which a value is in quotes. Every line asks for each byte of a
+// path.
+var quotedBytes = func() (table [256]bool) {
+	for c := range table {
+		table[c] = c <= ' ' || c >= 0x7f || c == '"' || c == '=' || c == '\\'
+	}
+	return table
+}()
 
 const hexDigits = "0123456789ABCDEF"
 

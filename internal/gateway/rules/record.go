@@ -26,6 +26,7 @@ type Record struct {
 	Reached bool // the limiter let the request through to the backend
 	// of a request that the limiter has ended; else Unlimited
 	Ended   answer.Outcome
+	Cost    Cost
 	Aborted bool // the answer ends early, and the connection with it
 	Gone    bool // the client went away before there was an answer
 }
@@ -38,6 +39,17 @@ const statusGone = 499
 func (r *Record) CoverBy(m weir.Match) {
 	if l := m.Limiter(); l != nil {
 		r.Limiter = l.Name
+	}
+}
+
+// A Cost is what a request was charged before it was served, and what it has cost, in units. Used
+// is -1 if the answer did not tell it. Both are 0 for a request whose answer cannot change that.
+type Cost struct{ Reserved, Used int64 }
+
+// NoteCost keeps the cost of a request that has ended.
+func (r *Record) NoteCost(a *answer.Answer) {
+	if reserved, used, ok := a.Cost(); ok {
+		r.Cost = Cost{reserved, used}
 	}
 }
 
@@ -90,6 +102,7 @@ func (r *Record) AddTo(l *AccessLog, over time.Time) {
 		duration: over.Sub(r.Start),
 		limiter:  r.Limiter,
 		agent:    r.Agent,
+		cost:     r.Cost,
 		outcome:  r.outcome(),
 		host:     r.Host,
 		proto:    r.Proto,

@@ -61,6 +61,8 @@ type Options struct {
 	// Judged, if set, is called by net/http's engine for each request whose caller the limiter has
 	// judged (httplimit.Options.Judged).
 	Judged func(http.ResponseWriter, *identity.Caller, answer.Outcome)
+	// Ended, if set, is called by it when a request has ended (httplimit.Options.Ended).
+	Ended func(w http.ResponseWriter, reserved, used int64)
 }
 
 // Rules are the rules of one gateway, and what its engines count together. Make them with New. They
@@ -111,6 +113,7 @@ func New(o Options) (*Rules, error) {
 		Denial:      o.Denial,
 		Observe:     o.Observe,
 		Judged:      o.Judged,
+		Ended:       o.Ended,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("new gateway: %w", err)

@@ -23,6 +23,7 @@ type requestBody struct {
 	pace     pace.Allowance
 	by       time.Time // the deadline; zero: none
 	finished bool
+	whole    bool  // it was read to its end
 	closed   bool  // HTTP/2: the connection counts the body as ended
 	err      error // why the body ended early
 }
@@ -76,6 +77,10 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	b.reading.Lock()
 	defer b.reading.Unlock()
 	b.mu.Lock()
+	if b.whole { // the server closes the body when the answer begins
+		b.mu.Unlock()
+		return 0, io.EOF
+	}
 	if b.finished {
 		b.mu.Unlock()
 		return 0, http.ErrBodyReadAfterClose
@@ -95,7 +100,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		b.by = began
 		_ = b.deadline.SetReadDeadline(b.by) // the server does not wait for the rest either
 	}
-	if err != nil && err != io.EOF {
+	if b.whole = err == io.EOF; err != nil && !b.whole {
 		b.err = err
 	}
 	if err != nil {

@@ -25,7 +25,8 @@ type exchange struct {
 	isHijacked bool
 	// closes the upstream's connection of an upgrade; nil: the request asks for none
 	leave      context.CancelFunc
-	identified bool // Client is known
+	switching  http.Header // of the upstream's 101
+	identified bool        // Client is known
 
 	http2    bool
 	explicit atomic.Bool    // the handler has set a write deadline of its own

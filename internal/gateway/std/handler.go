@@ -112,6 +112,13 @@ func Judged(w http.ResponseWriter, c *identity.Caller, o answer.Outcome) {
 	}
 }
 
+// Ended notes what a request has cost, for the access log. It is the rules' Options.Ended.
+func Ended(w http.ResponseWriter, reserved, used int64) {
+	if x, ok := w.(*exchange); ok {
+		x.Cost = rules.Cost{Reserved: reserved, Used: used}
+	}
+}
+
 // write answers with one of the gateway's own answers.
 func write(w http.ResponseWriter, a *rules.Answer) {
 	h := w.Header()

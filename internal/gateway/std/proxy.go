@@ -158,9 +158,13 @@ func (e *Engine) serveUpstream(w http.ResponseWriter, r *http.Request, chain str
 	}
 	ctx, leave := context.WithCancel(r.Context())
 	defer leave()
-	exchangeOf(w).leave = leave
-	e.proxy.ServeHTTP(w, r.WithContext(ctx))
+	x := exchangeOf(w)
+	x.leave = leave
+	e.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, upgrading{}, x)))
 }
+
+// upgrading is the key of the *exchange in the context of a request that asks for an upgrade.
+type upgrading struct{}
 
 // upstreamFailed answers for an upstream that did not.
 func (e *Engine) upstreamFailed(w http.ResponseWriter, r *http.Request, err error) {
@@ -191,6 +195,9 @@ func (e *Engine) receive(r *http.Response) error {
 	}
 	if r.StatusCode == http.StatusSwitchingProtocols {
 		e.stripReserved(r.Header) // httputil copies this header last
+		if x, ok := r.Request.Context().Value(upgrading{}).(*exchange); ok {
+			x.switching = r.Header
+		}
 		return nil
 	}
 	if len(r.Trailer) > 0 {
