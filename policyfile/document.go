@@ -28,8 +28,10 @@ type document struct {
 type limiter struct {
 	Name           name        `json:"name" like:"widget-leads" jsonschema:"Names the limiter in keys, headers, logs and metrics. Counts are stored under this name: a renamed limiter starts from zero."`
 	Routes         []route     `json:"routes,omitempty" like:"[POST /api/v1/widget/leads, /v1/wp/*]" jsonschema:"The requests that the limiter covers. The most specific route of all limiters wins."`
-	Windows        []window    `json:"windows" like:"[60 per minute by ip]" jsonschema:"The windows that each request is charged to: all of them, or none if one is full."`
-	Cost           units       `json:"cost,omitempty" like:"1" jsonschema:"Units that one request spends. The default is 1."`
+	Windows        []window    `json:"windows,omitempty" unless:"in_flight" like:"[60 per minute by ip]" jsonschema:"The windows that each request is charged to: all of them, or none if one is full."`
+	Cost           cost        `json:"cost,omitempty" like:"1" jsonschema:"Units that one request spends. The default is 1. A mapping if the cost is known only from the response, or from the request."`
+	Count          count       `json:"count,omitempty" like:"{status: [401, 403]}" jsonschema:"Which requests are counted, by the status of their response: status or not. Each is counted while it is served, and given back if it is not to be counted. By default all are counted."`
+	InFlight       inFlight    `json:"in_flight,omitempty" like:"10 by ip" jsonschema:"How many requests may be under way at the same time, beside the windows: LIMIT by KEY. A request holds its place until its response has ended."`
 	Requires       requires    `json:"requires,omitempty" like:"session" jsonschema:"The credential that a caller must have: session or token. A request without a verified one is counted by IP address and answered 401. By default every caller is let in."`
 	Chosen         yes         `json:"chosen,omitempty" like:"yes" jsonschema:"yes: windows may count by a value that the caller chooses alone, such as header:X-Api-Key. The caller has a new budget for each value that it makes up, and can spend another's. Without it such a window is an error."`
 	Message        message     `json:"message,omitempty" like:"bulk-sync" jsonschema:"The name of the text in a 429 response: one of messages, or of the catalogue (widget, bulk-sync, general)."`
@@ -85,7 +87,10 @@ var otherNames = map[string]string{
 	"aligned": "align", "anchor": "align", "start": "align", "starts": "align",
 	"lockout": "penalty", "jail": "penalty", "cooldown": "penalty", "punish": "penalty", "fail2ban": "penalty",
 	"refusals": "after", "threshold": "after", "maxretry": "after", "findtime": "after", "for": "refuse_for", "duration": "refuse_for", "bantime": "refuse_for",
-	"id": "name", "weight": "cost", "hits": "cost", "units": "cost",
+	"id": "name", "weight": "cost", "hits": "cost", "units": "cost", "tokens": "cost",
+	"concurrency": "in_flight", "concurrent": "in_flight", "parallel": "in_flight", "max_concurrent": "in_flight", "connections": "in_flight", "simultaneous": "in_flight",
+	"outcome": "count", "on_status": "count", "statuses": "status", "codes": "status", "code": "status", "only": "status", "ignore": "not",
+	"reservation": "reserve", "estimate": "reserve", "actual": "from", "read": "from", "source": "from", "max": "at_most", "maximum": "at_most", "factor": "times", "add": "plus",
 	"rules": "limiters", "zones": "limiters", "buckets": "limiters", "policies": "limiters", "rate_limits": "limiters",
 }
 
@@ -131,8 +136,18 @@ func (d *reading) value(n ast.Node, v reflect.Value, path string) {
 		d.failed[path] = true // checkTokens has reported it
 		return
 	}
-	if p, ok := v.Addr().Interface().(*plans); ok {
-		d.plans(n, p, path)
+	switch v := v.Addr().Interface().(type) {
+	case *plans:
+		d.plans(n, v, path)
+		return
+	case either:
+		d.either(n, v, path)
+		return
+	case *count:
+		d.statuses(n, v, path)
+		return
+	case *outcome:
+		d.outcome(n, v, path)
 		return
 	}
 	switch v.Kind() {
@@ -179,7 +194,7 @@ func (d *reading) fields(n ast.Node, v reflect.Value, path string) {
 	})
 	for i := range v.NumField() {
 		f := fieldOf(v.Type(), i)
-		if inner := within(path, f.name); f.required && lines[f.name] == 0 {
+		if inner := within(path, f.name); f.required && lines[f.name] == 0 && lines[f.unless] == 0 {
 			if d.failed[inner] = true; meant[f.name] {
 				continue
 			}
@@ -259,7 +274,11 @@ func (d *reading) items(n ast.Node, v reflect.Value, path string) {
 		return
 	}
 	if allowed := d.reserve(v.Type(), len(list.Values)); allowed != "" {
-		d.fail(path, "", "generate fewer; a route /path* covers every path that begins with /path", "%s has %d items: at most %s are allowed", lastField(path), len(list.Values), allowed)
+		hint := "generate fewer; a route /path* covers every path that begins with /path"
+		if v.Type() == reflect.TypeFor[[]outcome]() {
+			hint = "write a class of statuses, such as: 4xx"
+		}
+		d.fail(path, "", hint, "%s has %d items: at most %s are allowed", lastField(path), len(list.Values), allowed)
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(list.Values), len(list.Values)))
@@ -277,6 +296,8 @@ func (d *reading) reserve(t reflect.Type, n int) (allowed string) {
 		return strconv.Itoa(MaxLimiters)
 	case t == reflect.TypeFor[[]window]() && n > 10*weir.MaxWindows:
 		return strconv.Itoa(weir.MaxWindows)
+	case t == reflect.TypeFor[[]outcome]() && n > weir.MaxStatuses:
+		return strconv.Itoa(weir.MaxStatuses)
 	case t == reflect.TypeFor[[]percent]() && n > weir.MaxNotify:
 		return strconv.Itoa(weir.MaxNotify)
 	case t == reflect.TypeFor[[]route]():
@@ -310,6 +331,9 @@ func (d *reading) text(n ast.Node, v reflect.Value, path string) {
 			hint = fmt.Sprintf("if you mean the text, put it in quotes: %q", excerpt(value))
 			if v.Type() == reflect.TypeFor[yes]() {
 				hint = chosenHint(value)
+			}
+			if n.Type() == ast.IntegerType && v.Type() == reflect.TypeFor[inFlight]() {
+				hint = inFlightHint(value)
 			}
 			if n.Type() == ast.IntegerType && v.Type() == reflect.TypeFor[window]() {
 				hint = "write a window as: 60 per minute by ip; a comma in brackets ends an item, so write 1000, not 1,000"

@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -41,6 +42,9 @@ func windowHint(s string) string {
 	}
 	head, key, by := strings.Cut(s, " by ")
 	words := strings.Fields(head)
+	if len(words) > 1 && (words[1] == "requests" || words[1] == "request") {
+		words = slices.Delete(words, 1, 2)
+	}
 	if len(words) < 3 || words[1] != "per" {
 		return ""
 	}
@@ -68,6 +72,9 @@ func windowHint(s string) string {
 	if strings.Contains(key, "|") {
 		return "join alternatives with \"or\", such as: by session or ip"
 	}
+	if m := jwtLike.FindStringSubmatch(key); m != nil && keyParses("claim:"+m[1]) {
+		return "to count by a claim of a verified JWT, write: claim:" + m[1]
+	}
 	if m := fieldLike.FindString(key); m != "" {
 		if isAPIKey(m) {
 			return apiKeyHint
@@ -82,9 +89,36 @@ func windowHint(s string) string {
 	return ""
 }
 
+// otherUnitHint returns the limit of a plan or an override with the word "requests", or without it,
+// if only then it changes one of the windows. Otherwise it returns "".
+func otherUnitHint(s string, windows []weir.Window) string {
+	if r, err := weir.ParseRate(s); err == nil {
+		other := r
+		other.Requests = !r.Requests
+		if changesAny(other.Changes, windows) && !changesAny(r.Changes, windows) {
+			return "write: " + other.String()
+		}
+	}
+	if o, err := weir.ParseOverride(s); err == nil {
+		other := o
+		other.Requests = !o.Requests
+		if changesAny(other.Changes, windows) && !changesAny(o.Changes, windows) {
+			return "write: " + other.String()
+		}
+	}
+	return ""
+}
+
+func changesAny(changes func(*weir.Window) bool, windows []weir.Window) bool {
+	return slices.ContainsFunc(windows, func(w weir.Window) bool { return changes(&w) })
+}
+
 // fieldLike matches a word of a key that is spelled like the name of an HTTP field, or of an API
 // key.
 var fieldLike = regexp.MustCompile(`\b(?:[A-Z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)+|[A-Za-z]+_[Kk][Ee][Yy])(?:$|\b)`)
+
+// jwtLike matches a claim of a JWT as other products write it.
+var jwtLike = regexp.MustCompile(`(?i)\bjwt:([^\s+]+)`)
 
 // apiKeyHint is the hint for a source that is named like an API key.
 const apiKeyHint = "token counts by a key that is verified ('weir serve --token-file' takes your own), header:X-Api-Key by any value of that field"
@@ -167,11 +201,15 @@ func sourceHint(name string, all []weir.Source) string {
 	if base, rest := weir.SplitSource(name); rest != "" && slices.Contains(plain, base) {
 		return fmt.Sprintf("%s takes no field: write %s", base, base)
 	}
-	switch base, _ := weir.SplitSource(name); {
+	switch base, rest := weir.SplitSource(name); {
 	case isAPIKey(base) && slices.Contains(plain, identity.Token):
 		return apiKeyHint
-	case base == "jwt" && slices.Contains(plain, identity.Session):
-		return "session counts by a verified JWT, claim:NAME by one of its claims, such as: claim:sub"
+	case strings.EqualFold(base, "jwt") && slices.Contains(plain, identity.Session):
+		claim := "claim:" + cmp.Or(rest, "sub")
+		if !keyParses(claim) {
+			claim = "claim:sub"
+		}
+		return "session counts by a verified JWT, claim:NAME by one of its claims, such as: " + claim
 	}
 	if hint := didYouMean(name, plain); hint != "" || field == "" {
 		return hint

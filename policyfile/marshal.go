@@ -24,8 +24,10 @@ func Marshal(p weir.Policy) []byte {
 		fmt.Fprintf(&b, "  - name: %s\n", scalar(l.Name))
 		writeList(&b, "routes", l.Routes)
 		writeList(&b, "windows", l.Windows)
-		if l.Cost != 0 {
-			fmt.Fprintf(&b, "    cost: %d\n", l.Cost)
+		writeCost(&b, &l)
+		writeCount(&b, &l.Count)
+		if l.InFlight.Limit != 0 || l.InFlight.Key != nil {
+			fmt.Fprintf(&b, "    in_flight: %s\n", scalar(l.InFlight.String()))
 		}
 		if l.Requires != "" {
 			fmt.Fprintf(&b, "    requires: %s\n", scalar(l.Requires))

@@ -43,13 +43,14 @@ func anyPolicy(t *rapid.T) weir.Policy {
 			l.Windows = append(l.Windows, anyWindow(t))
 		}
 		l.Cost = rapid.Int64Range(0, l.Windows[0].Limit).Draw(t, "cost")
+		anySettling(t, &l)
 		l.Requires = rapid.SampledFrom(append(weir.Credentials(), "")).Draw(t, "requires")
-		l.Chosen = slices.ContainsFunc(l.Windows, func(w weir.Window) bool {
+		l.Chosen = slices.ContainsFunc(l.Rows(), func(w weir.Window) bool {
 			return slices.ContainsFunc(slices.Concat(w.Key...), func(source string) bool { return weir.SourceOf(source).Kind == weir.Chosen })
 		})
 		l.Mode = weir.Mode(rapid.IntRange(0, 1).Draw(t, "limiter mode"))
 		l.Align = weir.Align(rapid.IntRange(0, 1).Draw(t, "align"))
-		if rapid.Bool().Draw(t, "has a penalty") {
+		if len(l.Windows) > 0 && rapid.Bool().Draw(t, "has a penalty") {
 			span := func(name string) time.Duration {
 				return time.Duration(rapid.Int64Range(1, int64(weir.MaxPer/time.Second)).Draw(t, name)) * time.Second
 			}
@@ -62,11 +63,11 @@ func anyPolicy(t *rapid.T) weir.Policy {
 			}
 		}
 		for _, who := range rapid.SliceOfNDistinct(anyWho(), 0, 3, rapid.ID[weir.Who]).Draw(t, "overrides") {
-			if !slices.Contains(l.Exempt, who) && !slices.Contains(l.Deny, who) {
-				l.Overrides = append(l.Overrides, weir.Override{Limit: rapid.Int64Range(max(l.Cost, 1), weir.MaxLimit).Draw(t, "override"), Per: l.Windows[0].Per, Calendar: l.Windows[0].Calendar.Unit, For: who})
+			if len(l.Windows) > 0 && !slices.Contains(l.Exempt, who) && !slices.Contains(l.Deny, who) {
+				l.Overrides = append(l.Overrides, weir.Override{Limit: rapid.Int64Range(max(l.Cost, 1), weir.MaxLimit).Draw(t, "override"), Per: l.Windows[0].Per, Calendar: l.Windows[0].Calendar.Unit, Requests: l.Windows[0].Requests, For: who})
 			}
 		}
-		if l.Mode == weir.Enforce {
+		if l.Mode == weir.Enforce && !l.Settles() {
 			l.Answers = weir.Answerer(rapid.IntRange(0, 1).Draw(t, "answers"))
 		}
 		l.Notify = append([]int64(nil), rapid.SliceOfNDistinct(rapid.Int64Range(1, 100), 0, weir.MaxNotify, rapid.ID[int64]).Draw(t, "notify")...)
@@ -77,6 +78,28 @@ func anyPolicy(t *rapid.T) weir.Policy {
 	}
 	p.Responses = anyResponses(t)
 	return p
+}
+
+// anySettling draws what l learns of a request after it has admitted it.
+func anySettling(t *rapid.T, l *weir.Limiter) {
+	places := rapid.SampledFrom([]weir.Reading{{}, {Form: weir.ReadHeader, Name: "X-Cost"}, {Form: weir.ReadJSON, Name: "usage.total_tokens"}, {Form: weir.ReadJSON, Name: "null"}, {Form: weir.ReadJSON, Name: "a:b,[c]#'é"}})
+	l.Actual = places.Draw(t, "cost from")
+	if l.Cost > 0 {
+		if l.Reserve.From = places.Draw(t, "reserve from"); l.Reserve.From != (weir.Reading{}) {
+			l.Reserve.Times = rapid.Int64Range(0, weir.MaxLimit).Draw(t, "times")
+			l.Reserve.Plus = rapid.Int64Range(0, weir.MaxLimit).Draw(t, "plus")
+		}
+	}
+	statuses := rapid.SampledFrom([]weir.Statuses{{Low: 200, High: 299}, {Low: 401, High: 401}, {Low: 500, High: 500}, {Low: 500, High: 599}, {Low: 599, High: 599}})
+	l.Count.Statuses = append([]weir.Statuses(nil), rapid.SliceOfNDistinct(statuses, 0, 3, rapid.ID[weir.Statuses]).Draw(t, "statuses")...)
+	l.Count.Not = len(l.Count.Statuses) > 0 && rapid.Bool().Draw(t, "not")
+	if rapid.Bool().Draw(t, "has slots") {
+		w := anyWindow(t)
+		l.InFlight = weir.InFlight{Limit: w.Limit, Key: w.Key}
+		if rapid.Bool().Draw(t, "slots alone") {
+			*l = weir.Limiter{Name: l.Name, Routes: l.Routes, InFlight: l.InFlight, Count: l.Count}
+		}
+	}
 }
 
 // anyResponses draws texts and answers that package weir allows.
@@ -115,6 +138,9 @@ func anyResponses(t *rapid.T) (w weir.Responses) {
 
 // anyPlans draws plans whose rates change a window of l, or none.
 func anyPlans(t *rapid.T, l *weir.Limiter) (p weir.Plans) {
+	if len(l.Windows) == 0 {
+		return p
+	}
 	names := rapid.SliceOfNDistinct(rapid.OneOf(rapid.StringMatching(`[A-Za-z0-9._-]{1,12}`), rapid.SampledFrom([]string{"null", "true", "off", "1", "1.5", "-", "~"})), 0, 4, rapid.ID[string]).Draw(t, "plans")
 	for _, name := range names {
 		if !weir.IsPlanName(name) {
@@ -123,7 +149,7 @@ func anyPlans(t *rapid.T, l *weir.Limiter) (p weir.Plans) {
 		plan := weir.Plan{Name: name}
 		for _, w := range l.Windows {
 			if rapid.Bool().Draw(t, "changes") || w.Per == l.Windows[0].Per {
-				plan.Rates = append(plan.Rates, weir.Rate{Limit: rapid.Int64Range(max(l.Cost, 1), weir.MaxLimit).Draw(t, "rate"), Per: w.Per, Calendar: w.Calendar.Unit})
+				plan.Rates = append(plan.Rates, weir.Rate{Limit: rapid.Int64Range(max(l.Cost, 1), weir.MaxLimit).Draw(t, "rate"), Per: w.Per, Calendar: w.Calendar.Unit, Requests: w.Requests})
 			}
 		}
 		p.List = append(p.List, plan)
@@ -165,6 +191,7 @@ func anyWindow(t *rapid.T) weir.Window {
 			w.Calendar.Day = rapid.SampledFrom([]int{0, 2, 7}).Draw(t, "day")
 		}
 	}
+	w.Requests = rapid.IntRange(0, 3).Draw(t, "requests") == 0
 	for range rapid.IntRange(1, 3).Draw(t, "parts") {
 		part := rapid.SliceOfN(rapid.SampledFrom(spelled()), 1, 3).Draw(t, "part")
 		w.Key = append(w.Key, slices.Clone(part))
@@ -225,6 +252,26 @@ func TestAWrittenPolicyReadsLikeTheContract(t *testing.T) {
 `
 	if got := string(policyfile.Marshal(p)); got != want {
 		t.Errorf("%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestWhatIsSettledIsWrittenOnOneLineEach(t *testing.T) {
+	f, err := reader.Load("testdata/good/settle.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(policyfile.Marshal(f.Policy))
+	for _, line := range []string{
+		"cost: {reserve: {from: json:max_tokens, times: 2, plus: 500, at_most: 8000}, from: json:usage.total_tokens}",
+		"cost: {reserve: 40, from: header:X-Cost}", "cost: {reserve: 1, from: header:X-Cost}", "cost: {reserve: {from: header:X-Batch, at_most: 100}}",
+		"count: {status: [401, 403]}", "count: {not: [5xx, 404, 499]}",
+		"in_flight: 4 by token", "in_flight: 10 by session or ip",
+		"- 60 requests per minute by token", "- 3000 requests per calendar month in Europe/Berlin by token",
+		"gold: [600 requests per minute, 1000000 per day]", "overrides: [6000 requests per minute for token 3fk2mq7a4c]",
+	} {
+		if !strings.Contains(got, " "+line+"\n") {
+			t.Errorf("%s is not in\n%s", line, got)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weirlimit/weir"
@@ -47,15 +48,16 @@ func (d *reading) policy(doc *document) weir.Policy {
 }
 
 func (d *reading) limiter(l *limiter, path string) weir.Limiter {
-	out := weir.Limiter{Name: string(l.Name), Cost: int64(l.Cost), Message: string(l.Message)}
+	out := weir.Limiter{Name: string(l.Name), Message: string(l.Message)}
 	out.Routes = readItems(d, path, "routes", l.Routes, weir.ParseRoute, routeHint)
 	out.Windows = readItems(d, path, "windows", l.Windows, weir.ParseWindow, windowHint)
 	out.Exempt = readItems(d, path, "exempt", l.Exempt, weir.ParseWho, whoHint)
 	out.Deny = readItems(d, path, "deny", l.Deny, weir.ParseWho, whoHint)
 	out.Overrides = readItems(d, path, "overrides", l.Overrides, weir.ParseOverride, overrideHint)
-	out.Plans = d.limiterPlans(&l.Plans, path)
+	out.Plans = d.limiterPlans(l, out.Windows, path)
 	out.Notify = d.percents(l, path)
 	out.Penalty = d.penalty(&l.Penalty, path)
+	d.settling(l, &out, path)
 	d.options(l, &out, path)
 	return out
 }
@@ -95,10 +97,6 @@ var wellFormed = regexp.MustCompile(`^[a-z][a-z0-9-]{0,63}$`)
 // options reads the fields that have a default. It rejects a written value that a weir.Limiter
 // cannot distinguish from a field that is left out.
 func (d *reading) options(l *limiter, out *weir.Limiter, path string) {
-	if at := path + ".cost"; d.written(at) && l.Cost == 0 {
-		d.fail(at, "0", "leave it out if a request costs 1; to leave requests uncounted, remove the routes that match them",
-			"cost 0 is out of range: 1 to %d is allowed", weir.MaxLimit)
-	}
 	d.messageName(path+".message", string(l.Message))
 	if at := path + ".requires"; d.written(at) {
 		if requires := string(l.Requires); slices.Contains(weir.Credentials(), requires) {
@@ -185,18 +183,30 @@ func (d *reading) policyProblem(p weir.Policy, doc *document, x weir.Problem) {
 		if d.failed[path] {
 			return
 		}
+		if x.Field == "windows" && x.Index < 0 && d.failed[fmt.Sprintf("limiters[%d].in_flight", d.policyAt.limiters[x.Limiter])] {
+			return
+		}
 		if len(l.Windows) < len(doc.Limiters[d.policyAt.limiters[x.Limiter]].Windows) && dependsOnWindows(x) {
 			return
 		}
 	}
 	switch {
+	case x.Field == "cost":
+		path = d.costPath(path)
 	case x.Index < 0:
 	case x.Field == "plans":
 		path = d.planPath(path, &l, x)
+	case x.Field == "count":
+		path = d.countPath(&l, x)
 	default:
 		path = fmt.Sprintf("%s[%d]", path, d.policyAt.of(x.Limiter, x.Field, x.Index))
 	}
 	if inner, ok := d.at[path]; ok {
+		if d.isUnknownSource(x) { // it has no canonical form that the file should have
+			written := inner.spelled(x.Value)
+			x.Message = strings.Replace(x.Message, strconv.Quote(x.Value), strconv.Quote(written), 1)
+			x.Value = written
+		}
 		at = inner.of(x.Value)
 	}
 	d.report(at, path, x.Value, d.hint(p, x), "%s", x.Message)
@@ -246,12 +256,19 @@ func (d *reading) hint(p weir.Policy, x weir.Problem) string {
 		if name := nameLike(x.Value); wellFormed.MatchString(name) {
 			return "such as: " + name
 		}
-	case x.Field == "windows" && strings.HasPrefix(x.Message, "key source ") && !d.reader.knows(x.Value):
+	case d.isUnknownSource(x):
 		return sourceHint(x.Value, d.reader.sources())
 	case x.Field == "routes" && x.Index >= 0:
 		return d.sameRoute(p, x)
+	case x.Field == "plans", x.Field == "overrides":
+		return otherUnitHint(x.Value, p.Limiters[x.Limiter].Windows)
 	}
 	return ""
+}
+
+// isUnknownSource reports whether a problem is a key source that is not known.
+func (d *reading) isUnknownSource(x weir.Problem) bool {
+	return (x.Field == "windows" || x.Field == "in_flight") && strings.HasPrefix(x.Message, "key source ") && !d.reader.knows(x.Value)
 }
 
 // sameRoute returns a hint with the line of the earlier route that equals the problem's route.

@@ -14,13 +14,15 @@ type field struct {
 	name     string
 	like     string // an example of its value
 	required bool
+	unless   string // it is required unless the document has this field
 	index    int
 }
 
 func fieldOf(t reflect.Type, i int) field {
 	tag := t.Field(i).Tag
 	name, options, _ := strings.Cut(tag.Get("json"), ",")
-	return field{name, tag.Get("like"), options == "", i}
+	unless := tag.Get("unless")
+	return field{name, tag.Get("like"), options == "" || unless != "", unless, i}
 }
 
 func fieldNamed(t reflect.Type, name string) (field, bool) {
@@ -56,7 +58,7 @@ func lastField(path string) string {
 // exampleOf returns ", such as: field: value" for the field that a path ends in, or "" for a list
 // item.
 func exampleOf(path string) string {
-	for _, t := range []reflect.Type{reflect.TypeFor[document](), reflect.TypeFor[limiter](), reflect.TypeFor[penalty](), reflect.TypeFor[answers](), reflect.TypeFor[unauthenticated]()} {
+	for _, t := range []reflect.Type{reflect.TypeFor[document](), reflect.TypeFor[limiter](), reflect.TypeFor[penalty](), reflect.TypeFor[told](), reflect.TypeFor[asked](), reflect.TypeFor[count](), reflect.TypeFor[answers](), reflect.TypeFor[unauthenticated]()} {
 		if f, ok := fieldNamed(t, lastField(path)); ok {
 			return fmt.Sprintf(", such as: %s: %s", f.name, f.like)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
 )
 
 // plans is the one mapping of a policy whose keys are the operator's own words: by, and a key for
@@ -69,9 +70,6 @@ func (d *reading) plans(n ast.Node, p *plans, path string) {
 			p.list = append(p.list, d.plan(pair.Value, key.Value, inner))
 		}
 	}
-	if lines[planBy] == 0 {
-		d.fail(path, "", "add it, such as: by: claim:plan", "plans without by: it says where a caller's plan is read: %s are allowed", weir.ByForms)
-	}
 }
 
 // plan reads the rates of one plan: a text, or a list of texts.
@@ -119,9 +117,14 @@ func (d *reading) planText(n ast.Node, path string) (text string, ok bool) {
 
 // limiterPlans parses the plans of a limiter. If any of them is unusable, the policy has none of
 // them: they would be reported a second time.
-func (d *reading) limiterPlans(p *plans, path string) (out weir.Plans) {
+func (d *reading) limiterPlans(l *limiter, windows []weir.Window, path string) (out weir.Plans) {
+	p := &l.Plans
 	path += ".plans"
 	if !d.written(path) {
+		return out
+	}
+	if _, ok := d.at[within(path, planBy)]; !ok {
+		d.fail(path, "", "add it, such as: by: "+likelyPlanBy(string(l.Requires), windows), "plans without by: it says where a caller's plan is read: %s are allowed", weir.ByForms)
 		return out
 	}
 	usable := !d.failed[within(path, planBy)]
@@ -174,6 +177,29 @@ func (d *reading) planPath(path string, l *weir.Limiter, x weir.Problem) string 
 		return fmt.Sprintf("%s[%d]", path, i)
 	}
 	return path
+}
+
+// likelyPlanBy returns where the plans of a limiter are probably read: from the credential that it
+// requires or counts by, or beside the field that it counts by.
+func likelyPlanBy(requires string, windows []weir.Window) string {
+	sources := []string{requires}
+	for _, w := range windows {
+		for _, part := range w.Key {
+			sources = append(sources, part...)
+		}
+	}
+	by := "claim:plan"
+	for _, source := range sources {
+		switch base, _ := weir.SplitSource(source); {
+		case weir.SourceOf(source).Credential() == identity.Token:
+			return identity.Token
+		case weir.SourceOf(source).Credential() == identity.Session:
+			return "claim:plan"
+		case base == identity.Header:
+			by = "header:X-Plan"
+		}
+	}
+	return by
 }
 
 // planByHint returns advice on a by that cannot be parsed.

@@ -62,6 +62,16 @@ func (p place) of(value string) place {
 	return p
 }
 
+// spelled returns the value as the file has it, in its own case of letters.
+func (p place) spelled(value string) string {
+	text := strings.ToLower(p.text)
+	i := strings.Index(text, strings.ToLower(value))
+	if i < 0 || len(text) != len(p.text) || strings.Contains(p.text, value) {
+		return value
+	}
+	return p.text[i : i+len(value)]
+}
+
 // A reading is the state of one Parse.
 type reading struct {
 	reader     Reader
@@ -92,6 +102,9 @@ func (d *reading) report(at place, path, value, hint, format string, args ...any
 
 // full reports whether further problems are only counted.
 func (d *reading) full() bool { return len(d.problems) == 10*MaxProblems }
+
+// reported returns the number of problems so far.
+func (d *reading) reported() int { return len(d.problems) + d.more }
 
 func (d *reading) problem(at place, path, value, hint, message string) Problem {
 	return Problem{d.name, at.line, at.column, path, excerpt(value), message, hint}

@@ -31,8 +31,10 @@ func (r Reader) Schema() []byte {
 	bound(limiters, 1, MaxLimiters)
 	describe(limiters.Items, reflect.TypeFor[limiter]())
 	bound(limiters.Items.Properties["routes"], 0, MaxRoutes)
-	bound(limiters.Items.Properties["windows"], 1, weir.MaxWindows)
+	bound(limiters.Items.Properties["windows"], 0, weir.MaxWindows)
+	limiters.Items.AnyOf = windowsOrInFlight()
 	describe(limiters.Items.Properties["penalty"], reflect.TypeFor[penalty]())
+	describeCount(limiters.Items.Properties["count"])
 	bound(limiters.Items.Properties["exempt"], 0, MaxExceptions)
 	bound(limiters.Items.Properties["deny"], 0, MaxExceptions)
 	bound(limiters.Items.Properties["overrides"], 0, MaxExceptions)
@@ -50,19 +52,21 @@ func (r Reader) Schema() []byte {
 func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	minUnits, maxUnits, maxPercent := 1.0, float64(weir.MaxLimit), 100.0
 	const span = `(0*[1-9][0-9]{0,6} +)?(second|minute|hour|day)s?`
-	const rate = ` *0*[1-9][0-9]{0,9} +per +` + span
-	const calendar = ` *0*[1-9][0-9]{0,9} +per +calendar +(day|week|month)`
+	const rate = ` *0*[1-9][0-9]{0,9} +(requests? +)?per +` + span
+	const calendar = ` *0*[1-9][0-9]{0,9} +(requests? +)?per +calendar +(day|week|month)`
 	const zone = `( +in +[A-Z][A-Za-z0-9_+/-]{0,63})?( +from +day +0*[1-9][0-9]?)?`
 	const callers = ` *([0-9A-Fa-f:.]+(/[0-9]{1,3})?|@[^ ](.*[^ ])?|token +[A-Za-z0-9._-]{1,256}) *`
 	source := sourcePattern(r.sources())
 	part := source + `( +or +` + source + `)*`
+	key := ` +by +` + part + `( *\+ *` + part + `)* *`
 	matching := func(pattern string) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "string", Pattern: "^" + pattern + "$", MaxLength: jsonschema.Ptr(MaxText)}
 	}
 	schemas := map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[name]():        matching(`[a-z][a-z0-9-]{0,63}`),
 		reflect.TypeFor[route]():       matching(` *([A-Z]+ +)?/([^?#%\\;* {}]|\{[a-z][a-z0-9_-]{0,63}\})*\*? *`),
-		reflect.TypeFor[window]():      matching(`(` + rate + `|` + calendar + zone + `) +by +` + part + `( *\+ *` + part + `)* *`),
+		reflect.TypeFor[window]():      matching(`(` + rate + `|` + calendar + zone + `)` + key),
+		reflect.TypeFor[inFlight]():    matching(` *0*[1-9][0-9]{0,9}` + key),
 		reflect.TypeFor[message]():     matching(`[a-z][a-z0-9-]{0,63}`),
 		reflect.TypeFor[units]():       {Type: "integer", Minimum: &minUnits, Maximum: &maxUnits},
 		reflect.TypeFor[who]():         matching(callers),
@@ -82,6 +86,7 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[text]():        matching(`[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*`),
 		reflect.TypeFor[value]():       matching(`[!-~]([ -~]*[!-~])?`),
 	}
+	addSettling(schemas, matching)
 	return schemas
 }
 

@@ -18,24 +18,25 @@ import (
 // beyondSchema lists the mistakes in testdata/bad that a JSON Schema cannot detect, with the
 // reason.
 var beyondSchema = map[string]string{
-	"anchor-and-alias":    "the parser resolves them before the schema is applied",
-	"cost-above-limit":    "two fields compared",
-	"cost-not-plain":      "spelling; the schema rejects those that are not numbers",
-	"document-end":        "spelling, not data",
-	"duplicate-name":      "two limiters compared",
-	"equal-windows":       "two windows compared",
-	"expensive-override":  "two fields compared",
-	"plans-lengths":       "rates and windows compared",
-	"everyone-not-alone":  "the parts of a key compared",
-	"penalty-of-all":      "two fields compared",
-	"merge-key":           "the parser resolves it before the schema is applied",
-	"several-documents":   "the schema is applied to the first document only",
-	"tag":                 "spelling, not data",
-	"text-over-lines":     "spelling, not data",
-	"too-many-routes":     "counted over all limiters",
-	"unreachable-route":   "two routes compared",
-	"invisible-character": "bytes, not data",
-	"duplicate-key":       "the parser refuses it before the schema is applied",
+	"anchor-and-alias":           "the parser resolves them before the schema is applied",
+	"cost-above-limit":           "two fields compared",
+	"cost-not-plain":             "spelling; the schema rejects those that are not numbers",
+	"document-end":               "spelling, not data",
+	"duplicate-name":             "two limiters compared",
+	"equal-windows":              "two windows compared",
+	"expensive-override":         "two fields compared",
+	"plans-lengths":              "rates and windows compared",
+	"everyone-not-alone":         "the parts of a key compared",
+	"penalty-of-all":             "two fields compared",
+	"merge-key":                  "the parser resolves it before the schema is applied",
+	"settle-reserve-above-limit": "two fields compared",
+	"several-documents":          "the schema is applied to the first document only",
+	"tag":                        "spelling, not data",
+	"text-over-lines":            "spelling, not data",
+	"too-many-routes":            "counted over all limiters",
+	"unreachable-route":          "two routes compared",
+	"invisible-character":        "bytes, not data",
+	"duplicate-key":              "the parser refuses it before the schema is applied",
 }
 
 func resolved(t *testing.T, source []byte) *jsonschema.Resolved {
@@ -107,11 +108,11 @@ func TestTheSchemaRefusesEveryMistakeThatItCanSee(t *testing.T) {
 func TestTheSchemaHelpsAnEditor(t *testing.T) {
 	schema := resolved(t, policyfile.Schema()).Schema()
 	limiter := schema.Properties["limiters"].Items
-	if got := slices.Sorted(maps.Keys(limiter.Properties)); !slices.Equal(got, []string{"align", "answers", "chosen", "cost", "deny", "exempt", "message", "mode", "name", "notify", "on_store_failure", "overrides", "penalty", "plans", "requires", "routes", "windows"}) {
+	if got := slices.Sorted(maps.Keys(limiter.Properties)); !slices.Equal(got, []string{"align", "answers", "chosen", "cost", "count", "deny", "exempt", "in_flight", "message", "mode", "name", "notify", "on_store_failure", "overrides", "penalty", "plans", "requires", "routes", "windows"}) {
 		t.Errorf("fields: %v", got)
 	}
-	if !slices.Equal(limiter.Required, []string{"name", "windows"}) {
-		t.Errorf("required: %v", limiter.Required)
+	if !slices.Equal(limiter.Required, []string{"name"}) || len(limiter.AnyOf) != 2 {
+		t.Errorf("required: %v, and one of %v", limiter.Required, limiter.AnyOf)
 	}
 	for name, field := range limiter.Properties {
 		if field.Description == "" {

@@ -46,6 +46,7 @@ type warner struct {
 	*reading
 	policy weir.Policy
 	found  []Problem
+	index  int // of the limiter
 }
 
 func (w *warner) warn(path, value, hint, format string, args ...any) {
@@ -53,6 +54,7 @@ func (w *warner) warn(path, value, hint, format string, args ...any) {
 }
 
 func (w *warner) limiter(i int) {
+	w.index = i
 	l := w.policy.Limiters[i]
 	path := fmt.Sprintf("limiters[%d]", w.policyAt.limiters[i])
 	if len(l.Routes) == 0 {
@@ -85,9 +87,18 @@ func (w *warner) limiter(i int) {
 	if l.Penalty != (weir.Penalty{}) {
 		w.penalty(path, l)
 	}
-	bounded := w.bounded(l)
-	for j, window := range l.Windows {
-		at := fmt.Sprintf("%s.windows[%d]", path, w.policyAt.of(i, "windows", j))
+	w.settling(path, &l)
+	w.windows(path, &l)
+}
+
+// windows warns of windows, and of a limit in flight, whose keys or limits are surprising.
+func (w *warner) windows(path string, l *weir.Limiter) {
+	bounded, rows := w.bounded(l), l.Rows()
+	for j, window := range rows {
+		at := path + ".in_flight"
+		if !window.InFlight {
+			at = fmt.Sprintf("%s.windows[%d]", path, w.policyAt.of(w.index, "windows", j))
+		}
 		if source := w.chosenAlone(window.Key); source != "" && !bounded {
 			w.warn(at, source, "count by ip+"+source+", or add a window by ip",
 				"%q is divided by %s, and no other window bounds the caller: it chooses the value, so it can take a new budget, or spend another's", window, source)
@@ -97,8 +108,8 @@ func (w *warner) limiter(i int) {
 			w.warn(at, source, "add \"requires: "+needed+"\" to answer them 401, or write \"by "+source+" or ip\" if they are meant to be served",
 				"%q lets in callers without a %s, and counts them by address", window, needed)
 		}
-		for _, other := range l.Windows[:j] {
-			w.pair(at, &l, other, window)
+		for _, other := range rows[:j] {
+			w.pair(at, l, other, window)
 		}
 	}
 }
@@ -106,6 +117,10 @@ func (w *warner) limiter(i int) {
 // usageRoutes warns of routes that a limiter which answers usage can only answer 405.
 func (w *warner) usageRoutes(path string, i int, l weir.Limiter) {
 	for j, r := range l.Routes {
+		if len(w.policy.Limiters) == 1 && r.Prefix && r.Path == "/" {
+			w.warn(fmt.Sprintf("%s.routes[%d]", path, w.policyAt.of(i, "routes", j)), r.String(), "write the path at which callers ask, such as: GET /usage, and give your API a limiter of its own",
+				"%q: limiter %q is the only one, and answers usage to every request: nothing reaches the backend", r, l.Name)
+		}
 		if r.Method != "" && r.Method != "GET" && r.Method != "HEAD" {
 			w.warn(fmt.Sprintf("%s.routes[%d]", path, w.policyAt.of(i, "routes", j)), r.Method, "write "+weir.Route{Method: "GET", Path: r.Path, Prefix: r.Prefix}.String(),
 				"%q: limiter %q answers usage, and only to GET and HEAD; these requests are answered 405", r, l.Name)
@@ -167,7 +182,7 @@ func (w *warner) chosenAlone(k weir.Key) string {
 
 // bounded reports whether a limiter has a window that a caller cannot evade by choosing a value. A
 // window by ip+agent is none: the caller has a budget of it for each agent that it invents.
-func (w *warner) bounded(l weir.Limiter) bool {
+func (w *warner) bounded(l *weir.Limiter) bool {
 	chooses := func(p weir.Part) bool { return slices.ContainsFunc(p, w.reader.chosen) }
 	return slices.ContainsFunc(l.Windows, func(x weir.Window) bool { return !slices.ContainsFunc(x.Key, chooses) })
 }
@@ -183,6 +198,9 @@ func (w *warner) pair(at string, l *weir.Limiter, earlier, later weir.Window) {
 		w.warn(at, later.Key.String(), hint,
 			"%q and %q do not begin with the same key source: on a cluster they cannot be charged together, and a cluster store refuses such a policy",
 			earlier, later)
+	}
+	if later.InFlight || earlier.Requests != later.Requests {
+		return // they do not count the same
 	}
 	short, long := earlier, later
 	if short.Per > long.Per {

@@ -58,11 +58,19 @@ func printDenial(cmd *cobra.Command, b []byte) error {
 	row("counted by", x.Kinds)
 	row("API token", x.Token)
 	row("plan", x.Plan)
-	row("spent", fmt.Sprintf("%d of %d", x.Count, x.Limit))
+	if x.InFlight {
+		row("in flight", fmt.Sprintf("%d of %d requests", x.Count, x.Limit))
+	} else {
+		row("spent", fmt.Sprintf("%d of %d", x.Count, x.Limit))
+	}
 	if x.Penalty {
 		row("penalty", "the caller was refused everything of the limiter, because it had been refused often")
 	}
-	row("budget back", clockTime(x.Reset))
+	if x.InFlight {
+		row("budget back", "when one of the caller's requests in flight has ended")
+	} else {
+		row("budget back", clockTime(x.Reset))
+	}
 	row("policy", x.Policy)
 	row("at", x.Line)
 	row("since", x.Changed)

@@ -278,6 +278,8 @@ func (f *keyFlags) print(cmd *cobra.Command, b []byte) error {
 			note = "denied: answered 403, and not counted"
 		case x.Penalty > k.Now:
 			note = fmt.Sprintf("under a penalty until %s: refused everything of the limiter", clockTime(x.Penalty))
+		case x.InFlight && !x.Exempt:
+			note = "requests under way: only their end gives it back"
 		case x.Everyone:
 			note = "shared by all callers: it cannot be reset or raised for one"
 		case x.Exempt:
@@ -294,7 +296,9 @@ func (f *keyFlags) print(cmd *cobra.Command, b []byte) error {
 		case x.PlanUnknown:
 			note = "its plan is not known: this is the limit without one"
 		}
-		if x.Reset > k.Now {
+		if x.InFlight {
+			resets = ""
+		} else if x.Reset > k.Now {
 			resets = "in " + (time.Duration(x.Reset-k.Now) * time.Second).String()
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", name, window, x.Count, x.Limit, x.Remain, resets, note)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/policyfile"
 )
@@ -37,17 +38,26 @@ the same prefix are covered. FILE may be - for standard input. Exit status 1: th
 			for _, w := range file.Warnings {
 				printProblem(cmd.ErrOrStderr(), "warning", w)
 			}
-			windows := 0
-			for _, l := range file.Policy.Limiters {
-				windows += len(l.Windows)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: valid, %s with %s\n",
-				args[0], cli.Count(len(file.Policy.Limiters), "limiter"), cli.Count(windows, "window"))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: valid, %s\n", args[0], sizeOf(file.Policy))
 			return err
 		},
 	}
 	cli.JSONFlag(cmd, &machine)
 	return cmd
+}
+
+// sizeOf returns how many limiters and windows a policy has, in words.
+func sizeOf(p weir.Policy) string {
+	windows, inFlight := 0, 0
+	for _, l := range p.Limiters {
+		windows += len(l.Windows)
+		inFlight += len(l.Rows()) - len(l.Windows)
+	}
+	size := cli.Count(len(p.Limiters), "limiter") + " with " + cli.Count(windows, "window")
+	if inFlight > 0 {
+		size += " and " + cli.Count(inFlight, "limit") + " in flight"
+	}
+	return size
 }
 
 // A verdict is what policy check --json prints.

@@ -130,6 +130,24 @@ func apiTokenID(token string) string {
 	return token
 }
 
+// printCost prints what a request costs, and where that is told.
+func printCost(w io.Writer, e *explain.Explanation) {
+	switch {
+	case e.Reserve != "":
+		fmt.Fprintf(w, "cost\treserves %s\n", e.Reserve)
+	case e.CostFrom != "":
+		fmt.Fprintf(w, "cost\treserves %d\n", e.Cost)
+	default:
+		fmt.Fprintf(w, "cost\t%d\n", e.Cost)
+	}
+	if e.CostFrom != "" {
+		fmt.Fprintf(w, "\t  then %s of the response\n", e.CostFrom)
+	}
+	if e.Counts != "" {
+		fmt.Fprintf(w, "counts\t%s\n", e.Counts)
+	}
+}
+
 // printExplanation prints an explanation for people. plan is the caller's.
 func printExplanation(out io.Writer, e *explain.Explanation, plan string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -138,9 +156,13 @@ func printExplanation(out io.Writer, e *explain.Explanation, plan string) error 
 	fmt.Fprintf(w, "limiter\t%s\n", cmp.Or(e.Limiter, "none: the request is not limited, and its answer has no rate-limit fields"))
 	if e.Limiter != "" {
 		fmt.Fprintf(w, "route\t%s\n", e.Route)
-		fmt.Fprintf(w, "cost\t%d\n", e.Cost)
+		printCost(w, e)
 		for _, window := range e.Windows {
-			fmt.Fprintf(w, "window\t%s\n", window.Window)
+			head := "window"
+			if window.InFlight {
+				head = "slots"
+			}
+			fmt.Fprintf(w, "%s\t%s\n", head, window.Window)
 			if window.PlanLimit > 0 {
 				fmt.Fprintf(w, "\t  limit %d by plan %s\n", window.PlanLimit, plan)
 			}

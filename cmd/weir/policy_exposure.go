@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -18,12 +19,14 @@ of a limiter share its budgets, so the figures are for all of them together.
 The figures are the worst case over all ways to time the requests. A window of 300 a minute admits 300 requests
 in each minute that it counts, and up to 600 in 60 seconds around a reset: all of one window at its end, and all
 of the next one at its beginning. On average it is 300 a minute. A cost reduces the figures: 600 units at a
-cost of 10 are 60 requests. A caller is assumed to choose its agent and its HTTP fields freely, and to have any
-number of addresses, sessions and tokens besides the one that is given. A claim that the policy counts by has figures
-too. An IPv6 /64 is one address. The figures hold if sessions and tokens are verified, no request has both, and one
-process counts. Under --token-from header:NAME or query:NAME a request can have both: then the columns of one session
-and one token hold only for limiters that name one of the two. Under on_store_failure: allow the figures hold only
-while the store answers.`
+cost of 10 are 60 requests. If responses tell the cost, a second line has the figures in units, without what a
+request costs beyond its reservation. If a limiter counts by status, they are for the requests that are counted.
+
+A caller is assumed to choose its agent and its HTTP fields freely, and to have any number of addresses, sessions and
+tokens besides the one that is given. A claim that the policy counts by has figures too. An IPv6 /64 is one address.
+The figures hold if sessions and tokens are verified, no request has both, and one process counts. Under --token-from
+header:NAME or query:NAME a request can have both: then the columns of one session and one token hold only for limiters
+that name one of the two. Under on_store_failure: allow the figures hold only while the store answers.`
 
 // An exposureJSON is how many requests a limiter admits at most. A span without a bound is null.
 type exposureJSON struct {
@@ -31,6 +34,10 @@ type exposureJSON struct {
 	Routes  []string `json:"routes"` // they share the figures
 	Windows []string `json:"windows"`
 	Cost    int64    `json:"cost"`
+	// Reserve, CostFrom and Counts are as in an explanation.
+	Reserve  string `json:"reserve,omitempty"`
+	CostFrom string `json:"cost_from,omitempty"`
+	Counts   string `json:"counts,omitempty"` // the figures are for the requests that are counted
 	// Passes has an entry for each party: one address, one session, one token, each claim that the
 	// policy counts by, everybody.
 	Passes map[string]passJSON `json:"passes"`
@@ -41,19 +48,31 @@ type passJSON struct {
 	Served bool           `json:"served"`
 	Minute *explain.Bound `json:"minute"` // in any 60 s
 	Hour   *explain.Bound `json:"hour"`   // in any 3600 s
+	// Units are the bounds in units of a limiter whose cost responses tell; otherwise absent.
+	Units *spansJSON `json:"units,omitempty"`
+}
+
+type spansJSON struct {
+	Minute *explain.Bound `json:"minute"`
+	Hour   *explain.Bound `json:"hour"`
 }
 
 func exposuresJSON(p weir.Policy) map[string]any {
 	parties := explain.Parties(p)
 	all := make([]exposureJSON, len(p.Limiters))
 	for i, l := range limitersJSON(p) {
-		e := exposureJSON{Name: l.Name, Routes: l.Routes, Cost: l.Cost, Passes: map[string]passJSON{}}
+		limiter := &p.Limiters[i]
+		e := exposureJSON{Name: l.Name, Routes: l.Routes, Windows: []string{}, Cost: l.Cost, Reserve: explain.Reserve(limiter), CostFrom: l.CostFrom,
+			Counts: limiter.Count.String(), Passes: map[string]passJSON{}}
 		for _, w := range l.Windows {
 			e.Windows = append(e.Windows, w.Window)
 		}
 		for _, g := range parties {
-			limiter := &p.Limiters[i]
-			e.Passes[g.Name] = passJSON{g.Served(limiter), explain.Exposure(limiter, g, 60), explain.Exposure(limiter, g, 3600)}
+			pass := passJSON{g.Served(limiter), explain.Exposure(limiter, g, 60), explain.Exposure(limiter, g, 3600), nil}
+			if l.CostFrom != "" {
+				pass.Units = &spansJSON{explain.ExposureInUnits(limiter, g, 60), explain.ExposureInUnits(limiter, g, 3600)}
+			}
+			e.Passes[g.Name] = pass
 		}
 		all[i] = e
 	}
@@ -70,8 +89,8 @@ func coversAll(p weir.Policy) bool {
 // A cell of the table is about one party and limiter: two figures, or one word for both.
 type cell struct{ minute, hour, word string }
 
-func newCell(l *weir.Limiter, p explain.Party) cell {
-	minute, hour := explain.Exposure(l, p, 60), explain.Exposure(l, p, 3600)
+func newCell(l *weir.Limiter, p explain.Party, bound func(*weir.Limiter, explain.Party, int64) *explain.Bound) cell {
+	minute, hour := bound(l, p, 60), bound(l, p, 3600)
 	switch {
 	case !p.Served(l):
 		return cell{word: "-"}
@@ -86,17 +105,22 @@ func newCell(l *weir.Limiter, p explain.Party) cell {
 func printExposure(out io.Writer, p weir.Policy) error {
 	parties := explain.Parties(p)
 	names := len("limiter")
-	rows := make([][]cell, len(p.Limiters))
+	rows, units := make([][]cell, len(p.Limiters)), make([][]cell, len(p.Limiters))
 	for i := range p.Limiters {
-		names = max(names, len(p.Limiters[i].Name))
+		l := &p.Limiters[i]
+		names = max(names, len(l.Name))
 		for _, g := range parties {
-			rows[i] = append(rows[i], newCell(&p.Limiters[i], g))
+			rows[i] = append(rows[i], newCell(l, g, explain.Exposure))
+			if l.Actual != (weir.Reading{}) {
+				units[i] = append(units[i], newCell(l, g, explain.ExposureInUnits))
+			}
 		}
 	}
+	all := slices.DeleteFunc(slices.Concat(rows, units), func(row []cell) bool { return row == nil })
 	widths := make([][2]int, len(parties))
 	heads := slices.Repeat([]cell{{"60 s", "3600 s", ""}}, len(parties))
 	for j := range parties {
-		for _, row := range append(rows, heads) {
+		for _, row := range append(all, heads) {
 			widths[j][0] = max(widths[j][0], utf8.RuneCountInString(row[j].minute))
 			widths[j][1] = max(widths[j][1], utf8.RuneCountInString(row[j].hour))
 		}
@@ -113,19 +137,26 @@ func printExposure(out io.Writer, p weir.Policy) error {
 	}
 	b.WriteByte('\n')
 	for i := range p.Limiters {
-		fmt.Fprintf(&b, "%-*s", names, p.Limiters[i].Name)
-		for j, c := range rows[i] {
-			writeCell(&b, c, widths[j])
+		writeRow(&b, names, p.Limiters[i].Name, rows[i], widths)
+		if units[i] != nil {
+			writeRow(&b, names, "in units", units[i], widths)
 		}
-		b.WriteByte('\n')
 		writeParts(&b, &p.Limiters[i])
 	}
 	if !coversAll(p) {
 		b.WriteString("requests that no route covers are not limited\n")
 	}
-	writeLegend(&b, p, rows)
+	writeLegend(&b, p, all)
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+func writeRow(b *strings.Builder, names int, name string, row []cell, widths [][2]int) {
+	fmt.Fprintf(b, "%-*s", names, name)
+	for j, c := range row {
+		writeCell(b, c, widths[j])
+	}
+	b.WriteByte('\n')
 }
 
 func writeCell(b *strings.Builder, c cell, width [2]int) {
@@ -141,12 +172,21 @@ const maxPlansShown = 5
 
 // writeParts writes what the figures of a limiter follow from, and which routes they are for.
 func writeParts(b *strings.Builder, l *weir.Limiter) {
-	for _, w := range l.Windows {
+	for _, w := range l.Rows() {
 		fmt.Fprintf(b, "  %s", w)
-		if l.Cost > 1 {
+		if l.Cost > 1 && !settlesCost(l) && !w.Requests && !w.InFlight {
 			fmt.Fprintf(b, ", %d a request", l.Cost)
 		}
 		b.WriteByte('\n')
+	}
+	if settlesCost(l) {
+		fmt.Fprintf(b, "  cost: a request reserves %s\n", cmp.Or(explain.Reserve(l), fmt.Sprint(max(l.Cost, 1))))
+	}
+	if l.Actual != (weir.Reading{}) {
+		fmt.Fprintf(b, "  cost: then %v of the response\n", l.Actual)
+	}
+	if len(l.Count.Statuses) > 0 {
+		fmt.Fprintf(b, "  count: %s; the figures are for the requests that are counted\n", &l.Count)
 	}
 	if l.Requires != "" {
 		fmt.Fprintf(b, "  requires: %s\n", l.Requires)
@@ -186,6 +226,11 @@ func writeParts(b *strings.Builder, l *weir.Limiter) {
 	}
 }
 
+// settlesCost reports whether requests of a limiter differ in what they cost.
+func settlesCost(l *weir.Limiter) bool {
+	return l.Actual != (weir.Reading{}) || l.Reserve.From != (weir.Reading{})
+}
+
 // writeLegend explains the words of the table.
 func writeLegend(b *strings.Builder, p weir.Policy, rows [][]cell) {
 	b.WriteByte('\n')
@@ -196,6 +241,10 @@ func writeLegend(b *strings.Builder, p weir.Policy, rows [][]cell) {
 		b.WriteString("unbounded: no window counts all of them together. A caller can choose its agent and HTTP fields,\n" +
 			"           and have many addresses, sessions and tokens. Another limiter may bound how fast sessions\n" +
 			"           begin.\n")
+	}
+	if slices.ContainsFunc(p.Limiters, func(l weir.Limiter) bool { return l.Actual != (weir.Reading{}) }) {
+		b.WriteString("in units: what requests cost, as their responses tell, up to their reservations. What one costs\n" +
+			"           beyond its reservation comes on top. Only a window of requests bounds their number.\n")
 	}
 	if slices.ContainsFunc(p.Limiters, func(l weir.Limiter) bool { return l.Mode == weir.Shadow || len(l.Exempt) > 0 }) {
 		b.WriteString("           An exempt caller is never refused, and a limiter in mode shadow refuses no request.\n")

@@ -109,23 +109,30 @@ func answersJSON(p weir.Policy) answersDocument {
 
 // A limiterJSON is a limiter with every default filled in.
 type limiterJSON struct {
-	Name           string                  `json:"name"`
-	Routes         []string                `json:"routes"`
-	Windows        []explain.SpelledWindow `json:"windows"`
-	Cost           int64                   `json:"cost"`
-	Requires       string                  `json:"requires"` // empty: every caller is let in
-	Chosen         bool                    `json:"chosen"`
-	Message        string                  `json:"message"`
-	OnStoreFailure string                  `json:"on_store_failure"`
-	Mode           string                  `json:"mode"`
-	Align          string                  `json:"align"`
-	Penalty        *penaltyJSON            `json:"penalty"` // null: none
-	Exempt         []string                `json:"exempt"`
-	Deny           []string                `json:"deny"`
-	Overrides      []string                `json:"overrides"`
-	Answers        string                  `json:"answers"` // empty: the backend
-	Notify         []int64                 `json:"notify"`
-	Plans          *plansJSON              `json:"plans"` // null: none
+	Name    string                  `json:"name"`
+	Routes  []string                `json:"routes"`
+	Windows []explain.SpelledWindow `json:"windows"`
+	// what is reserved at most, if Reserve or CostFrom is set
+	Cost    int64        `json:"cost"`
+	Reserve *reserveJSON `json:"reserve"` // null: Cost is reserved
+	// where the response tells the cost; empty: it does not
+	CostFrom string     `json:"cost_from"`
+	Count    *countJSON `json:"count"` // null: every request
+	// as a policy writes it; empty: no limit
+	InFlight       string       `json:"in_flight"`
+	Requires       string       `json:"requires"` // empty: every caller is let in
+	Chosen         bool         `json:"chosen"`
+	Message        string       `json:"message"`
+	OnStoreFailure string       `json:"on_store_failure"`
+	Mode           string       `json:"mode"`
+	Align          string       `json:"align"`
+	Penalty        *penaltyJSON `json:"penalty"` // null: none
+	Exempt         []string     `json:"exempt"`
+	Deny           []string     `json:"deny"`
+	Overrides      []string     `json:"overrides"`
+	Answers        string       `json:"answers"` // empty: the backend
+	Notify         []int64      `json:"notify"`
+	Plans          *plansJSON   `json:"plans"` // null: none
 }
 
 // plansJSON are the plans of a limiter: for each name its rates, as a policy writes them.
@@ -145,6 +152,31 @@ func newPlansJSON(p *weir.Plans) *plansJSON {
 	return out
 }
 
+type reserveJSON struct {
+	From  string `json:"from"`
+	Times int64  `json:"times"`
+	Plus  int64  `json:"plus"`
+}
+
+type countJSON struct {
+	Not      bool     `json:"not"` // all but these statuses are counted
+	Statuses []string `json:"statuses"`
+}
+
+// addSettling adds what a limiter learns of a request after it has admitted it.
+func (out *limiterJSON) addSettling(l *weir.Limiter) {
+	out.CostFrom = l.Actual.String()
+	if r := &l.Reserve; r.From != (weir.Reading{}) {
+		out.Reserve = &reserveJSON{r.From.String(), max(r.Times, 1), r.Plus}
+	}
+	if len(l.Count.Statuses) > 0 {
+		out.Count = &countJSON{l.Count.Not, texts(l.Count.Statuses)}
+	}
+	if l.InFlight.Limit > 0 {
+		out.InFlight = l.InFlight.String()
+	}
+}
+
 type penaltyJSON struct {
 	After     string `json:"after"`      // as a policy writes it
 	RefuseFor string `json:"refuse_for"` // as a policy writes it
@@ -158,7 +190,9 @@ func limitersJSON(p weir.Policy) []limiterJSON {
 			Message: answer.MessageOf(&p.Responses, &l), OnStoreFailure: l.OnStoreFailure.String(),
 			Mode: l.Mode.String(), Align: l.Align.String(), Exempt: texts(l.Exempt), Deny: texts(l.Deny), Overrides: texts(l.Overrides),
 			Plans: newPlansJSON(&l.Plans), Answers: l.Answers.String(), Notify: append([]int64{}, l.Notify...),
+			Windows: []explain.SpelledWindow{},
 		}
+		all[i].addSettling(&l)
 		if l.Penalty != (weir.Penalty{}) {
 			all[i].Penalty = &penaltyJSON{l.Penalty.Refusals(), l.Penalty.RefuseFor()}
 		}

@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/cli"
 )
 
 // tokenPlaces are the places where requests have their API token. The flag is repeatable.
@@ -15,9 +17,14 @@ type tokenPlaces []identity.Place
 func (t *tokenPlaces) Set(value string) error {
 	all := slices.Clone(*t)
 	for _, element := range strings.Split(value, ",") {
-		p, err := identity.ParsePlace(strings.TrimSpace(element))
+		element = strings.TrimSpace(element)
+		p, err := identity.ParsePlace(element)
 		if err != nil {
-			return err
+			text := err.Error()
+			if element == value { // which the caller shows
+				text = strings.TrimPrefix(text, strconv.Quote(element)+": ")
+			}
+			return cli.UsageError(placeHint(element), "%s", text)
 		}
 		if slices.Contains(all, p) {
 			return fmt.Errorf("%v is given twice: give each place once", p)
@@ -26,6 +33,19 @@ func (t *tokenPlaces) Set(value string) error {
 	}
 	*t = all
 	return nil
+}
+
+// placeHint returns the place that is probably meant, if its kind is missing or in other letters.
+func placeHint(s string) string {
+	if strings.EqualFold(s, "Authorization") {
+		return "write: bearer, or basic"
+	}
+	for _, form := range []string{strings.ToLower(s), "header:" + s, "query:" + s} {
+		if _, err := identity.ParsePlace(form); err == nil && (!strings.HasPrefix(form, "header:") || strings.Contains(s, "-")) {
+			return "write: " + form
+		}
+	}
+	return ""
 }
 
 func (t *tokenPlaces) String() string {

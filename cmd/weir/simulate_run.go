@@ -75,6 +75,9 @@ func (f *simulateFlags) reading(logs []string, stdin io.Reader, progress func(ac
 	for _, key := range f.keys {
 		o.Log.Fields = append(o.Log.Fields, key.field)
 	}
+	if f.cost != "" {
+		o.Log.Fields = append(o.Log.Fields, f.cost)
+	}
 	return o
 }
 
@@ -92,6 +95,9 @@ func (s *simulation) options(cmd *cobra.Command) (replay.Options, error) {
 		} else {
 			o.Keys[key.source] = i
 		}
+	}
+	if f.cost != "" {
+		o.Cost = func(l *accesslog.Line) []byte { return l.Field(len(f.keys)) }
 	}
 	if f.touch.Rat != nil {
 		o.Touch, _ = f.touch.Float64()
@@ -214,6 +220,11 @@ func (s *simulation) conclude(cmd *cobra.Command, r *replay.Report, ended error)
 	}
 	var unseen []string
 	for _, i := range s.reading.Unseen() {
+		if i == len(s.f.keys) {
+			unseen = append(unseen, s.f.cost)
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: no line has the field of --cost %s, so no request has a cost: is it spelled as in the log?\n", reports.Shown(s.f.cost, 200))
+			continue
+		}
 		key := s.f.keys[i].source + "=" + s.f.keys[i].field
 		unseen = append(unseen, key)
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: no line has the field of --key %s, so nothing was counted by it: is it spelled as in the log?\n", reports.Shown(key, 200))

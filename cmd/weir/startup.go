@@ -77,7 +77,11 @@ func admits(s *edge.Server, method, path string) (n int64, limiter string) {
 	}
 	n = math.MaxInt64
 	for _, w := range l.Windows {
-		n = min(n, w.Limit/max(l.Cost, 1))
+		cost := max(l.Cost, 1)
+		if w.Requests {
+			cost = 1
+		}
+		n = min(n, w.Limit/cost)
 	}
 	if n > maxToPaste {
 		return 0, ""

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/internal/verify"
@@ -37,7 +38,8 @@ this machine needs --yes.
 
 It needs what a caller has: the id of an agent, or sessions, and API tokens for the bulk-sync surface. Give credentials
 in the variables WEIR_SESSION and WEIR_TOKEN, several separated by spaces: on the command line, every user who may run
-ps can read them. With two of a kind it also tests that their budgets are separate.
+ps can read them. With two of a kind it also tests that their budgets are separate. --token-from says where the API reads
+its tokens, as for 'weir serve'.
 
 Any server that sends X-RateLimit-* can be verified: --policy gives the limits that it should enforce.
 
@@ -52,6 +54,7 @@ not be tested. It is 2 if the command was used wrongly.`
 const verifyExample = `  weir verify http://127.0.0.1:8080
   WEIR_TOKEN=$(weir token create --workspace demo) weir verify http://127.0.0.1:8080
   weir verify https://api.example.com --yes --quick --limiter widget-leads
+  WEIR_TOKEN="$KEY" weir verify http://127.0.0.1:8080 --policy policy.yaml --token-from header:X-Api-Key
   weir verify https://api.example.com --yes --policy their-policy.yaml --json > verify.json`
 
 // verifyFlags are the flags of weir verify.
@@ -62,6 +65,7 @@ type verifyFlags struct {
 	sessions     secrets
 	sessionAt    string
 	tokens       secrets
+	tokenFrom    tokenPlaces
 	header       fields
 	ca           string
 	budget       cli.Number
@@ -102,7 +106,8 @@ func newVerify(env cli.Environment) *cobra.Command {
 	flags.StringVar(&f.agent, "agent", "demo", "`ID` of the agent for new sessions, and for windows that count by agent")
 	flags.Var(&f.sessions, "session", "session token of a visitor, instead of two new ones from init; repeatable; use the variable")
 	flags.StringVar(&f.sessionAt, "session-at", "token", "JSON `PATH` of the session token in the answer of init, such as data.token")
-	flags.Var(&f.tokens, "token", "API token, sent as Authorization: Bearer; a second one shows that budgets are separate; repeatable; use the variable")
+	flags.Var(&f.tokens, "token", "API token or key; a second one shows that budgets are separate; repeatable; use the variable")
+	flags.Var(&f.tokenFrom, "token-from", "where requests have it, as in 'weir serve': bearer (default), basic (the user name), header:NAME or query:NAME; the first is used, and the others must be as good; repeatable")
 	flags.Var(&f.header, "header", "field to send with every request; repeatable")
 	flags.StringVar(&f.ca, "ca", "", "`FILE` with the certificates to trust instead of the system's, PEM")
 	cli.SwitchFlag(cmd, &f.real, "real", "send valid bodies, which the API stores, instead of bodies that validation rejects")
@@ -116,6 +121,7 @@ func newVerify(env cli.Environment) *cobra.Command {
 	cli.SwitchFlag(cmd, &f.machine, "json", "print the report as JSON")
 	cli.Must(cmd.MarkFlagFilename("policy"))
 	cli.Must(cmd.MarkFlagFilename("ca"))
+	cli.Must(cmd.RegisterFlagCompletionFunc("token-from", cobra.FixedCompletions(identity.PlaceForms(), cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }
 
@@ -128,13 +134,17 @@ func (f *verifyFlags) options(cmd *cobra.Command, to *url.URL) (verify.Options, 
 	if err := f.checkLimiters(file.Policy, cli.GivenAs(cmd, "limiter")); err != nil {
 		return verify.Options{}, err
 	}
+	const tokenFrom = "token-from"
+	if given := cli.GivenAs(cmd, tokenFrom); cmd.Flags().Changed(tokenFrom) && len(f.tokens) == 0 && given == "--"+tokenFrom {
+		return verify.Options{}, cli.UsageError("give a key in WEIR_TOKEN too, or leave it out", "%s has no effect without a token to send", given)
+	}
 	roots, err := readRoots(f.ca)
 	if err != nil {
 		return verify.Options{}, err
 	}
 	return verify.Options{
 		URL: to, Policy: file.Policy, Limiters: f.limiters, Agent: f.agent, Sessions: f.sessions, SessionAt: f.sessionAt,
-		Tokens: f.tokens, Real: bool(f.real), Quick: bool(f.quick), Budget: f.budget.Value, MaxWait: f.maxWait.Duration,
+		Tokens: f.tokens, TokenPlaces: f.tokenFrom, Real: bool(f.real), Quick: bool(f.quick), Budget: f.budget.Value, MaxWait: f.maxWait.Duration,
 		Workers: f.workers.Value, Header: http.Header(f.header), TLS: roots,
 	}, nil
 }

@@ -62,12 +62,17 @@ func Arguments(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// FlagError returns the failure of flags that cobra could not parse. It never repeats a secret.
+// FlagError returns the failure of flags that cobra could not parse. It never repeats a secret. If
+// the error of a flag's value is a Failure with a hint, that hint is given instead of the help.
 func FlagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
 		f := invalid.GetFlag()
-		return UsageError(seeHelp(cmd), "--%s %q: %w", f.Name, shown(f, invalid.GetValue()), invalid.Unwrap())
+		hint := hintOf(invalid.Unwrap())
+		if hint == "" {
+			hint = seeHelp(cmd)
+		}
+		return UsageError(hint, "--%s %q: %w", f.Name, shown(f, invalid.GetValue()), invalid.Unwrap())
 	}
 	return UsageError(seeHelp(cmd), "%w", err)
 }

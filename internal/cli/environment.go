@@ -72,8 +72,11 @@ func (e Environment) Apply(cmd *cobra.Command) error {
 			return
 		}
 		if err := setAll(f.Value, value); err != nil {
-			bad = UsageError(
-				fmt.Sprintf("correct or unset %s, the variable of --%s; see '%s --help'", name, f.Name, cmd.CommandPath()),
+			hint := fmt.Sprintf("correct or unset %s, the variable of --%s; see '%s --help'", name, f.Name, cmd.CommandPath())
+			if of := hintOf(err); of != "" {
+				hint = of + "; " + hint
+			}
+			bad = UsageError(hint,
 				"variable %s=%q: %w", name, shown(f, value), err)
 			return
 		}
@@ -154,12 +157,18 @@ func shown(f *pflag.Flag, rejected string) string {
 	return RedactURL(rejected)
 }
 
-// RedactURL returns a URL without its user and password; any other text as it is.
+// RedactURL returns a URL without its user and password, even if its scheme is missing; any other
+// text as it is.
 func RedactURL(value string) string {
 	scheme, rest, ok := strings.Cut(value, "://")
+	if user, _, _ := strings.Cut(value, "@"); !ok && strings.Contains(user, ":") {
+		scheme, rest = "", value
+	} else if ok {
+		scheme += "://"
+	}
 	at := strings.LastIndexByte(rest, '@')
-	if !ok || at < 0 {
+	if at < 0 {
 		return value
 	}
-	return scheme + "://…" + rest[at:]
+	return scheme + "…" + rest[at:]
 }

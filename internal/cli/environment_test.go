@@ -80,6 +80,7 @@ func TestTheUserAndPasswordOfAURLAreNotShown(t *testing.T) {
 		"redis://user:p@ss@10.0.0.1:6379/0": "redis://…@10.0.0.1:6379/0",
 		"http://example.com":                "http://example.com",
 		"someone@example.com":               "someone@example.com",
+		"user:p@ss@10.0.0.1:3000":           "…@10.0.0.1:3000", // a URL whose scheme is missing
 	} {
 		if got := RedactURL(value); got != want {
 			t.Errorf("%q is shown as %q, want %q", value, got, want)

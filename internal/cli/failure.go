@@ -37,6 +37,14 @@ func UsageError(hint, format string, args ...any) error {
 	return &Failure{Err: fmt.Errorf(format, args...), Hint: hint, Exit: Misused}
 }
 
+// hintOf returns the hint of an error that is a Failure, or "".
+func hintOf(err error) string {
+	if f, ok := errors.AsType[*Failure](err); ok {
+		return f.Hint
+	}
+	return ""
+}
+
 // ErrReported is the error of a failure whose reasons are already printed: Report does not print
 // it.
 var ErrReported = errors.New("already reported")

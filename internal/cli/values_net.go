@@ -116,7 +116,7 @@ type Endpoint struct{ *url.URL }
 func (e *Endpoint) Set(value string) error {
 	u, err := url.Parse(value)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
-		return errors.New("expected http://HOST[:PORT][/PATH] or https://…, without user, password or fragment")
+		return UsageError(schemeHint(value), "expected http://HOST[:PORT][/PATH] or https://…, without user, password or fragment")
 	}
 	if !utf8.ValidString(u.Host) { // the host becomes a label of metrics and a Host field
 		return fmt.Errorf("host %q is not valid UTF-8", u.Host)
@@ -128,6 +128,18 @@ func (e *Endpoint) Set(value string) error {
 	}
 	e.URL = u
 	return nil
+}
+
+// schemeHint returns the URL that a text is probably meant to be if only its scheme is missing.
+func schemeHint(value string) string {
+	u, err := url.Parse("http://" + value)
+	if err != nil || strings.Contains(value, "://") || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
+		return ""
+	}
+	if u.Port() == "443" {
+		u.Scheme = "https"
+	}
+	return "write it with its scheme: " + u.String()
 }
 
 func (e *Endpoint) String() string {

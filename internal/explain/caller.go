@@ -38,8 +38,8 @@ func (c *Caller) Set(source, value string) {
 
 // setQuery sets the parameters of a raw query that the windows of l count by, unless they are set.
 func (c *Caller) setQuery(l *weir.Limiter, query string) {
-	for i := range l.Windows {
-		for _, source := range slices.Concat(l.Windows[i].Key...) {
+	for _, w := range l.Rows() {
+		for _, source := range slices.Concat(w.Key...) {
 			name, field := weir.SplitSource(source)
 			if name != identity.Query || c.values[source] != "" || identity.QueryIsAmbiguous(query, field) {
 				continue

@@ -21,17 +21,23 @@ import (
 
 // An Explanation is what becomes of one request.
 type Explanation struct {
-	Method    string          `json:"method"`
-	Path      string          `json:"path"`                // as sent
-	Canonical string          `json:"canonical,omitempty"` // empty: the path has no canonical form
-	Limiter   string          `json:"limiter,omitempty"`   // empty: none covers the request
-	Route     string          `json:"route,omitempty"`
-	Cost      int64           `json:"cost,omitempty"`
-	Requires  string          `json:"requires,omitempty"` // a credential; empty: none
-	Answers   string          `json:"answers,omitempty"`  // "usage"; empty: the backend answers
-	Message   *Message        `json:"message,omitempty"`  // of the limiter's 429
-	Windows   []CountedWindow `json:"windows"`
-	Why       []string        `json:"why"` // the rules that led there, a sentence each
+	Method    string `json:"method"`
+	Path      string `json:"path"`                // as sent
+	Canonical string `json:"canonical,omitempty"` // empty: the path has no canonical form
+	Limiter   string `json:"limiter,omitempty"`   // empty: none covers the request
+	Route     string `json:"route,omitempty"`
+	// what is reserved at most, if CostFrom is set
+	Cost int64 `json:"cost,omitempty"`
+	// where the request tells its cost, as in "json:max_tokens, times 2, plus 500"
+	Reserve  string `json:"reserve,omitempty"`
+	CostFrom string `json:"cost_from,omitempty"` // where the response tells it
+	// "status 401, 403" or "not 5xx"; empty: every request
+	Counts   string          `json:"counts,omitempty"`
+	Requires string          `json:"requires,omitempty"` // a credential; empty: none
+	Answers  string          `json:"answers,omitempty"`  // "usage"; empty: the backend answers
+	Message  *Message        `json:"message,omitempty"`  // of the limiter's 429
+	Windows  []CountedWindow `json:"windows"`
+	Why      []string        `json:"why"` // the rules that led there, a sentence each
 }
 
 // A Message is the English text of a refusal, with its placeholders.
@@ -46,12 +52,14 @@ type SpelledWindow struct {
 	Limit      int64      `json:"limit"`
 	PerSeconds int64      `json:"per_seconds,omitempty"` // absent for a calendar
 	Calendar   string     `json:"calendar,omitempty"`    // as a policy writes it
+	Requests   bool       `json:"requests,omitempty"`    // it counts requests, whatever they cost
+	InFlight   bool       `json:"in_flight,omitempty"`   // it is a limit on requests under way
 	Key        [][]string `json:"key"`                   // parts, each its alternatives in order
 }
 
 // SpellOut returns a window with its parts spelled out.
 func SpellOut(w weir.Window) SpelledWindow {
-	v := SpelledWindow{Window: w.String(), Limit: w.Limit, Calendar: w.Calendar.String()}
+	v := SpelledWindow{Window: w.String(), Limit: w.Limit, Calendar: w.Calendar.String(), Requests: w.Requests, InFlight: w.InFlight}
 	if v.Calendar == "" {
 		v.PerSeconds = int64(w.Per / time.Second)
 	}
@@ -134,6 +142,11 @@ func (uncounted) Take(context.Context, []weir.Charge, *weir.Receipt) error {
 	return errors.New("an explanation counts nothing")
 }
 
+// Settle makes it a store that any policy can be counted in.
+func (uncounted) Settle(context.Context, *weir.Ticket, []weir.Change) error {
+	return errors.New("an explanation settles nothing")
+}
+
 func (e *Explanation) because(format string, args ...any) {
 	e.Why = append(e.Why, fmt.Sprintf(format, args...))
 }
@@ -153,7 +166,7 @@ func (e *Explanation) fill(p *weir.Policy, m weir.Match, who Caller) {
 		who.Set(identity.Path+":"+name, value)
 		e.because("{%s} covers one segment, here %q", name, value)
 	}
-	for _, w := range l.Windows {
+	for _, w := range l.Rows() {
 		counted := CountedWindow{SpelledWindow: SpellOut(w)}
 		for _, part := range w.Key {
 			counted.Counted = append(counted.Counted, who.count(part))
@@ -164,6 +177,7 @@ func (e *Explanation) fill(p *weir.Policy, m weir.Match, who Caller) {
 		e.because("answered by Weir: usage; to GET and HEAD it shows the caller's windows, and the backend never gets the request")
 	}
 	e.Requires = l.Requires
+	e.explainSettling(p, l)
 	e.explainOutcomes(p, l, who)
 	e.explainEnds(l)
 	if l.Chosen {

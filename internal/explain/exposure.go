@@ -29,7 +29,7 @@ func Parties(p weir.Policy) []Party {
 		}
 	}
 	for i := range p.Limiters {
-		for _, w := range p.Limiters[i].Windows {
+		for _, w := range p.Limiters[i].Rows() {
 			for _, source := range slices.Concat(w.Key...) {
 				party := Party{"one " + source, source}
 				if weir.SourceOf(source).From != "" && !slices.Contains(all, party) {
@@ -97,8 +97,41 @@ func (b *Bound) String() string {
 }
 
 // Exposure returns the maximum number of the party's requests that pass in any span of that many
-// seconds, on the clock that counts. It is nil if no window bounds them.
+// seconds, on the clock that counts. If the limiter counts by status, it is the number of those
+// that are counted. It is nil if no window bounds them, which no window does whose units are given
+// back as a response tells.
 func Exposure(l *weir.Limiter, p Party, span int64) *Bound {
+	return exposure(l, p, span, func(w *weir.Window) int64 {
+		switch {
+		case w.Requests:
+			return 1
+		case l.Actual != (weir.Reading{}):
+			return 0
+		case l.Reserve.From != (weir.Reading{}):
+			return l.Reserve.Units(0, max(l.Cost, 1))
+		}
+		return max(l.Cost, 1)
+	})
+}
+
+// ExposureInUnits returns the maximum of units that the party's requests which pass in such a span
+// cost, without what they cost beyond their reservations. It is nil if no window bounds them.
+func ExposureInUnits(l *weir.Limiter, p Party, span int64) *Bound {
+	b := exposure(l, p, span, func(w *weir.Window) int64 {
+		if w.Requests {
+			return 0
+		}
+		return 1
+	})
+	if b != nil && b.Requests > 0 {
+		b.Exact = false // a request reserves several at once
+	}
+	return b
+}
+
+// exposure returns the bound of what each window admits limit/cost of. A window of cost 0 bounds
+// nothing.
+func exposure(l *weir.Limiter, p Party, span int64, cost func(*weir.Window) int64) *Bound {
 	if !p.Served(l) {
 		return &Bound{0, true, ""}
 	}
@@ -109,7 +142,7 @@ func Exposure(l *weir.Limiter, p Party, span int64) *Bound {
 	tightest, lowest := 0, int64(-1)
 	raised, by := false, ""
 	for _, w := range l.Windows {
-		if !p.bounds(w.Key) {
+		if !p.bounds(w.Key) || cost(&w) == 0 {
 			continue
 		}
 		limit, raisedBy := highest(l, p, w)
@@ -122,8 +155,9 @@ func Exposure(l *weir.Limiter, p Party, span int64) *Bound {
 		if err != nil {
 			return nil // not a valid policy
 		}
-		b := boundingWindow{w, int64(w.Per / time.Second), ends}
-		if n := b.maxIn(max(l.Cost, 1), span); lowest < 0 || n < lowest {
+		free := len(l.Count.Statuses) > 0 || l.Actual != (weir.Reading{}) && !w.Requests
+		b := boundingWindow{w, int64(w.Per / time.Second), cost(&w), ends, free}
+		if n := b.maxIn(span); lowest < 0 || n < lowest {
 			lowest, tightest, by = n, len(bounding), raisedBy
 		}
 		bounding = append(bounding, b)
@@ -131,27 +165,30 @@ func Exposure(l *weir.Limiter, p Party, span int64) *Bound {
 	if lowest < 0 {
 		return nil
 	}
-	return &Bound{lowest, !raised && attained(bounding, &bounding[tightest], max(l.Cost, 1), span), by}
+	return &Bound{lowest, !raised && attained(bounding, &bounding[tightest], span), by}
 }
 
-// maxIn returns the maximum number of requests of that cost that one window lets pass in any span
-// of that many seconds.
+// maxIn returns the maximum number of requests that one window lets pass in any span of that many
+// seconds.
 //
 // A window admits n = limit/cost requests, starts at the whole second of its first request and ends
 // P seconds later. A real span of T seconds touches T+1 whole seconds. So if P divides T, T/P+1
 // windows can be used up in it: the first one late in its first second, the last one early in the
 // T-th second after. If P does not divide T, the span can touch one window more than can begin in
-// it. A request before the span must have opened that window.
+// it. A request before the span must have opened that window. That one is a unit less, unless it
+// was given back: then its window stays open, and has all of its units.
 //
 // Windows that end by the clock adjoin, and need no request before the span: T+1 seconds touch at
 // most (T-1)/P+2 of them.
-func (w *boundingWindow) maxIn(cost, span int64) int64 {
-	n := w.Limit / cost
+func (w *boundingWindow) maxIn(span int64) int64 {
+	n := w.Limit / w.cost
 	switch {
 	case w.ends != nil:
 		return n * ((span-1)/w.per + 2)
 	case span%w.per == 0:
 		return n * (span/w.per + 1)
+	case w.free:
+		return n * (span/w.per + 2)
 	}
 	return n*(span/w.per+2) - 1
 }
@@ -160,7 +197,9 @@ func (w *boundingWindow) maxIn(cost, span int64) int64 {
 type boundingWindow struct {
 	weir.Window
 	per  int64      // its length in seconds; of a calendar, that of its unit
+	cost int64      // what one request spends of it
 	ends *weir.Ends // nil: it ends one length after its first request
+	free bool       // a request that is given back may open it
 }
 
 // end returns when the window ends if it is opened at a time.
@@ -172,7 +211,10 @@ func (w *boundingWindow) end(at int64) int64 {
 }
 
 // A burst is a number of requests in one second.
-type burst struct{ at, requests int64 }
+type burst struct {
+	at, requests int64
+	givenBack    bool
+}
 
 // start is any second with enough seconds before it.
 const start = 2 * int64(weir.MaxSpan/time.Second)
@@ -180,36 +222,43 @@ const start = 2 * int64(weir.MaxSpan/time.Second)
 // pattern returns bursts that reach the maximum of one window in a span of that many seconds,
 // preceded by a request before the span if that has to open the first window. The span of a window
 // that ends by the clock begins in its last second before a boundary, one of windows.
-func (w *boundingWindow) pattern(boundary, cost, span int64) []burst {
-	n := w.Limit / cost
+func (w *boundingWindow) pattern(boundary, span int64) []burst {
+	n := w.Limit / w.cost
 	var all []burst
 	begin, first := start, start
 	switch {
 	case w.ends != nil:
 		begin = w.end(boundary) - 1
-		all, first = append(all, burst{begin, n}), begin+1
+		all, first = append(all, burst{at: begin, requests: n}), begin+1
 	case span%w.per != 0:
-		all = append(all, burst{start + 1 - w.per, 1}, burst{start, n - 1})
+		last := burst{at: start, requests: n - 1}
+		if w.free {
+			last.requests = n
+		}
+		all = append(all, w.opener(start+1-w.per), last)
 		first = start + 1
 	}
 	for at := first; at <= begin+span; {
-		all = append(all, burst{at, n})
+		all = append(all, burst{at: at, requests: n})
 		at = w.end(at)
 	}
 	return all
 }
+
+// opener returns the request that opens the window at a time, at the least cost.
+func (w *boundingWindow) opener(at int64) burst { return burst{at, 1, w.free} }
 
 // attained reports whether a pattern that reaches the maximum of the tightest window passes all
 // windows, which proves that a caller can reach it. A longer window that is opened well before the
 // span ends within it, which helps: this is tried at up to about a hundred points for each window.
 // A boundary of a longer window by the clock helps as well. If it all fails, another pattern might
 // still pass.
-func attained(windows []boundingWindow, tightest *boundingWindow, cost, span int64) bool {
-	if attainedFrom(start, windows, tightest, cost, span) {
+func attained(windows []boundingWindow, tightest *boundingWindow, span int64) bool {
+	if attainedFrom(start, windows, tightest, span) {
 		return true
 	}
 	for i := range windows {
-		if w := &windows[i]; tightest.ends != nil && w.ends != nil && attainedFrom(w.end(start)-1, windows, tightest, cost, span) {
+		if w := &windows[i]; tightest.ends != nil && w.ends != nil && attainedFrom(w.end(start)-1, windows, tightest, span) {
 			return true
 		}
 	}
@@ -218,15 +267,15 @@ func attained(windows []boundingWindow, tightest *boundingWindow, cost, span int
 
 // attainedFrom is attained for the pattern of a span that begins after a boundary, if the tightest
 // window ends by the clock.
-func attainedFrom(boundary int64, windows []boundingWindow, tightest *boundingWindow, cost, span int64) bool {
-	bursts := tightest.pattern(boundary, cost, span)
-	if pass(windows, cost, bursts) {
+func attainedFrom(boundary int64, windows []boundingWindow, tightest *boundingWindow, span int64) bool {
+	bursts := tightest.pattern(boundary, span)
+	if pass(windows, bursts) {
 		return true
 	}
 	for _, w := range windows {
 		for i := 0; i < len(bursts); i += 1 + len(bursts)/100 {
-			opener := burst{bursts[i].at - w.per, 1}
-			if opener.at < bursts[0].at && pass(windows, cost, append([]burst{opener}, bursts...)) {
+			opener := w.opener(bursts[i].at - w.per)
+			if opener.at < bursts[0].at && pass(windows, append([]burst{opener}, bursts...)) {
 				return true
 			}
 		}
@@ -235,17 +284,19 @@ func attainedFrom(boundary int64, windows []boundingWindow, tightest *boundingWi
 }
 
 // pass reports whether fresh windows admit all bursts.
-func pass(windows []boundingWindow, cost int64, bursts []burst) bool {
+func pass(windows []boundingWindow, bursts []burst) bool {
 	var used [weir.MaxWindows]weir.Used
 	for _, b := range bursts {
 		for i := range windows {
 			w := &windows[i]
 			end := w.end(b.at)
 			u := used[i].At(b.at, end)
-			if !u.Fits(b.requests*cost, w.Limit) {
+			if !u.Fits(b.requests*w.cost, w.Limit) {
 				return false
 			}
-			used[i] = u.Spend(b.requests*cost, end)
+			if used[i] = u.Spend(b.requests*w.cost, end); b.givenBack {
+				used[i] = used[i].Settle(-b.requests * w.cost)
+			}
 		}
 	}
 	return true

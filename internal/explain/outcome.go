@@ -27,11 +27,11 @@ func (e *Explanation) explainOutcomes(p *weir.Policy, l *weir.Limiter, who Calle
 	}
 }
 
-// alternatives lists percentages, such as "75, 90 or 100".
-func alternatives(percentages []int64) string {
-	var all []string
-	for _, percent := range percentages {
-		all = append(all, fmt.Sprint(percent))
+// alternatives lists items, such as "75, 90 or 100".
+func alternatives[T any](items []T) string {
+	all := make([]string, len(items))
+	for i, item := range items {
+		all[i] = fmt.Sprint(item)
 	}
 	last := len(all) - 1
 	if last == 0 {
