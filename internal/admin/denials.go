@@ -20,8 +20,11 @@ type Denial struct {
 	Plan    string `json:"plan,omitempty"` // the caller's plan then, if the limiter had plans
 	Limit   int64  `json:"limit"`          // the limit that applied then
 	Count   int64  `json:"count"`
-	At      int64  `json:"at"` // Unix seconds
-	Reset   int64  `json:"reset"`
+	At      int64  `json:"at"`    // Unix seconds
+	Reset   int64  `json:"reset"` // 0 if InFlight
+	// InFlight means that the limit in flight refused it: Count and Limit are of requests under
+	// way.
+	InFlight bool `json:"in_flight"`
 	// Penalty means that the limiter's penalty refused it, and ends at Reset or before.
 	Penalty bool   `json:"penalty"`
 	Policy  string `json:"policy"`          // the version in force then
@@ -47,7 +50,7 @@ func (s *Server) showDenial(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) explain(f denial.Facts) Denial {
-	x := Denial{Limiter: f.Limiter, Window: f.Window, Limit: f.Limit, Count: f.Count, At: f.At, Reset: f.Reset, Penalty: f.Penalty, Policy: f.Policy}
+	x := Denial{Limiter: f.Limiter, Window: f.Window, Limit: f.Limit, Count: f.Count, At: f.At, Reset: f.Reset, InFlight: f.InFlight, Penalty: f.Penalty, Policy: f.Policy}
 	var kinds []string
 	for _, c := range f.Callers {
 		if c.IsPlan() {
@@ -78,7 +81,7 @@ func (s *Server) explain(f denial.Facts) Denial {
 		return x
 	}
 	var now []string
-	for _, w := range state.Policy.Limiters[i].Windows {
+	for _, w := range state.Policy.Limiters[i].Rows() {
 		now = append(now, w.String())
 	}
 	x.Reads = strings.Join(now, ", ")

@@ -34,7 +34,11 @@ func (s *Server) grantKeys(w http.ResponseWriter, r *http.Request) {
 	}
 	s.change(w, r, c, "grant", func(ctx context.Context, n *named, limiters []*weir.Limiter, before *CallerWindows) (planned, error) {
 		l := limiters[0]
-		limits, err := c.limits(n, l, before.Windows)
+		windows := slices.DeleteFunc(slices.Clone(before.Windows), func(w CallerWindow) bool { return w.InFlight })
+		if len(windows) == 0 {
+			return planned{}, unprocessable("in_flight", "Limiter %s only has a limit in flight, which cannot be granted; change its in_flight in the policy.", l.Name)
+		}
+		limits, err := c.limits(n, l, windows)
 		if err != nil {
 			return planned{}, err
 		}
@@ -96,7 +100,7 @@ func (c *change) limits(n *named, l *weir.Limiter, windows []CallerWindow) ([]in
 		if limit > 0 && windows[i].Everyone {
 			return nil, unprocessable("shared_window", "All callers share %q, so a grant for one of them cannot change it; give 0.", windows[i].Window)
 		}
-		if limit > 0 && limit < l.Cost {
+		if limit > 0 && limit < l.Cost && l.Reserve.From == (weir.Reading{}) && !l.Windows[i].Requests {
 			return nil, unprocessable("limit_out_of_range", "Limit %d for %q is less than the cost of one request, %d: every request would be refused.", limit, windows[i].Window, l.Cost)
 		}
 		limits[i] = limit

@@ -43,6 +43,9 @@ type CallerWindow struct {
 	Count    int64 `json:"count"`
 	Remain   int64 `json:"remaining"`
 	Reset    int64 `json:"reset"` // Unix seconds; 0: the window is not open
+	// InFlight means that this is the limit in flight: Count is the requests under way. It has no
+	// Reset, and resets and grants do not change it.
+	InFlight bool `json:"in_flight"`
 	// Penalty is when the limiter's penalty of the caller ends, in Unix seconds; 0: it is under
 	// none. Only the limiter's first window has it.
 	Penalty int64 `json:"penalty"`
@@ -84,11 +87,12 @@ func (s *Server) limitersOf(n *named, limiter string) ([]*weir.Limiter, *refusal
 	for i := range policy.Limiters {
 		l := &policy.Limiters[i]
 		names = append(names, l.Name)
-		counts := slices.ContainsFunc(l.Windows, func(w weir.Window) bool { return n.uses(&w) })
+		rows := l.Rows()
+		counts := slices.ContainsFunc(rows, func(w weir.Window) bool { return n.uses(&w) })
 		if l.Name == limiter && !counts {
 			var lacks []string
-			for j := range l.Windows {
-				if what := n.lacks(&l.Windows[j]); what != "" && !slices.Contains(lacks, what) {
+			for j := range rows {
+				if what := n.lacks(&rows[j]); what != "" && !slices.Contains(lacks, what) {
 					lacks = append(lacks, what)
 				}
 			}
@@ -138,7 +142,7 @@ func (s *Server) inspect(ctx context.Context, n *named, limiters []*weir.Limiter
 }
 
 func (n *named) window(h *weir.WindowState) CallerWindow {
-	w := CallerWindow{Limiter: h.Limiter.Name, Window: h.Window.String()}
+	w := CallerWindow{Limiter: h.Limiter.Name, Window: h.Window.String(), InFlight: h.InFlight}
 	if w.Lacks = n.lacks(h.Window); w.Lacks != "" {
 		return w
 	}

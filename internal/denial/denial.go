@@ -118,15 +118,19 @@ func (s *Sealer) ID(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) s
 
 func (e *epoch) id(d *weir.Decision, binding *weir.Standing, caller weir.Keys) string {
 	f := Facts{
-		Limiter: binding.Limiter.Name,
-		Window:  binding.Window.String(),
-		Limit:   binding.Limit,
-		Count:   binding.Count,
-		Reset:   binding.Reset,
-		At:      d.Now,
-		Policy:  e.version,
-		Penalty: binding.Penalty,
-		Callers: weir.SaveKeys(binding.Limiter, caller),
+		Limiter:  binding.Limiter.Name,
+		Window:   binding.Window.String(),
+		Limit:    binding.Limit,
+		Count:    binding.Count,
+		Reset:    binding.Reset,
+		At:       d.Now,
+		Policy:   e.version,
+		Penalty:  binding.Penalty,
+		InFlight: binding.InFlight,
+		Callers:  weir.SaveKeys(binding.Limiter, caller),
+	}
+	if f.InFlight {
+		f.Reset = 0 // slots have none
 	}
 	return e.seal(f.encode())
 }

@@ -11,7 +11,7 @@ import (
 //
 //	version of this layout, one byte
 //	limiter, window, policy                 length and bytes
-//	limit, count, at, reset-at              varints
+//	limit, count, at, reset-at              varints; the last is 0 for a limit in flight
 //	4·callers + 2·penalty + partial         uvarint; then for each
 //	  source                                length and bytes
 //	  2·length + digest, bytes
@@ -38,7 +38,11 @@ func (f *Facts) encode() []byte {
 	for _, s := range [...]string{f.Limiter, f.Window, f.Policy} {
 		dst = appendText(dst, clip(s))
 	}
-	for _, n := range [...]int64{f.Limit, f.Count, f.At, f.Reset - f.At} {
+	left := f.Reset - f.At // of a window never 0: one that ends is open again
+	if f.InFlight {
+		left = 0
+	}
+	for _, n := range [...]int64{f.Limit, f.Count, f.At, left} {
 		dst = binary.AppendVarint(dst, n)
 	}
 	fit, partial := f.fitting(maxPlain - len(dst) - 1)
@@ -108,7 +112,11 @@ func parseFacts(plain []byte) (Facts, error) {
 	var f Facts
 	f.Limiter, f.Window, f.Policy = r.text(maxText), r.text(maxText), r.text(maxText)
 	f.Limit, f.Count, f.At = r.varint(), r.varint(), r.varint()
-	f.Reset = f.At + r.varint()
+	if left := r.varint(); left == 0 {
+		f.InFlight = true
+	} else {
+		f.Reset = f.At + left
+	}
 	head := r.uvarint()
 	f.Partial, f.Penalty = head&1 == 1, head&2 == 2
 	if head>>2 > maxCallers {

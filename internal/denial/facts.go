@@ -8,10 +8,13 @@ type Facts struct {
 	Window  string // the binding one, as in a policy: "30 per minute by session or ip"
 	Limit   int64  // the limit in force for the caller
 	Count   int64  // units that were spent in the window
-	Reset   int64  // Unix seconds at which the budget is restored
+	Reset   int64  // Unix seconds at which the budget is restored; 0 if InFlight
 	At      int64  // Unix seconds of the refusal
 	Policy  string // the version of the policy in force
-	Penalty bool   // the limiter's penalty refused it, and ends at Reset or before
+	// InFlight means that the limit in flight refused it: Count and Limit are of requests under
+	// way.
+	InFlight bool
+	Penalty  bool // the limiter's penalty refused it, and ends at Reset or before
 
 	// Callers are the values the caller was counted by, one for each key source of the limiter.
 	Callers []Caller

@@ -31,6 +31,11 @@ func drawFacts(t *rapid.T) Facts {
 		At:      rapid.Int64().Draw(t, "at"),
 		Policy:  rapid.StringMatching(`[0-9a-f]{8}|`).Draw(t, "policy"),
 	}
+	if f.InFlight = rapid.Bool().Draw(t, "in flight"); f.InFlight {
+		f.Reset = 0
+	} else if f.Reset == f.At {
+		f.Reset++
+	}
 	f.Penalty = rapid.Bool().Draw(t, "penalty")
 	for range rapid.IntRange(0, 3).Draw(t, "callers") {
 		c := Caller{Source: rapid.StringMatching(`[a-z][a-z0-9-]{0,63}`).Draw(t, "source")}

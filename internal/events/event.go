@@ -74,6 +74,9 @@ func (s *Sender) event(c weir.Crossed) Event {
 	about = append(append(about, w.Limiter.Name...), 0)
 	about = append(append(about, w.Window.Key.String()...), 0)
 	about = binary.BigEndian.AppendUint64(about, uint64(w.Window.Per))
+	if w.Window.Requests { // beside one that counts units, with the same length and key
+		about = append(about, "requests"...)
+	}
 	id := keyed(key, "event", append(about, c.Who...))
 	e.ID, e.fingerprint = "evt_"+hex.EncodeToString(id[:16]), binary.BigEndian.Uint64(id)
 	return e

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/weirlimit/weir"
 )
 
 // Lanes split counters by core, so that two cores that increment the same counter do not contend
@@ -66,27 +64,28 @@ func (s *series) total(slot int) (n uint64) {
 	return n
 }
 
-// A family is the set of series of one kind. A series is found without a lock, by a pointer to a
-// window of the compiled policy. If another policy replaces that one, its pointers lead to the same
-// series.
-type family struct {
+// A family is the set of series of one kind. A series is found without a lock, by K: the name of a
+// limiter, or a pointer to a window of the compiled policy. If another policy replaces that one,
+// its pointers lead to the same series.
+type family[K comparable] struct {
 	lanes int
-	found atomic.Pointer[map[*weir.Window]*series]
+	inUse func(*series) bool // whether a series must not expire yet; nil: none
+	found atomic.Pointer[map[K]*series]
 
 	mu  sync.Mutex
 	all map[names]*series
 }
 
-func (f *family) init(lanes int) {
+func (f *family[K]) init(lanes int) {
 	f.lanes, f.all = lanes, map[names]*series{}
-	f.found.Store(&map[*weir.Window]*series{})
+	f.found.Store(&map[K]*series{})
 }
 
 // find returns the series of p, or nil if p is not registered.
-func (f *family) find(p *weir.Window) *series { return (*f.found.Load())[p] }
+func (f *family[K]) find(p K) *series { return (*f.found.Load())[p] }
 
 // register maps p to the series of n and returns that series.
-func (f *family) register(p *weir.Window, n names) *series {
+func (f *family[K]) register(p K, n names) *series {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.series(n)
@@ -94,7 +93,7 @@ func (f *family) register(p *weir.Window, n names) *series {
 	if len(old) >= 2*len(f.all)+maxStale {
 		old = nil // most are pointers into former policies
 	}
-	found := make(map[*weir.Window]*series, len(old)+1)
+	found := make(map[K]*series, len(old)+1)
 	maps.Copy(found, old)
 	found[p] = s
 	f.found.Store(&found)
@@ -105,7 +104,7 @@ func (f *family) register(p *weir.Window, n names) *series {
 const maxStale = 64
 
 // series returns the series of n and creates it if it does not exist. The caller holds f.mu.
-func (f *family) series(n names) *series {
+func (f *family[K]) series(n names) *series {
 	s := f.all[n]
 	if s == nil {
 		s = &series{names: n, cells: make([]cell, f.lanes)}
@@ -116,7 +115,7 @@ func (f *family) series(n names) *series {
 
 // sweep creates the series of all names in force, deletes those that left the policies longer than
 // keep ago, and returns the others.
-func (f *family) sweep(inForce map[names]bool, now time.Time, keep time.Duration) []*series {
+func (f *family[K]) sweep(inForce map[names]bool, now time.Time, keep time.Duration) []*series {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for n := range inForce {
@@ -130,6 +129,7 @@ func (f *family) sweep(inForce map[names]bool, now time.Time, keep time.Duration
 			s.gone = time.Time{}
 		case s.gone.IsZero():
 			s.gone = now
+		case f.inUse != nil && f.inUse(s):
 		case now.Sub(s.gone) > keep:
 			delete(f.all, n)
 			lost = true
@@ -138,7 +138,7 @@ func (f *family) sweep(inForce map[names]bool, now time.Time, keep time.Duration
 		kept = append(kept, s)
 	}
 	if lost {
-		f.found.Store(&map[*weir.Window]*series{}) // so that deleted series are not found again
+		f.found.Store(&map[K]*series{}) // so that deleted series are not found again
 	}
 	return kept
 }

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"math"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -36,6 +37,9 @@ func (m *Metrics) Observe(o answer.Observation) {
 	s := m.decisions.find(o.Window)
 	if s == nil {
 		s = m.decisions.register(o.Window, windowNames(o.Limiter, o.Window))
+	}
+	if d := o.Decision; d != nil && d.Allowed && d.Cost > 0 {
+		m.reserve(lane.i, d)
 	}
 	counts := &s.cells[lane.i].n
 	if int(o.Outcome) < slotNear {
@@ -114,18 +118,17 @@ func (m *Metrics) Candidate(c weir.Compared) {
 	m.lanes.put(lane)
 }
 
-// limiterSeries returns the series of l, which may be nil. It is found by a window of l: a pointer
-// to l would keep a former policy in memory, with its files of networks.
-func limiterSeries(f *family, l *weir.Limiter) *series {
-	var first *weir.Window
-	var n names
+// limiterSeries returns the series of l, which may be nil.
+func limiterSeries(f *family[string], l *weir.Limiter) *series {
+	name := ""
 	if l != nil {
-		first, n.limiter = &l.Windows[0], l.Name
+		name = l.Name
 	}
-	if s := f.find(first); s != nil {
+	if s := f.find(name); s != nil {
 		return s
 	}
-	return f.register(first, n)
+	name = strings.Clone(name) // it may be a part of a policy's text
+	return f.register(name, names{limiter: name})
 }
 
 // windowNames returns the labels of a window, or empty labels if w is nil. They contain the length
@@ -164,6 +167,10 @@ func (m countedCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range [...]*prometheus.Desc{descDecisions, descNear, descExempt, descPenalties, descFallbacks, descShadows, descCandidates, descLatency} {
 		to <- d
 	}
+	for _, of := range settledCounters {
+		to <- of.desc
+	}
+	to <- descHeld
 }
 
 func (m countedCollector) Collect(to chan<- prometheus.Metric) {
@@ -193,7 +200,7 @@ func (m countedCollector) Collect(to chan<- prometheus.Metric) {
 		counter(descDecisions, s.total(0), s.limiter, "", answer.Denied.String())
 	}
 	for _, of := range [...]struct {
-		family  *family
+		family  *family[string]
 		desc    *prometheus.Desc
 		inForce map[names]bool
 		slots   []string
@@ -208,6 +215,7 @@ func (m countedCollector) Collect(to chan<- prometheus.Metric) {
 			}
 		}
 	}
+	m.collectSettled(to, now, keep)
 	to <- m.latency.metric(descLatency)
 }
 
@@ -236,8 +244,9 @@ func (m *Metrics) inForce(windows, enforced, shadows, compared map[names]bool) {
 		if candidate != nil {
 			compared[names{limiter: l.Name}] = true
 		}
-		for j := range l.Windows {
-			windows[windowNames(l.Name, &l.Windows[j])] = true
+		rows := l.Rows()
+		for j := range rows {
+			windows[windowNames(l.Name, &rows[j])] = true
 		}
 	}
 	if candidate != nil {

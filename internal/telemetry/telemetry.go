@@ -4,6 +4,7 @@
 //
 //	telemetry.go  Metrics: the API
 //	observe.go    counts decisions, shadow decisions and candidate comparisons
+//	settled.go    counts reservations, what became of them, and slots
 //	count.go      counters split by core, found by pointer
 //	latency.go    the histogram of decision times
 //	store.go      takes and outages of a store that can fail
@@ -77,11 +78,12 @@ type Metrics struct {
 	sources  atomic.Pointer[Sources]
 
 	lanes      *lanes
-	decisions  family
-	denials    family
-	fallbacks  family
-	shadows    family
-	candidates family
+	decisions  family[*weir.Window]
+	denials    family[string]
+	fallbacks  family[string]
+	shadows    family[string]
+	candidates family[string]
+	settled    family[string]
 	latency    latency
 
 	store       storeMetrics
@@ -108,6 +110,8 @@ func New(o Options) *Metrics {
 	m.fallbacks.init(n)
 	m.shadows.init(n)
 	m.candidates.init(n)
+	m.settled.init(n)
+	m.settled.inUse = isHeld
 	m.latency.init(n)
 
 	build := prometheus.NewGauge(prometheus.GaugeOpts{

@@ -49,14 +49,38 @@ const span = 300
 // A limiter has the statistics of one limiter. It takes about 17 KiB while it is busy, and up to
 // 70 KiB for its top callers.
 type limiter struct {
-	name    string
-	inForce bool // whether it is in the policy in force; guarded by Recorder.mu
-	shadow  bool // whether it is in Shadow mode there; guarded by Recorder.mu
+	name string
+
+	declared // what the policy in force has of it; guarded by Recorder.mu
 
 	totals  [columns]atomic.Uint64
+	settled [settlements]atomic.Int64
 	ring    [span]atomic.Pointer[bucket]
 	last    atomic.Int64 // the last second in which something was counted
 	callers callers
+}
+
+// A declared is what a policy has of a limiter. The zero value is that of a limiter that it does
+// not have.
+type declared struct {
+	inForce bool
+	shadow  bool     // whether it is in Shadow mode
+	settles bool     // whether it changes what requests have spent, or holds slots
+	windows []string // in the syntax of a policy, with the limit in flight
+}
+
+// declare returns what a policy has of its limiters, by name.
+func declare(p *weir.Policy) map[string]declared {
+	all := make(map[string]declared, len(p.Limiters))
+	for i := range p.Limiters {
+		l := &p.Limiters[i]
+		d := declared{inForce: true, shadow: l.Mode == weir.Shadow, settles: l.Settles()}
+		for _, w := range l.Rows() {
+			d.windows = append(d.windows, w.String())
+		}
+		all[l.Name] = d
+	}
+	return all
 }
 
 // A bucket has the counts of one second.
@@ -134,7 +158,8 @@ func (r *Recorder) limiterLocked(name string) *limiter {
 			r.missed++
 			return nil
 		}
-		l = &limiter{name: strings.Clone(name), inForce: name == ""}
+		l = &limiter{name: strings.Clone(name)}
+		l.inForce = name == ""
 		l.last.Store(r.now())
 		r.limiters[l.name] = l
 	}
@@ -145,14 +170,11 @@ func (r *Recorder) limiterLocked(name string) *limiter {
 // Other limiters are removed 300 seconds after their last request, or earlier if there is no room.
 // Before the first Declare, no limiter is in force.
 func (r *Recorder) Declare(p weir.Policy) {
-	shadow := make(map[string]bool, len(p.Limiters))
-	for i := range p.Limiters {
-		shadow[p.Limiters[i].Name] = p.Limiters[i].Mode == weir.Shadow
-	}
+	all := declare(&p)
 	r.mu.Lock()
 	var others []*limiter
 	for name, l := range r.limiters {
-		l.shadow, l.inForce = shadow[name]
+		l.declared = all[name]
 		if name == "" {
 			l.inForce = true
 		} else if !l.inForce {
@@ -160,22 +182,23 @@ func (r *Recorder) Declare(p weir.Policy) {
 		}
 	}
 	slices.SortFunc(others, func(a, b *limiter) int { return cmp.Compare(b.last.Load(), a.last.Load()) })
-	gone := r.remove(others[min(len(others), max(maxLimiters-len(shadow), 0)):])
-	for name, on := range shadow {
+	gone := r.remove(others[min(len(others), max(maxLimiters-len(all), 0)):])
+	for name, d := range all {
 		if l := r.limiterLocked(name); l != nil {
-			l.inForce, l.shadow = true, on
+			l.declared = d
 		}
 	}
 	r.mu.Unlock()
 	r.collect(gone)
 }
 
-// sweep removes the limiters that are not in force and had no request for span seconds.
+// sweep removes the limiters that are not in force, had no request for span seconds, and have none
+// in flight.
 func (r *Recorder) sweep(now int64) {
 	r.mu.Lock()
 	var idle []*limiter
 	for _, l := range r.limiters {
-		if !l.inForce && l.last.Load() <= now-span {
+		if !l.inForce && l.last.Load() <= now-span && l.settled[slots].Load() <= 0 {
 			idle = append(idle, l)
 		}
 	}

@@ -39,6 +39,7 @@ type cell struct {
 	limiter *limiter
 	second  int64
 	counts  [columns]uint32
+	settled [settlements]int64 // of any time
 
 	difference *difference
 	compared   [comparisons]uint32
@@ -182,6 +183,7 @@ func (r *Recorder) collect(gone []string) {
 		s.mu.Lock()
 		for _, c := range s.cells {
 			c.flush(r)
+			c.flushSettled()
 			c.flushCompared(r)
 		}
 		s.flushPending(r)

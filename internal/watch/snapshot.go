@@ -39,13 +39,16 @@ type Snapshot struct {
 
 // A Limiter has the statistics of one limiter.
 type Limiter struct {
-	Name     string   `json:"name"`     // empty: the requests that no limiter covers
-	InForce  bool     `json:"in_force"` // whether it is in the policy in force
+	Name    string `json:"name"`     // empty: the requests that no limiter covers
+	InForce bool   `json:"in_force"` // whether it is in the policy in force
+	// Windows are those of the policy in force, in its syntax, and then its limit in flight.
+	Windows  []string `json:"windows,omitempty"`
 	Totals   Counts   `json:"totals"`
 	Series   Series   `json:"series"`
 	Spending []Caller `json:"spending,omitempty"` // the callers that spend most units
 	Refused  []Caller `json:"refused,omitempty"`  // the callers with most refusals
 	Shadow   *Shadow  `json:"shadow,omitempty"`   // nil if it was never in Shadow mode
+	Settled  *Settled `json:"settled,omitempty"`  // nil if it settles nothing, and never has
 }
 
 // Counts are numbers of requests. Near and exempt requests also count as admitted. A request is
@@ -118,6 +121,8 @@ type Standing struct {
 	Reset     int64  `json:"reset"`
 	// Penalty means that the limiter's penalty refuses the caller, until Reset or before.
 	Penalty bool `json:"penalty,omitempty"`
+	// InFlight means that Count and Limit are of requests under way, which have no Reset.
+	InFlight bool `json:"in_flight,omitempty"`
 }
 
 // Refusals are the refusals after Query.After, oldest first, at most 256.
@@ -174,7 +179,7 @@ func (r *Recorder) Snapshot(a Query) Snapshot {
 	for name, l := range r.limiters {
 		if a.Only == nil || slices.Contains(a.Only, name) {
 			shown = append(shown, l)
-			out.Limiters = append(out.Limiters, Limiter{Name: name, InForce: l.inForce})
+			out.Limiters = append(out.Limiters, Limiter{Name: name, InForce: l.inForce, Windows: l.windows, Settled: l.settlement(l.settles)})
 			if l.shadow {
 				out.Limiters[len(out.Limiters)-1].Shadow = &Shadow{On: true}
 			}
@@ -240,7 +245,7 @@ func (t windowTexts) standing(s standing) Standing {
 		text = s.window.String()
 		t[s.window] = text
 	}
-	return Standing{text, s.limit, s.count, s.remaining, s.reset, s.penalty}
+	return Standing{text, s.limit, s.count, s.remaining, s.reset, s.penalty, s.window.InFlight}
 }
 
 func (t windowTexts) spending(list []rankedEntry) (out []Caller) {

@@ -9,6 +9,7 @@
 //	watch.go      the API, and the path of one request
 //	shard.go      counts of one core, so that cores do not wait for each other
 //	series.go     a limiter's totals and its last 300 seconds
+//	settled.go    reservations, what became of them, and slots in flight
 //	callers.go    top callers: what is shown of them, and what is saved to act on them
 //	sketch.go     the heavy hitters of a stream: Space-Saving with decay
 //	refusals.go   the last refusals
@@ -138,6 +139,7 @@ func (r *Recorder) Observe(o answer.Observation) {
 	if binding == nil {
 		return
 	}
+	c.reserve(o.Decision)
 	if column == admitted {
 		switch {
 		case o.Decision.Exempt:

@@ -303,6 +303,20 @@ part("more-limiters").addEventListener("click", () => {
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 const hand = uPlot.sync("limiters");
 
+// unitsOf describes what became of the reservations of a limiter, and its slots in use.
+function unitsOf(l) {
+  const s = l.settled, parts = [];
+  if (!s) return "";
+  if (l.windows?.some((w) => / in flight by /.test(w)) || s.slots > 0) parts.push(`${many(s.slots, "slot")} in use here`);
+  if (s.reserved > 0) {
+    parts.push(`${many(s.reserved, "unit")} reserved, ${whole.format(s.given_back)} given back`);
+    if (s.overrun > 0) parts.push(`${whole.format(s.overrun)} beyond the reserve`);
+    if (s.untold > 0) parts.push(`${many(s.untold, "cost")} not told`);
+    if (s.stranded > 0) parts.push(`${whole.format(s.stranded)} stranded`);
+  }
+  return parts.join("; ");
+}
+
 // A Card shows one limiter: its numbers, and a chart of them.
 class Card {
   constructor(name) {
@@ -313,7 +327,8 @@ class Card {
     this.element.setAttribute("aria-labelledby", title.id);
     this.badge = make("span", "badge");
     this.badge.hidden = true;
-    this.window = make("p", "window");
+    this.windows = make("ul", "window");
+    this.units = make("p", "units");
     this.chart = make("div", "chart");
     this.chart.setAttribute("role", "img");
     this.rows = new Map();
@@ -333,7 +348,7 @@ class Card {
     }
     const table = make("table", "", "", make("thead", "", "", head), body);
     table.setAttribute("aria-labelledby", title.id);
-    this.element.append(make("header", "", "", title, this.badge), this.window, this.chart, table);
+    this.element.append(make("header", "", "", title, this.badge), this.windows, this.chart, table, this.units);
   }
 
   remove() {
@@ -346,7 +361,10 @@ class Card {
     const badge = !l.in_force && l.name ? "no longer in force" : l.shadow?.on ? "shadow" : alive ? "" : "quiet";
     show(this.badge, badge !== "");
     say(this.badge, badge);
-    say(this.window, [...(l.spending ?? []), ...(l.refused ?? [])].find((c) => c.last)?.last.window ?? "");
+    renew(this.windows, l.windows ?? [], (window) => make("li", "", window));
+    const units = unitsOf(l);
+    show(this.units, units !== "");
+    say(this.units, units);
     columns.forEach(([column], i) => {
       const row = this.rows.get(column), total = l.totals[column] ?? 0;
       show(row, i < usual || total > 0);
@@ -461,7 +479,7 @@ const callers = {
     for (const c of [...(l.spending ?? []), ...(l.refused ?? [])]) {
       if (by.has(c.hash)) continue;
       const open = c.last && c.last.reset > present();
-      by.set(c.hash, { ...c, limiter: l.name, key: l.name + " " + c.hash, open, used: open && c.last.limit > 0 ? c.last.count / c.last.limit : 0 });
+      by.set(c.hash, { ...c, reserves: l.settled?.reserved > 0, limiter: l.name, key: l.name + " " + c.hash, open, used: open && c.last.limit > 0 ? c.last.count / c.last.limit : 0 });
     }
     return by.values();
   },
@@ -515,10 +533,11 @@ class Row {
     const last = c.last;
     this.element.dataset.level = !c.open ? "idle" : last.remaining <= 0 ? "spent" : last.remaining * 5 < last.limit ? "near" : "some";
     this.fill.style.width = Math.min(100, 100 * c.used) + "%";
-    say(this.count, !last ? "not known yet" : c.open ? `${whole.format(last.count)} of ${whole.format(last.limit)}` : `all of ${whole.format(last.limit)} left`);
+    say(this.count, !last ? "not known yet" : last.in_flight ? `${c.open ? whole.format(last.count) + " of" : "at most"} ${whole.format(last.limit)} in flight` : c.open ? `${whole.format(last.count)} of ${whole.format(last.limit)}` : `all of ${whole.format(last.limit)} left`);
     this.count.title = last?.window ?? "";
-    say(this.reset, c.open ? lasting(last.reset - present()) : "");
-    say(this.units, whole.format(c.units));
+    say(this.reset, c.open && !last.in_flight ? lasting(last.reset - present()) : "");
+    say(this.units, whole.format(c.units) + (c.reserves ? " reserved" : ""));
+    this.units.title = c.reserves ? "charged before the requests were served: what was given back is still in it; halves every five minutes" : "";
     say(this.refused, whole.format(c.refused));
     this.refused.classList.toggle("some", c.refused >= 1);
     this.buttons.forEach((button) => {
@@ -659,10 +678,11 @@ function explained(x) {
   const list = make("dl");
   const add = (name, text) => { if (text) list.append(make("dt", "", name), make("dd", "", text)); };
   add("window", x.window);
-  add("spent", `${whole.format(x.count)} of ${whole.format(x.limit)} units`);
+  if (x.in_flight) add("in flight", `${whole.format(x.count)} of ${many(x.limit, "request")} at the same time`);
+  else add("spent", `${whole.format(x.count)} of ${whole.format(x.limit)} units`);
   add("penalty", x.penalty && "refused everything of the limiter, because it had been refused often");
   add("counted by", kindOf({ kind: x.kinds }) + (x.token ? " " + x.token : ""));
-  add("restored", `${clock(x.reset)}, ${x.reset > present() ? "in " + lasting(x.reset - present()) : "by now"}`);
+  add("restored", x.in_flight ? "when one of them has ended" : `${clock(x.reset)}, ${x.reset > present() ? "in " + lasting(x.reset - present()) : "by now"}`);
   add("limiter", `${x.limiter}${x.line ? ", " + x.line : ""}`);
   add("policy", `${x.policy}, ${x.policy_in_force ? "still in force" : x.changed ?? "no longer in force"}`);
   add("reads now", x.reads);
