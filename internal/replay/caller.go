@@ -77,7 +77,7 @@ func newSources(o *Options) *sources {
 	for _, p := range policies {
 		for i := range p.Limiters {
 			l := &p.Limiters[i]
-			for _, w := range l.Windows {
+			for _, w := range l.Rows() {
 				for _, part := range w.Key {
 					for _, source := range part {
 						note(source)

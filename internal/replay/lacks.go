@@ -80,7 +80,7 @@ func (r *Replay) instead(words []string, l *weir.Limiter, source string) []strin
 		add("the windows' own limits")
 		return words
 	}
-	for _, w := range l.Windows {
+	for _, w := range l.Rows() {
 		for _, part := range w.Key {
 			i := slices.Index(part, source)
 			if i < 0 {

@@ -29,7 +29,8 @@ type lane struct {
 	limiters map[*weir.Limiter]*limiter // by the decider's rules
 	ordered  []*limiter                 // in the order of the policy
 
-	scratch      weir.Scratch
+	scratch      *weir.Scratch
+	flights      flights
 	decision     weir.Decision
 	verdict      verdict
 	covers       *limiter // the present request's limiter; nil: none
@@ -74,14 +75,17 @@ type limiter struct {
 	worst    worst
 	lacks    [maxSources]int64
 	delay    *delay
+
+	settlement settlement
 }
 
 // A window is the results of one window of a limiter.
 type window struct {
 	rules       *weir.Window
-	inAgentless *weir.Window // the same window of the agentless decider
-	byAgent     bool         // its key names the agent
-	charge      weir.Charge  // how long the window is, and when it ends
+	inAgentless *weir.Window   // the same window of the agentless decider
+	copies      []*weir.Window // the same window in deciders that copy it
+	byAgent     bool           // its key names the agent
+	charge      weir.Charge    // how long the window is, and when it ends
 	refused     int64
 	unknown     int64  // requests with an unknown agent, which it has not counted
 	peak        uint32 // over all callers
@@ -92,17 +96,21 @@ type window struct {
 
 // newLane compiles a policy. memory is in bytes.
 func (r *Replay) newLane(name string, p weir.Policy, memory int64) (*lane, error) {
-	l := &lane{replay: r, name: name, policy: p, pool: newPool(memory / 2), points: r.timeline.newPoints(), limiters: make(map[*weir.Limiter]*limiter)}
+	l := &lane{replay: r, name: name, policy: p, pool: newPool(memory / 2), points: r.timeline.newPoints(), limiters: make(map[*weir.Limiter]*limiter), scratch: new(weir.Scratch)}
 	share := memory / 2
 	if r.options.Paced {
 		share, l.pool = memory*3/8, newPool(memory*3/8)
 		l.waiting = newWaiting(l, memory/4)
 	}
+	if slices.ContainsFunc(p.Limiters, func(l weir.Limiter) bool { return l.Settles() }) {
+		l.flights.left = memory / 8
+		l.pool.left -= memory / 8
+	}
 	var err error
 	if l.store, err = memstore.New(memstore.Options{Memory: share, Now: func() time.Time { return time.Unix(0, l.now) }}); err != nil {
 		return nil, err
 	}
-	if l.decider, err = weir.New(p, l.store, weir.Options{OnShadow: l.shadowed}); err != nil {
+	if l.decider, err = weir.New(p, l.store, weir.Options{OnShadow: l.shadowed, OnSettled: l.settled}); err != nil {
 		_ = l.store.Close()
 		return nil, err
 	}
@@ -117,11 +125,12 @@ func (r *Replay) newLane(name string, p weir.Policy, memory int64) (*lane, error
 }
 
 func (l *lane) newLimiter(rules *weir.Limiter) *limiter {
-	s := &limiter{rules: rules, windows: make([]window, len(rules.Windows)), points: l.replay.timeline.newPoints()}
+	rows := rules.Rows()
+	s := &limiter{rules: rules, windows: make([]window, len(rows)), points: l.replay.timeline.newPoints()}
 	s.worst.size = l.replay.options.Worst
 	s.special = len(rules.Exempt)+len(rules.Deny)+len(rules.Overrides) > 0
-	for i := range rules.Windows {
-		w := &rules.Windows[i]
+	for i := range rows {
+		w := &rows[i]
 		s.windows[i] = window{rules: w, byAgent: w.Key.Uses(identity.Agent), callers: callers{pool: l.pool}}
 		s.windows[i].charge.Per = int64(w.Per / time.Second)
 		s.windows[i].charge.Ends, _ = weir.NewEnds(rules, w) // the decider has accepted the policy
@@ -132,7 +141,7 @@ func (l *lane) newLimiter(rules *weir.Limiter) *limiter {
 		}
 		leader := i
 		for j := range i {
-			if rules.Windows[j].Key.String() == w.Key.String() {
+			if rows[j].Key.String() == w.Key.String() {
 				leader = j
 				break
 			}
@@ -147,28 +156,33 @@ func (l *lane) newLimiter(rules *weir.Limiter) *limiter {
 func (l *lane) of(rules *weir.Limiter) *limiter {
 	s := l.limiters[rules]
 	if s == nil {
-		i := slices.IndexFunc(l.ordered, func(s *limiter) bool { return s.rules.Name == rules.Name })
-		s = l.ordered[i]
+		s = l.named(rules.Name)
 		l.limiters[rules] = s
 		if l.agentUnknown {
 			s.mapAgentless(rules)
 			return s
 		}
 		s.rules = rules // the decider's own copy: its standings point to it
+		rows := rules.Rows()
 		for i := range s.windows {
-			s.windows[i].rules = &rules.Windows[i]
+			s.windows[i].rules = &rows[i]
 		}
 	}
 	return s
 }
 
+// named returns the results of the limiter with a name.
+func (l *lane) named(name string) *limiter {
+	return l.ordered[slices.IndexFunc(l.ordered, func(s *limiter) bool { return s.rules.Name == name })]
+}
+
 // mapAgentless maps the limiter's windows to those of the agentless decider: the ones that do not
 // name the agent, in order.
 func (s *limiter) mapAgentless(rules *weir.Limiter) {
-	next := 0
+	next, rows := 0, rules.Rows()
 	for i := range s.windows {
 		if w := &s.windows[i]; !w.byAgent {
-			w.inAgentless = &rules.Windows[next]
+			w.inAgentless = &rows[next]
 			next++
 		}
 	}
@@ -177,10 +191,8 @@ func (s *limiter) mapAgentless(rules *weir.Limiter) {
 // add decides the present request, after it has resent the waiting requests whose time has come.
 func (l *lane) add(choice, agentless *target.Choice) error {
 	r := l.replay
-	if l.waiting != nil {
-		if err := l.waiting.until(r.now); err != nil {
-			return err
-		}
+	if err := l.until(r.now); err != nil {
+		return err
 	}
 	l.now, l.verdict, l.covers = r.now, uncovered, nil
 	l.requests++
@@ -194,7 +206,7 @@ func (l *lane) add(choice, agentless *target.Choice) error {
 		}
 	}
 	l.tried = uncovered
-	request := weir.Request{Keys: &r.caller, Match: choice.Match, Scratch: &l.scratch}
+	request := weir.Request{Keys: &r.caller, Match: choice.Match, Cost: r.end.reserve(rules), Scratch: l.scratch}
 	r.caller.lacks = 0
 	r.caller.asks(choice.Match)
 	if err := l.current().DecideInto(context.Background(), &request, &l.decision); err != nil {
@@ -205,12 +217,15 @@ func (l *lane) add(choice, agentless *target.Choice) error {
 		if l.tried != uncovered {
 			l.shadow.Alone++
 		}
+		l.begin(&l.scratch, l.current(), r.end)
 		return nil
 	}
 	l.verdict = admitted
 	s := l.of(rules)
 	l.covers = s
 	s.count(r, &l.decision, l.scratch.Who)
+	s.noteEnd(&l.decision, r.end)
+	defer l.begin(&l.scratch, l.current(), r.end) // waiting reads the scratch
 	if l.agentUnknown && s.noteUnknown(&l.decision) {
 		l.verdict = unknown
 		l.unknown++
@@ -266,6 +281,7 @@ func (l *lane) shadowed(v weir.Shadowed) {
 	}
 	r := l.replay
 	s := l.of(v.Limiter)
+	s.noteEnd(v.Decision, r.end)
 	lacks, match := r.caller.lacks, r.caller.match
 	r.caller.lacks, r.caller.match = 0, v.Match
 	if plans := &s.rules.Plans; len(plans.List) > 0 {
@@ -305,8 +321,8 @@ func (s *limiter) count(r *Replay, d *weir.Decision, who func(of *weir.Standing)
 		s.denied++ // no window has counted it
 		return
 	}
-	var entries [weir.MaxWindows]*entry
-	var hashes [weir.MaxWindows]uint64
+	var entries [weir.MaxWindows + 1]*entry // with the limit in flight
+	var hashes [weir.MaxWindows + 1]uint64
 	standings := d.Standings()
 	binding := 0
 	for i := range standings {
@@ -351,17 +367,44 @@ func (s *limiter) indexOf(w *weir.Window) int {
 			return i
 		}
 	}
+	if s.rules.InFlight.Limit == 0 {
+		return -1
+	}
+	for i := range windows {
+		if slices.Contains(windows[i].copies, w) {
+			return i
+		}
+	}
+	text := w.String()
+	for i := range windows {
+		if windows[i].rules.String() == text {
+			windows[i].copies = append(windows[i].copies, w)
+			return i
+		}
+	}
 	return -1
+}
+
+// costOf returns what a request of a cost spends of the window.
+func (w *window) costOf(cost int64) int64 {
+	if w.rules.Requests {
+		return min(cost, 1)
+	}
+	return cost
 }
 
 // count records one request of the window, and returns its caller's entry.
 func (w *window) count(r *Replay, s *limiter, d *weir.Decision, of *weir.Standing, hash uint64) *entry {
 	e := w.callers.at(hash, r.second)
 	e.requests = plus(e.requests, 1)
+	if w.rules.InFlight || s.rules.SettlesUnits() {
+		w.countSettling(r, d, of, e)
+		return e
+	}
 	if e.reset <= r.second {
 		e.reset, e.demand = uint32(w.charge.End(int64(r.second))), 0
 	}
-	cost := uint32(d.Cost)
+	cost := uint32(w.costOf(d.Cost))
 	asked := plus(e.demand, cost)
 	switch {
 	case !s.special && len(s.rules.Plans.List) == 0 || w.follows(r, d, of):
@@ -369,7 +412,7 @@ func (w *window) count(r *Replay, s *limiter, d *weir.Decision, of *weir.Standin
 			// What others have spent of the budget, according to the engine; usually nothing.
 			before := of.Count
 			if d.Allowed {
-				before -= d.Cost
+				before -= int64(cost)
 			}
 			w.callers.mark(e, follows)
 			e.peak, e.demand = 0, uint32(min(max(before, 0), 1<<32-1))
@@ -390,6 +433,19 @@ func (w *window) count(r *Replay, s *limiter, d *weir.Decision, of *weir.Standin
 		w.callers.mark(e, touched)
 	}
 	return e
+}
+
+// countSettling records one request of a window whose units come back: a limit in flight, or a
+// window of a limiter that settles. The peak is then not the sum of what a caller has asked for,
+// but the highest count of the engine, which has none of the refused requests.
+func (w *window) countSettling(r *Replay, d *weir.Decision, of *weir.Standing, e *entry) {
+	e.reset, e.demand = uint32(of.Reset), uint32(min(of.Count, 1<<32-1))
+	e.peak = max(e.peak, e.demand)
+	w.peak = max(w.peak, e.demand)
+	if !d.Allowed && of.Refused {
+		w.refused++
+		w.callers.mark(e, touched)
+	}
 }
 
 // follows reports whether a change of the window's limit would change the present caller's.

@@ -21,6 +21,7 @@
 //	caller.go      the sender of a request          worst.go      callers that are named
 //	unknown.go     requests with an unknown agent
 //	peers.go       a cache of addresses
+//	flights.go     what a request has cost, and its end
 //	wait.go        waiting and sending again        recommend.go  the lowest limit that touches few
 //	difference.go  what a second policy changes     report.go     the result
 package replay
@@ -65,6 +66,10 @@ type Options struct {
 	// value of such a field counts as verified; without a value the caller has no such credential.
 	Keys map[string]int
 
+	// Cost returns what the log says that a request has cost, in units, for limiters whose answers
+	// tell that; nil if the log does not say it. Text that is no whole number tells nothing.
+	Cost func(*accesslog.Line) []byte
+
 	// Memory bounds everything that is remembered, in bytes; 0 means 256 MiB. At least MinMemory.
 	Memory int64
 
@@ -105,6 +110,7 @@ type Replay struct {
 	sources  *sources
 	resolver *identity.Resolver
 	caller   caller
+	end      end // of the present line
 	namer    namer
 	seed     maphash.Seed
 	key      []byte // buffer for a key
@@ -236,6 +242,7 @@ func (r *Replay) Add(l *accesslog.Line) error {
 	r.move(l.Time)
 	r.log.Requests++
 	r.caller.start(r.resolver, l, query)
+	r.end = r.options.endOf(l)
 	for i, lane := range r.lanes {
 		if err := lane.add(&chosen.choices[i], &chosen.agentless[i]); err != nil {
 			return err
@@ -337,10 +344,8 @@ func (r *Replay) Report() (*Report, error) {
 	out.Log.From, out.Log.To = r.log.From/int64(time.Second), r.log.To/int64(time.Second)
 	out.Log.Disorder = (r.log.Disorder + int64(time.Second) - 1) / int64(time.Second)
 	for i, l := range r.lanes {
-		if l.waiting != nil {
-			if err := l.waiting.until(math.MaxInt64); err != nil {
-				return nil, err
-			}
+		if err := l.until(math.MaxInt64); err != nil {
+			return nil, err
 		}
 		o := l.outcome()
 		o.Callers = r.addresses.count([...]mark{coveredFirst, coveredSecond}[i])
@@ -363,7 +368,7 @@ func (r *Replay) Report() (*Report, error) {
 // outcome returns the results of the requests, without their addresses.
 func (l *lane) outcome() Outcome {
 	o := Outcome{Name: l.name, Version: policyfile.Version(l.policy), Requests: l.requests, Unlimited: l.unlimited, Refused: l.refused, Denied: l.denied, Unknown: l.unknown, Shadow: l.shadow,
-		Limiters: []Limiter{}, Series: l.points.series(&l.replay.timeline), Shared: l.store.Stats().Shared}
+		Limiters: []Limiter{}, Series: l.points.series(&l.replay.timeline), Shared: l.store.Stats().Shared, EndedEarly: l.flights.early}
 	if l.waiting != nil {
 		o.Delay = l.waiting.delay.result()
 	}
@@ -376,6 +381,7 @@ func (l *lane) outcome() Outcome {
 func (s *limiter) result(l *lane) Limiter {
 	out := Limiter{Name: s.rules.Name, Mode: s.rules.Mode.String(), Requests: s.requests, Refused: s.refused, Denied: s.denied, Penalized: s.punished, Unknown: s.unknown,
 		Windows: []Window{}, Series: s.points.series(&l.replay.timeline)}
+	out.Settled = s.settledResult()
 	out.Worst = s.worst.callers(func(group int) *callers { return &s.windows[group].callers })
 	if l.waiting != nil && s.rules.Mode == weir.Enforce {
 		out.Delay = s.delay.result()
@@ -392,7 +398,7 @@ func (s *limiter) result(l *lane) Limiter {
 			window.Forgotten = w.callers.estimates.broken
 		}
 		if l.replay.options.Touch > 0 && w.unknown == 0 {
-			window.Recommend = w.callers.recommend(l.replay.options.Touch, max(s.rules.Cost, 1), w.peak)
+			window.Recommend = w.callers.recommend(l.replay.options.Touch, w.costOf(max(s.rules.Cost, 1)), w.peak)
 		}
 		out.Windows = append(out.Windows, window)
 	}

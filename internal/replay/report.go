@@ -87,6 +87,9 @@ type Outcome struct {
 	// charges that were counted in a shared budget because the memory was full: 0, or the figures
 	// are wrong
 	Shared int64 `json:"shared_budgets"`
+	// requests that were settled, and gave their slots back, before they had ended, because the
+	// memory was full: 0, or the figures are too low
+	EndedEarly int64 `json:"ended_early"`
 }
 
 // A Shadow is the results of the requests under limiters in shadow, besides the enforced ones.
@@ -114,6 +117,20 @@ type Limiter struct {
 	Doubt   Doubt    `json:"worst_doubt"`
 	Series  Series   `json:"series"`
 	Delay   *Delay   `json:"delay,omitempty"`
+	// what became of reservations; nil for a limiter that settles nothing
+	Settled *Settled `json:"settled,omitempty"`
+}
+
+// Settled is what became of the reservations of a limiter, and what the log lacks to tell it.
+type Settled struct {
+	Reserved  int64 `json:"reserved"`   // units that were charged before the requests were served
+	GivenBack int64 `json:"given_back"` // units of those that the requests have not cost
+	Overrun   int64 `json:"overrun"`    // units beyond those that the requests have cost
+	Untold    int64 `json:"untold"`     // requests without a cost in the log: they stay as reserved
+	// requests without a status in the log, which count
+	NoStatus int64 `json:"no_status"`
+	// requests without a duration in the log, which are in flight for no time
+	NoDuration int64 `json:"no_duration"`
 }
 
 // A Window is the results of one window of a limiter. Its callers are what it counts by: addresses,
@@ -128,9 +145,11 @@ type Window struct {
 	Unknown int64 `json:"unknown"`
 	Callers Count `json:"callers"`
 	Touched Count `json:"touched"` // callers that this window refused something
-	// the maximum of units that one caller asked for in one window
+	// the maximum of units that one caller asked for in one window; of a limiter that settles, the
+	// highest count of one caller when a request of it came, with what was reserved then; of a
+	// limit in flight, the requests of one caller at the same time. A refused request is in neither
 	Peak int64 `json:"peak"`
-	// nil if no share was asked for, no limit does it, or nothing was counted
+	// nil if no share was asked for, no limit does it, nothing was counted, or the limiter settles
 	Recommend *Recommend `json:"recommend"`
 	// callers that were evicted before their window had ended: then Peak may be too low, and
 	// nothing is recommended

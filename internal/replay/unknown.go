@@ -25,17 +25,21 @@ func withoutAgent(p weir.Policy) (out weir.Policy, ok bool) {
 	for i := range out.Limiters {
 		l := &out.Limiters[i]
 		kept := slices.DeleteFunc(slices.Clone(l.Windows), func(w weir.Window) bool { return w.Key.Uses(identity.Agent) })
-		if len(kept) == len(l.Windows) {
+		slots := l.InFlight
+		if slots.Key.Uses(identity.Agent) {
+			slots = weir.InFlight{}
+		}
+		if len(kept) == len(l.Windows) && slots.Limit == l.InFlight.Limit {
 			continue
 		}
 		ok = true
-		if len(kept) == 0 {
+		if len(kept) == 0 && slots.Limit == 0 {
 			kept = []weir.Window{{Limit: weir.MaxLimit, Per: time.Second, Key: weir.Key{{identity.Everyone}}}}
 		}
-		if kept[0].Key.String() != l.Windows[0].Key.String() {
+		if len(kept) > 0 && len(l.Windows) > 0 && kept[0].Key.String() != l.Windows[0].Key.String() {
 			l.Penalty = weir.Penalty{} // it counts by the agent
 		}
-		l.Windows = kept
+		l.Windows, l.InFlight = kept, slots
 		l.Plans = keptPlans(l.Plans, kept)
 		l.Overrides = slices.DeleteFunc(slices.Clone(l.Overrides), func(o weir.Override) bool {
 			return !slices.ContainsFunc(kept, func(w weir.Window) bool { return o.Changes(&w) })
@@ -53,9 +57,9 @@ func (l *lane) openAgentless() (err error) {
 	}
 	for i := range l.policy.Limiters {
 		rules := &l.policy.Limiters[i]
-		l.triesAgents = l.triesAgents || rules.Mode == weir.Shadow && slices.ContainsFunc(rules.Windows, func(w weir.Window) bool { return w.Key.Uses(identity.Agent) })
+		l.triesAgents = l.triesAgents || rules.Mode == weir.Shadow && slices.ContainsFunc(rules.Rows(), func(w weir.Window) bool { return w.Key.Uses(identity.Agent) })
 	}
-	l.agentless, err = weir.New(policy, l.store, weir.Options{OnShadow: l.shadowed})
+	l.agentless, err = weir.New(policy, l.store, weir.Options{OnShadow: l.shadowed, OnSettled: l.settled})
 	return err
 }
 
@@ -79,8 +83,8 @@ func (l *lane) asksAgent(choice *target.Choice) bool {
 	if rules == nil {
 		return false
 	}
-	for i := range rules.Windows {
-		for _, part := range rules.Windows[i].Key {
+	for _, w := range rules.Rows() {
+		for _, part := range w.Key {
 			if l.replay.isByAgent(part) {
 				return true
 			}

@@ -30,7 +30,7 @@ type waiting struct {
 	order    order
 	next     int64 // the number of the next waiting request
 	delay    *delay
-	scratch  weir.Scratch
+	scratch  *weir.Scratch
 	decision weir.Decision
 }
 
@@ -42,6 +42,7 @@ type line struct {
 	who     kept
 	judge   *weir.Decider
 	items   []item // from head on
+	ends    []end  // of items; nil if the limiter settles nothing, and no request tells its cost
 	head    int
 	wake    int64 // Unix seconds
 	place   int   // in order
@@ -55,11 +56,12 @@ type item struct {
 
 const (
 	itemBytes = 2 * 16  // an item, in a slice that grows
+	endBytes  = 2 * 32  // the end of one, whose limiter settles
 	lineBytes = 1 << 10 // a line with its caller
 )
 
 func newWaiting(l *lane, memory int64) *waiting {
-	return &waiting{lane: l, patience: int64(l.replay.options.Patience), left: memory, lines: make(map[uint64]*line), delay: newDelay()}
+	return &waiting{lane: l, patience: int64(l.replay.options.Patience), left: memory, lines: make(map[uint64]*line), delay: newDelay(), scratch: new(weir.Scratch)}
 }
 
 // A kept is a caller that outlives its line of the log.
@@ -82,10 +84,10 @@ func (w *waiting) add(s *limiter, d *weir.Decision) {
 		w.giveUp(s)
 		return
 	}
-	key := w.keyOf(s, d)
+	key, bytes := w.keyOf(s, d), itemBytesOf(s)
 	l := w.lines[key]
 	if l == nil {
-		if w.left < lineBytes+itemBytes {
+		if w.left < lineBytes+bytes {
 			w.drop(s)
 			return
 		}
@@ -94,17 +96,28 @@ func (w *waiting) add(s *limiter, d *weir.Decision) {
 		l = &line{key: key, limiter: s, match: judge.Named(s.rules.Name), judge: judge, who: keep(s, &r.caller), wake: reset}
 		w.lines[key] = l
 	}
-	if w.left < itemBytes {
+	if w.left < bytes {
 		w.drop(s)
 		return
 	}
-	w.left -= itemBytes
+	w.left -= bytes
 	l.items = append(l.items, item{number: w.next, came: r.now})
+	if bytes > itemBytes {
+		l.ends = append(l.ends, r.end)
+	}
 	w.next++
 	if len(l.items)-l.head == 1 {
 		l.wake = reset
 		heap.Push(&w.order, l)
 	}
+}
+
+// itemBytesOf returns the bytes of one waiting request of a limiter.
+func itemBytesOf(s *limiter) int64 {
+	if s.rules.Settles() || s.rules.Reserve.From != (weir.Reading{}) {
+		return itemBytes + endBytes
+	}
+	return itemBytes
 }
 
 // tooLong reports whether a wait from came, in nanoseconds, to reset, in seconds, exceeds the
@@ -159,12 +172,16 @@ func keep(s *limiter, c *caller) kept {
 	return k
 }
 
-// until sends the requests that wait for a time up to at, in Unix nanoseconds.
+// until sends the requests that wait for a time up to at, in Unix nanoseconds, until a request in
+// flight ends.
 func (w *waiting) until(at int64) error {
 	for len(w.order) > 0 {
 		l := w.order[0]
 		if l.wake > at/int64(time.Second) {
 			return nil
+		}
+		if w.lane.flights.due(l.wake * int64(time.Second)) {
+			return nil // a request in flight ends before
 		}
 		w.lane.now = max(w.lane.now, l.wake*int64(time.Second))
 		if err := w.send(l); err != nil {
@@ -176,7 +193,10 @@ func (w *waiting) until(at int64) error {
 
 // send sends the first request of a line.
 func (w *waiting) send(l *line) error {
-	request := weir.Request{Keys: &l.who, Match: l.match, Scratch: &w.scratch}
+	request := weir.Request{Keys: &l.who, Match: l.match, Scratch: w.scratch}
+	if l.ends != nil {
+		request.Cost = l.ends[l.head].reserve(l.limiter.rules)
+	}
 	if err := l.judge.DecideInto(context.Background(), &request, &w.decision); err != nil {
 		return fmt.Errorf("replay under policy %q: send a request of limiter %q again: %w", w.lane.name, l.limiter.rules.Name, err)
 	}
@@ -184,6 +204,10 @@ func (w *waiting) send(l *line) error {
 		took := w.lane.now - l.items[l.head].came
 		w.delay.served(took)
 		l.limiter.delay.served(took)
+		if l.ends != nil {
+			l.limiter.noteEnd(&w.decision, l.ends[l.head])
+			w.lane.begin(&w.scratch, l.judge, l.ends[l.head])
+		}
 		w.pop(l)
 	} else {
 		l.wake = max(w.decision.Binding().Reset, l.wake+1)
@@ -205,9 +229,12 @@ func (w *waiting) send(l *line) error {
 // pop removes the first request of a line.
 func (w *waiting) pop(l *line) {
 	l.head++
-	w.left += itemBytes
+	w.left += itemBytesOf(l.limiter)
 	if l.head >= 64 && l.head > len(l.items)/2 {
 		l.items = l.items[:copy(l.items, l.items[l.head:])]
+		if l.ends != nil {
+			l.ends = l.ends[:copy(l.ends, l.ends[l.head:])]
+		}
 		l.head = 0
 	}
 }

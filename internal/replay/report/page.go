@@ -50,7 +50,7 @@ func HTML(w io.Writer, r *replay.Report, verdicts []Verdict) error {
 // pageWords are the functions that the template formats numbers with.
 func pageWords() template.FuncMap {
 	return template.FuncMap{
-		"n": thousands, "share": share, "part": part, "counted": counted, "lasting": lasting, "moment": moment, "many": many, "file": FileName, "warnings": Warnings, "changed": changedName, "peak": peak, "peaks": peaks, "least": least, "doubts": doubts, "besides": besides, "more": more,
+		"n": thousands, "share": share, "part": part, "counted": counted, "lasting": lasting, "moment": moment, "many": many, "file": FileName, "warnings": Warnings, "changed": changedName, "peak": peak, "peaks": peaks, "least": least, "doubts": doubts, "besides": besides, "more": more, "settled": settledUnits,
 		"shown": func(s string) string { return Shown(s, 300) }, // spells out invisible characters
 		"len64": func(list []replay.BadLine) int64 { return int64(len(list)) },
 		"iso":   func(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) },

@@ -8,7 +8,6 @@ package report
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
@@ -43,14 +42,22 @@ type table struct {
 	b     strings.Builder
 	width int
 
-	most, lowest, unknown bool // whether it has such columns
+	most, lowest, unknown, penalized bool // whether it has such columns
+	settles                          bool // whether it has limiters that settle
 }
 
 // legend explains columns whose heads do not.
 func (t *table) legend() {
 	if t.most {
 		t.b.WriteString("\n")
-		t.line("", "MOST: units that one caller asked for in one window.")
+		most := "MOST: units that one caller asked for in one window."
+		if t.settles {
+			most = "MOST: units that one caller asked for in one window; if they are settled, the highest count of one caller when a request of it came; in flight, its requests at the same time."
+		}
+		t.line("", "%s", most)
+	}
+	if t.penalized {
+		t.line("", "PENALIZED: of REFUSED, what the limiter's penalty refused, with the refusals that began it.")
 	}
 	if t.lowest {
 		t.line("", "LOWEST: the lowest limit that touches no larger share of the window's callers than --touch, if the limiter had no other window; STILL: the callers that it touches.")
@@ -178,6 +185,7 @@ func (t *table) outcome(o *replay.Outcome) {
 	}
 	t.limiters(o)
 	t.windows(o)
+	t.settled(o)
 	t.delays(o)
 	t.worst(o)
 }
@@ -197,7 +205,7 @@ func besides(o *replay.Outcome) (all []string) {
 	if s := o.Shadow; s.Requests > 0 {
 		all = append(all, fmt.Sprintf("in shadow: %s of %s would be refused (%s), and are not%s", thousands(s.Refused), many(s.Requests, "request"), share(s.Refused, s.Requests), more(s.Unknown)))
 	}
-	return all
+	return append(all, untold(o)...)
 }
 
 // headline summarizes an outcome in a sentence.
@@ -243,6 +251,9 @@ func Warnings(o *replay.Outcome) (all []string) {
 	if forgotten > 0 {
 		all = append(all, fmt.Sprintf("%s forgotten before their window had ended: the highest demand may be more than reported, and no limit is recommended; %s", many(forgotten, "caller"), more))
 	}
+	if o.EndedEarly > 0 {
+		all = append(all, fmt.Sprintf("too many requests were in flight to remember, and %s taken to have ended early: more may be refused than reported; %s", are(o.EndedEarly, "request"), more))
+	}
 	if o.Delay != nil && o.Delay.NoRoom > 0 {
 		all = append(all, fmt.Sprintf("%s that would have waited were left out, since too many did; %s", many(o.Delay.NoRoom, "request"), more))
 	}
@@ -250,10 +261,10 @@ func Warnings(o *replay.Outcome) (all []string) {
 }
 
 func (t *table) limiters(o *replay.Outcome) {
-	g := &grid{left: "lrrrrl"}
+	g := &grid{left: "lrrrrrl"}
 	head := "WHEN REFUSED"
-	g.row("LIMITER", "REQUESTS", "REFUSED", "SHARE", "UNKNOWN", "")
-	anyUnknown := false
+	g.row("LIMITER", "REQUESTS", "REFUSED", "SHARE", "PENALIZED", "UNKNOWN", "")
+	anyPenalized, anyUnknown := false, false
 	var met []*replay.Limiter
 	var idle []string
 	for i := range o.Limiters {
@@ -263,14 +274,17 @@ func (t *table) limiters(o *replay.Outcome) {
 			continue
 		}
 		met = append(met, l)
-		g.row(limiterName(l), thousands(l.Requests), thousands(l.Refused), share(l.Refused, l.Requests), thousands(l.Unknown), "")
-		anyUnknown = anyUnknown || l.Unknown > 0
+		g.row(limiterName(l), thousands(l.Requests), thousands(l.Refused), share(l.Refused, l.Requests), thousands(l.Penalized), thousands(l.Unknown), "")
+		anyPenalized, anyUnknown = anyPenalized || l.Penalized > 0, anyUnknown || l.Unknown > 0
 	}
-	last := 5
 	if !anyUnknown {
-		g.drop(4)
-		last = 4
+		g.drop(5)
 	}
+	if !anyPenalized {
+		g.drop(4)
+	}
+	t.penalized = t.penalized || anyPenalized
+	last := len(g.rows[0]) - 1
 	room := g.room(t.width)
 	each := 0
 	for i, l := range met {
@@ -370,72 +384,6 @@ func (t *table) delays(o *replay.Outcome) {
 		return
 	}
 	t.grid(g)
-}
-
-func (t *table) worst(o *replay.Outcome) {
-	for i := range o.Limiters {
-		l := &o.Limiters[i]
-		t.callers("Refused most by "+limiterName(l), "REFUSED", l.Worst, l.Doubt)
-	}
-}
-
-// callers lists the callers with the most refusals, if there are any.
-func (t *table) callers(title, refused string, worst []replay.Caller, doubt replay.Doubt) {
-	if len(worst) == 0 {
-		return
-	}
-	g := &grid{left: "rrrll"}
-	g.row(refused, "OF", "MOST", "FIRST", "CALLER")
-	for _, c := range worst {
-		g.row(least(c.Refused, doubt.Refused || doubt.Unknown), least(c.Requests, doubt.Requests), peak(c), moment(c.First), Shown(c.Name, 300))
-	}
-	if !peaks(worst) {
-		g.drop(2)
-	}
-	t.b.WriteString("\n" + title + ":\n" + t.fitCallers(g).String())
-	if why := doubts(doubt); why != "" {
-		t.line("", "~ %s", why)
-	}
-}
-
-// doubts explains how a list of callers may be wrong, or returns "".
-func doubts(d replay.Doubt) string {
-	switch {
-	case d.Refused:
-		return "at least: the memory was full, callers were forgotten with what they were refused, and others may be missing here; give more --memory"
-	case d.Requests:
-		return "at least: the memory was full, and callers were forgotten between their requests"
-	case d.Unknown:
-		return "by the known windows only: another window is unknown"
-	}
-	return ""
-}
-
-// peak formats the maximum that a caller asked for in one window, if it is known.
-func peak(c replay.Caller) string {
-	if c.Peak == 0 {
-		return ""
-	}
-	return thousands(c.Peak)
-}
-
-// peaks reports whether any peak is known.
-func peaks(all []replay.Caller) bool {
-	return slices.ContainsFunc(all, func(c replay.Caller) bool { return c.Peak > 0 })
-}
-
-// fitCallers cuts the names of callers, the last column, to the width of the line.
-func (t *table) fitCallers(g *grid) *grid {
-	last := len(g.left) - 1
-	names := make([]string, len(g.rows))
-	for i, row := range g.rows {
-		names[i], row[last] = row[last], ""
-	}
-	room := max(g.room(t.width)+2, 16)
-	for i, row := range g.rows {
-		row[last] = Shown(names[i], room)
-	}
-	return g
 }
 
 func (t *table) difference(r *replay.Report) {

@@ -198,6 +198,28 @@ func TestShadowsAreShownBesideTheSums(t *testing.T) {
 	}
 }
 
+// A penalty's refusals have a column of their own, and a sentence on the page. Without one there is
+// neither.
+func TestPenaltiesAreShownBesideTheRefusals(t *testing.T) {
+	r := made()
+	r.Against, r.Difference = nil, nil
+	if text, page := table80(t, r), document(t, r); strings.Contains(text, "PENALIZED") || strings.Contains(page, "penalty") {
+		t.Errorf("nobody was penalized:\n%s", text)
+	}
+	r.Policy.Limiters[0].Penalized = 17
+	if text := table80(t, r); !regexp.MustCompile(`(?m)^LIMITER +REQUESTS +REFUSED +SHARE +PENALIZED  WHEN`).MatchString(text) ||
+		!regexp.MustCompile(`(?m)^widget-leads +9,000 +42 +0.47 % +17  `).MatchString(text) || !regexp.MustCompile(`(?m)^widget-other \(shadow\) +988 +0 +0 % +0$`).MatchString(text) {
+		t.Errorf("the table lacks the 17 that a penalty refused:\n%s", text)
+	}
+	if page := document(t, r); !strings.Contains(page, "42 of 9,000 requests refused (0.47 %), 17 of them by a penalty") {
+		t.Error("the page lacks the 17 that a penalty refused")
+	}
+	r.Policy.Limiters[0].Unknown = 5
+	if text := table80(t, r); !regexp.MustCompile(`(?m)^LIMITER +REQUESTS +REFUSED +SHARE +PENALIZED +UNKNOWN`).MatchString(text) {
+		t.Errorf("both columns are wanted:\n%s", text)
+	}
+}
+
 // Figures that may be wrong are marked.
 func TestTooLittleMemoryIsReported(t *testing.T) {
 	r := made()
