@@ -134,18 +134,26 @@ func ambiguous(r *Request, l *weir.Limiter) (parameter string, found bool) {
 		return "", false
 	}
 	for i := range l.Windows {
-		for _, part := range l.Windows[i].Key {
-			for _, source := range part {
-				if source == identity.Agent {
-					if r.Ambiguous {
-						return "", true
-					}
-					continue
+		if parameter, found = ambiguousFor(r, l.Windows[i].Key); found {
+			return parameter, true
+		}
+	}
+	return ambiguousFor(r, l.InFlight.Key)
+}
+
+// ambiguousFor is ambiguous for one key.
+func ambiguousFor(r *Request, k weir.Key) (parameter string, found bool) {
+	for _, part := range k {
+		for _, source := range part {
+			if source == identity.Agent {
+				if r.Ambiguous {
+					return "", true
 				}
-				name, field := weir.SplitSource(source)
-				if name == identity.Query && field != "" && identity.QueryIsAmbiguous(r.Query, field) {
-					return field, true
-				}
+				continue
+			}
+			name, field := weir.SplitSource(source)
+			if name == identity.Query && field != "" && identity.QueryIsAmbiguous(r.Query, field) {
+				return field, true
 			}
 		}
 	}
@@ -176,7 +184,7 @@ func surface(path string) Surface {
 // isUnder reports whether path is prefix, or continues after it with a new segment, parameters or
 // an extension.
 func isUnder(path, prefix string) bool {
-	if len(path) < len(prefix) || !strings.EqualFold(path[:len(prefix)], prefix) {
+	if len(path) < len(prefix) || path[:len(prefix)] != prefix && !strings.EqualFold(path[:len(prefix)], prefix) {
 		return false
 	}
 	return len(path) == len(prefix) || strings.IndexByte("/;.", path[len(prefix)]) >= 0

@@ -19,7 +19,10 @@ func testDecider(t testing.TB) *weir.Decider {
 	limiter := func(name string, routes ...weir.Route) weir.Limiter {
 		return weir.Limiter{Name: name, Routes: routes, Windows: []weir.Window{{Limit: 1, Per: time.Minute, Key: weir.Key{{"ip"}}}}}
 	}
+	slots := limiter("slots", weir.Route{Path: "/slots"})
+	slots.InFlight = weir.InFlight{Limit: 1, Key: weir.Key{{"ip"}, {"query:tenant"}}}
 	d, err := weir.New(weir.Policy{Limiters: []weir.Limiter{
+		slots,
 		limiter("widget-init", weir.Route{Method: "POST", Path: "/api/v1/widget/init"}),
 		limiter("widget-other", weir.Route{Path: "/api/v1/widget/", Prefix: true}),
 		limiter("wp-plugin", weir.Route{Path: "/v1/wp/", Prefix: true}),
@@ -57,13 +60,15 @@ func TestTheChoiceIsMadeInOneOrder(t *testing.T) {
 		{"POST", "/api/v1/widget%2finit", Ordinary, Unreadable, Widget, "all"},
 		{"POST", "/api/v1/widget/init?a#b", Ordinary, Unreadable, Widget, "all"},
 		{"GET", "mailto:me", Ordinary, Unreadable, NoSurface, "all"},
+		{"GET", "/slots?tenant=a", Ordinary, Plain, NoSurface, "slots"},
+		{"GET", "/slots?tenant=a&tenant=b", Ordinary, AmbiguousQuery, NoSurface, "all"},
 		{"CONNECT", "example.com:443", Ordinary, UnknownMethod, NoSurface, "all"},
 	} {
 		u, err := Parse(c.method, c.target)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := Request{Method: c.method, Purpose: c.purpose}
+		r := Request{Method: c.method, Purpose: c.purpose, Query: u.RawQuery}
 		r.Read(u)
 		choice := Choice{Kind: 99, Surface: 99}
 		Choose(d, &r, &choice)

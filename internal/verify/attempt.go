@@ -86,7 +86,8 @@ func (p *attempts) confirmEscape(ctx context.Context, t *tally, r request) (outc
 	if got, err := p.confirmSpent(ctx, t); err != nil || got != escaped {
 		return got, err
 	}
-	times := min(timesSure, int(t.limit/p.part.cost)-2) // a second budget may be as small
+	// A second budget may be as small.
+	times := min(timesSure, int(t.limit/p.part.costOf(t.limit))-2)
 	for range max(times, 1) {
 		if !p.mayRepeat() {
 			return byChance, nil

@@ -216,7 +216,9 @@ func missing[A, B any](a map[string]A, b map[string]B) []string {
 }
 
 func TestEveryClauseHasADefect(t *testing.T) {
-	own := map[string]int{}
+	// TestASecondBudgetOfAValueIsFound, TestWrongPenaltiesAreFound,
+	// TestEachServerThatSettlesWronglyIsFound.
+	own := map[string]int{"value": 1, "penalty": 1, "in-flight": 1, "outcome": 1}
 	for _, d := range defects() {
 		for at, because := range d.broken {
 			if clause, _, _ := strings.Cut(at, "@"); because == "" {

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
 )
 
 // refusedBody is refused by any validation: it is not JSON.
@@ -49,7 +51,8 @@ var knownEndpoints = []endpoint{
 const initPath = "/api/v1/widget/init"
 
 // endpointsOf returns requests that the limiter covers, at least one if any route leads to it.
-func endpointsOf(routes *weir.Routes, l *weir.Limiter) []endpoint {
+// segments are the values of parameters by source; any other parameter has a value that is made up.
+func endpointsOf(routes *weir.Routes, l *weir.Limiter, segments map[string]string) []endpoint {
 	var all []endpoint
 	add := func(e endpoint) bool {
 		covered := routes.Match(e.method, e.path).Limiter()
@@ -74,7 +77,7 @@ func endpointsOf(routes *weir.Routes, l *weir.Limiter) []endpoint {
 		if slices.ContainsFunc(all, func(e endpoint) bool { return covers(r, e) }) {
 			continue
 		}
-		for _, path := range pathsOf(r) {
+		for _, path := range pathsOf(r, segments) {
 			if add(endpoint{method: method, path: path}) {
 				break
 			}
@@ -94,10 +97,10 @@ func covers(r weir.Route, e endpoint) bool {
 }
 
 // pathsOf returns paths that match a route, the likeliest first.
-func pathsOf(r weir.Route) []string {
+func pathsOf(r weir.Route, segments map[string]string) []string {
 	path := r.Path
 	for _, name := range r.Parameters() {
-		path = strings.Replace(path, "{"+name+"}", madeUpSegment, 1)
+		path = strings.Replace(path, "{"+name+"}", cmp.Or(segments[sourcePath+":"+name], madeUpSegment), 1)
 	}
 	switch {
 	case !r.Prefix:
@@ -130,22 +133,28 @@ func begins(path, prefix string) bool {
 
 // A caller sends requests.
 type caller struct {
-	authorization string // a bearer token; "": none
+	authorization string         // a credential; "": none
+	place         identity.Place // where that is
 	agent         string
-	fields        map[string]string // made-up values of HTTP fields that the limiter counts by
+	chosen        map[string]string // made-up values that the limiter counts by, by source
+	segments      map[string]string // the part's: what a value of path:NAME replaces
 }
 
 // another returns a caller with another value of a source that callers choose.
 func (c caller) another(source string) caller {
-	_, field := weir.SplitSource(source)
-	if field == "" {
+	if source == sourceAgent {
 		c.agent = freshAgent()
 		return c
 	}
-	if c.fields = maps.Clone(c.fields); c.fields == nil {
-		c.fields = make(map[string]string)
+	return c.valued(source, freshValue(source))
+}
+
+// valued returns a caller with that value of a source.
+func (c caller) valued(source, value string) caller {
+	if c.chosen = maps.Clone(c.chosen); c.chosen == nil {
+		c.chosen = make(map[string]string)
 	}
-	c.fields[field] = freshAgent()
+	c.chosen[source] = value
 	return c
 }
 
@@ -153,12 +162,14 @@ func (c caller) another(source string) caller {
 func (c caller) request(o *Options, e endpoint) request {
 	r := request{method: e.method, path: e.path, fields: make(map[string]string)}
 	if c.authorization != "" {
-		r.fields["Authorization"] = "Bearer " + c.authorization
+		r = presented(r, c.place, c.authorization)
 	}
 	if c.agent != "" {
 		r.fields["X-Agent-Id"] = c.agent
 	}
-	maps.Copy(r.fields, c.fields)
+	for _, source := range slices.Sorted(maps.Keys(c.chosen)) {
+		r = c.choosing(r, o, source)
+	}
 	switch e.method {
 	case "POST", "PUT", "PATCH":
 		r.body = refusedBody

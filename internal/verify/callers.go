@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/weirlimit/weir"
@@ -19,6 +21,7 @@ type callers struct {
 	noOther    gap    // why there is no other; zero: there is
 	apart      string // the key source that distinguishes main from other
 	stranger   string // the agent of requests whose credentials do not verify
+	noHost     gap    // why hosts are not made up; zero: they are, if the limiter counts by host
 	alone      bool   // only this verifier can spend main's budget
 }
 
@@ -31,39 +34,53 @@ func newCallers(r *runner, w *part) callers {
 // choose decides who is counted.
 func (c *callers) choose() {
 	o := c.run.options
-	by := countedBy(c.part.window.Key, c.has)
-	agent := freshAgent()
-	if o.Real && o.Agent != "" && c.part.endpoints[0].path == initPath {
-		agent = o.Agent
-	}
-	if a := c.tried(); a != nil {
-		agent = a.request.fields["X-Agent-Id"]
-	}
-	c.main.agent, c.stranger = agent, freshAgent()
-	for _, field := range o.madeUp(c.part.limiter) {
-		c.main = c.main.another(sourceHeader + ":" + field)
-	}
-	switch kind := credentialOf(c.part.limiter); {
+	kind := credentialOf(c.part.limiter)
+	c.main = caller{agent: freshAgent(), segments: c.part.segments}
+	switch {
 	case kind == "" && len(c.run.sessions) > 0:
 		// Some endpoints that are counted by address require one.
 		c.main.authorization = c.run.sessions[0]
-	case kind != "" && !c.has(kind):
+	case kind != "" && len(c.given(kind)) == 0:
 		c.unproved = c.noCredential(kind)
 	case kind != "":
 		c.credential = kind
+		c.main.authorization, c.main.place = c.given(kind)[0], o.placeOf(kind)
 	}
+	if o.Real && o.Agent != "" && c.part.endpoints[0].path == initPath {
+		c.main.agent = o.Agent
+	}
+	if all := c.tried(); len(all) > 0 {
+		c.main.agent = all[0].request.fields["X-Agent-Id"]
+	}
+	c.stranger = freshAgent()
+	for _, source := range o.madeUp(c.part.limiter) {
+		if c.part.segments[source] == "" { // otherwise the endpoints have it
+			c.main = c.main.another(source)
+		}
+	}
+	c.chooseOther(countedBy(c.part.window.Key, c.has))
+}
+
+// chooseOther decides who has a budget of its own. by is what main is counted by.
+func (c *callers) chooseOther(by []string) {
+	chosen := slices.IndexFunc(by, c.canVary)
+	proven := slices.IndexFunc(by, c.isProven)
 	c.other = c.main
-	if c.credential != "" {
-		c.main.authorization = c.credentials()[0]
-		c.other.authorization = c.main.authorization
+	c.alone = slices.ContainsFunc(by, c.isFresh) || c.run.own && slices.Contains(by, sourceSession)
+	if proven >= 0 {
+		c.apart = by[proven]
+		if c.other.authorization = c.anotherCredential(c.apart); c.other.authorization != "" {
+			return
+		}
+		c.noOther = c.onlyCredential(c.apart)
 	}
 	switch {
-	case c.credential != "" && slices.Contains(by, c.credential):
-		c.chooseByCredential()
-	case slices.ContainsFunc(by, isChosen):
-		c.apart = by[slices.IndexFunc(by, isChosen)]
+	case chosen >= 0:
+		c.noOther, c.apart = gap{}, by[chosen]
 		c.other = c.main.another(c.apart)
-		c.alone = slices.ContainsFunc(by, c.isFresh)
+	case proven >= 0:
+	case !c.noHost.isZero():
+		c.noOther = c.noHost
 	case !c.unproved.isZero():
 		c.noOther = c.unproved
 	case slices.ContainsFunc(by, func(source string) bool { return kindOf(source) == weir.Common }):
@@ -73,42 +90,88 @@ func (c *callers) choose() {
 	}
 }
 
+// keepHost lets main send the URL's own host, which other callers send, too.
+func (c *callers) keepHost(why gap) {
+	c.noHost = why
+	c.main.chosen = maps.Clone(c.main.chosen)
+	delete(c.main.chosen, sourceHost)
+	c.chooseOther(countedBy(c.part.window.Key, c.has))
+}
+
+// canVary reports whether another value of a source can be made up.
+func (c *callers) canVary(source string) bool {
+	return isChosen(source) && (source != sourceHost || c.noHost.isZero())
+}
+
 func isChosen(source string) bool { return kindOf(source) == weir.Chosen }
+
+// isProven reports whether a source is main's credential, or is read from it.
+func (c *callers) isProven(source string) bool {
+	return c.credential != "" && weir.SourceOf(source).Credential() == c.credential
+}
 
 // isFresh reports whether main's value of a source was made up for it, so that no one else has it.
 func (c *callers) isFresh(source string) bool {
 	if source == sourceAgent {
 		return c.main.agent != c.run.options.Agent
 	}
-	_, field := weir.SplitSource(source)
-	return c.main.fields[field] != ""
+	return c.main.chosen[source] != "" || c.part.segments[source] != ""
 }
 
-func (c *callers) chooseByCredential() {
-	all := c.credentials()
-	c.apart = c.credential
-	c.other.authorization = ""
-	if len(all) > 1 {
-		c.other.authorization = all[1]
-	} else {
-		c.noOther = NeedsInput.because("one %s was given: a second one is needed", c.credential)
+// valueOf returns main's value of a source that the verifier writes into requests, or "".
+func (c *callers) valueOf(source string) string {
+	if value := cmp.Or(c.main.chosen[source], c.part.segments[source]); value != "" {
+		return value
 	}
-	c.alone = c.credential == sourceSession && c.run.own
+	return c.run.options.givenValue(source)
 }
 
-// tried returns the answer to the request that tried main's credential, since it began main's
-// window. It is nil if there is none, or if the window is counted by the agent or by a field that
-// has a made-up value, since main's is fresh.
-func (c *callers) tried() *answer {
-	if c.part.countsByAgent() || len(c.run.options.madeUp(c.part.limiter)) > 0 {
+// anotherCredential returns one that has another value of a source than main's, or "".
+func (c *callers) anotherCredential(source string) string {
+	for _, credential := range c.credentials() {
+		if valueIn(credential, source) != valueIn(c.main.authorization, source) {
+			return credential
+		}
+	}
+	return ""
+}
+
+func (c *callers) onlyCredential(source string) gap {
+	if n := len(c.credentials()); source != c.credential && n > 1 {
+		return NeedsInput.because("all %d of the %ss have the same %s: one with another value is needed", n, kindInWords[c.credential], source)
+	}
+	return NeedsInput.because("one %s was given: a second one is needed", c.credential)
+}
+
+// tried returns the answers to the requests that tried main's credential, and others with the value
+// that main is counted by: they were charged to main's window. It returns none if the window is
+// counted by the agent or by another value that is made up, since main's is fresh.
+func (c *callers) tried() (all []*answer) {
+	if c.part.countsByAgent() || len(c.run.options.madeUp(c.part.limiter)) > 0 || c.credential == "" {
 		return nil
 	}
-	return c.run.tried[c.part]
+	for _, x := range c.run.tried[c.part] {
+		if x.credential == c.main.authorization || c.isSameCaller(x.credential) {
+			all = append(all, x.answer)
+		}
+	}
+	return all
+}
+
+// isSameCaller reports whether main's window counts a request with another credential like main's:
+// by a claim that both have.
+func (c *callers) isSameCaller(credential string) bool {
+	proven := slices.DeleteFunc(countedBy(c.part.window.Key, c.has), func(source string) bool { return !c.isProven(source) })
+	differs := func(source string) bool { return !sameValue(credential, c.main.authorization, source) }
+	return len(proven) > 0 && !slices.ContainsFunc(proven, differs)
 }
 
 // credentials returns the credentials of the kind that the limiter counts by.
-func (c *callers) credentials() []string {
-	if c.credential == sourceSession {
+func (c *callers) credentials() []string { return c.given(c.credential) }
+
+// given returns the credentials of a kind that the verifier has.
+func (c *callers) given(kind string) []string {
+	if kind == sourceSession {
 		return c.run.sessions
 	}
 	return c.run.options.Tokens
@@ -116,13 +179,20 @@ func (c *callers) credentials() []string {
 
 // has reports whether main can be counted by a key source.
 func (c *callers) has(source string) bool {
-	switch source {
-	case sourceSession:
-		return len(c.run.sessions) > 0
-	case sourceToken:
-		return len(c.run.options.Tokens) > 0
+	switch kind := weir.SourceOf(source).Credential(); {
+	case kind == "":
+		return true
+	case kind != c.credential:
+		return false
+	default:
+		return valueIn(c.main.authorization, source) != ""
 	}
-	return true
+}
+
+// unproven returns a caller with another credential, or none, that has nothing else of main's but
+// what the endpoint's path has.
+func (c *callers) unproven(credential string) caller {
+	return caller{authorization: credential, place: c.main.place, agent: c.stranger, segments: c.part.segments}
 }
 
 func (c *callers) noCredential(kind string) gap {
@@ -149,14 +219,23 @@ func (c *callers) noneToAlter() gap {
 
 // isApart reports whether main and other share no window of that limit.
 func (c *callers) isApart(limit int64) bool {
-	if c.apart == "" {
-		return false
-	}
+	return c.apart != "" && c.isCounted(limit, func(source string) bool { return source == c.apart })
+}
+
+// isCountedByCredential reports whether each window of that limit counts main by its credential.
+func (c *callers) isCountedByCredential(limit int64) bool { return c.isCounted(limit, c.isProven) }
+
+// isCounted reports whether each window of that limit counts main by some source.
+func (c *callers) isCounted(limit int64, by func(source string) bool) bool {
 	lengths := c.part.lengthsOf(limit)
-	for i := range c.part.limiter.Windows {
-		w := &c.part.limiter.Windows[i]
+	rows := c.part.limiter.Windows
+	if len(rows) == 0 {
+		rows = c.part.limiter.Rows()
+	}
+	for i := range rows {
+		w := &rows[i]
 		mayBe := slices.Contains(lengths, w.Per) || !slices.Contains(lengths, c.part.window.Per)
-		if mayBe && !slices.Contains(countedBy(w.Key, c.has), c.apart) {
+		if mayBe && !slices.ContainsFunc(countedBy(w.Key, c.has), by) {
 			return false
 		}
 	}

@@ -41,6 +41,11 @@ type hooks struct {
 	preflighted func(ctx context.Context, p preflighting) error
 	paused      func(p pause)                                // half of a budget is spent
 	drained     func(ctx context.Context, s *spending) error // a budget is used up
+	// The limiter has a penalty, which its tests would begin: it is begun. None of the hooks below
+	// is called then.
+	penalized func(ctx context.Context) error
+	// Budget is left: sends requests whose units or slots come back.
+	settles func(ctx context.Context) error
 	// Nothing is left of t: tries to get more.
 	tries func(ctx context.Context, t *tally) error
 	// Nothing is left of t, after the tries.
@@ -63,6 +68,7 @@ type hooks struct {
 	// These give the reason for a missing verdict.
 
 	needsRefusals bool       // the clause cannot be tested unless the budget is used up
+	readsCount    bool       // the clause takes units to come back at Reset alone
 	unseen        gap        // the usual reason
 	why           func() gap // the reason as known at the end; nil or the zero gap: unseen
 }
@@ -108,6 +114,24 @@ func (c *check) untested(why gap) { c.run.book.untested(c.clause, c.name, why) }
 
 // broken records that the clause is broken, with the answer that shows it. The first record stays.
 func (c *check) broken(a *answer, format string, args ...any) {
+	if c.on.readsCount {
+		c.brokenByCount(a, format, args...)
+		return
+	}
+	c.certainly(a, format, args...)
+}
+
+// brokenByCount is broken for what units that come back before Reset would explain.
+func (c *check) brokenByCount(a *answer, format string, args ...any) {
+	if why := c.whyGivenBack(); !why.isZero() {
+		c.untested(why)
+		return
+	}
+	c.certainly(a, format, args...)
+}
+
+// certainly is broken for what no unit that comes back can explain.
+func (c *check) certainly(a *answer, format string, args ...any) {
 	c.run.book.broken(c.clause, c.name, a, format, args...)
 }
 

@@ -6,7 +6,7 @@ import "context"
 
 // checkRemaining wants each value once, from the first down to the last.
 func checkRemaining(c *check) hooks {
-	return hooks{drained: func(_ context.Context, s *spending) error {
+	return hooks{readsCount: true, drained: func(_ context.Context, s *spending) error {
 		switch {
 		case !s.why.isZero():
 			c.untested(s.why)
@@ -28,7 +28,7 @@ func checkRemaining(c *check) hooks {
 		first, last := s.flood[0], s.flood[len(s.flood)-1]
 		switch {
 		case s.missing == 0:
-			c.kept("from %d down to %d, each once, over %d connections", first.remaining, last.remaining, c.run.options.Workers)
+			c.kept("from %d down to %d, each once, over %d connections", first.remaining, last.remaining, c.workers())
 		case s.missing > s.tail && s.certain:
 			c.broken(last.answer, "Remaining fell from %d to %d with %d requests%s", first.remaining, last.remaining, len(s.flood), s.butLost())
 		default:
@@ -42,6 +42,7 @@ func checkRemaining(c *check) hooks {
 // admitted after it had refused.
 func checkAdmitted(c *check) hooks {
 	return hooks{
+		readsCount: true,
 		began: func(first *answer) {
 			// A new session may have to wait a second if its address guesses (D16), a new agent or
 			// value of a field not.
@@ -55,7 +56,7 @@ func checkAdmitted(c *check) hooks {
 				return nil
 			}
 			if n := int64(len(s.tally.admitted)); n > s.allowed {
-				c.broken(s.tally.admitted[n-1].answer, "%d requests were admitted in one window of %d", n, s.tally.limit)
+				c.certainly(s.tally.admitted[n-1].answer, "%d requests were admitted in one window of %d", n, s.tally.limit)
 			}
 			if !s.unrefused.isZero() {
 				c.untested(s.unrefused)
@@ -74,7 +75,7 @@ func judgeAdmitted(c *check, s *spending) {
 	switch {
 	case s.missing > 0 && s.tally.refused > 0 && s.certain:
 		c.broken(s.tally.firstRefused, "refused after %d requests, when %d had been left; Remaining had been %d%s",
-			len(s.flood), first.remaining+c.part.cost, last.remaining, s.butLost())
+			len(s.flood), first.remaining+c.part.costOf(first.limit), last.remaining, s.butLost())
 	case s.missing > 0:
 		c.untested(s.whyMissing())
 	case s.tally.refused == 0:

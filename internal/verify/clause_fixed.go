@@ -12,7 +12,7 @@ import (
 // are back as well.
 func checkFixedWindow(c *check) hooks {
 	f := &fixedCheck{check: c}
-	return hooks{paused: f.paused, rolled: f.rolled, later: f.later, why: func() gap { return f.why }}
+	return hooks{readsCount: true, paused: f.paused, rolled: f.rolled, later: f.later, why: func() gap { return f.why }}
 }
 
 type fixedCheck struct {
@@ -37,7 +37,7 @@ func (f *fixedCheck) paused(p pause) {
 	after := seconds(a.sent.Sub(before.at))
 	switch {
 	// A renewed window would keep its count.
-	case a.reset != t.reset && a.remaining == a.limit-f.part.cost:
+	case a.reset != t.reset && a.remaining == a.limit-f.part.costOf(a.limit):
 		f.why = NeedsMore.because("a whole budget was left after a pause of %s: the window had ended, or it was another one", after)
 	case f.judgeMove(t, before, a):
 	case a.reset != t.reset || a.limit != t.limit:
@@ -169,7 +169,7 @@ func (f *fixedCheck) spendLate(ctx context.Context, n int) (t *tally, err error)
 		if t = f.seen.now(); f.tooFar(f.end(t).to) != nil {
 			return nil, nil
 		}
-		if first.admitted() && first.remaining >= int64(n)*f.part.cost && time.Until(f.end(t).from) > pause+soon {
+		if first.admitted() && first.remaining >= int64(n)*f.part.costOf(first.limit) && time.Until(f.end(t).from) > pause+soon {
 			break
 		}
 		if err := f.wait(ctx, f.end(t).to.Add(soon), "waiting for a whole window"); err != nil {

@@ -23,7 +23,7 @@ func (c claim) String() string {
 func (c claim) on(r request) request {
 	switch {
 	case strings.HasPrefix(c.name, "?"):
-		r.path += c.String()
+		r.query = joined(r.query, "&", c.String()[1:])
 		return r
 	case len(c.values) == 1:
 		return r.with(c.name, c.values[0])

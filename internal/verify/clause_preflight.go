@@ -92,7 +92,7 @@ func isUnder(path, prefix string) bool { return path == prefix || strings.HasPre
 
 // checkPreflightFree compares Remaining before and after a preflight.
 func checkPreflightFree(c *check) hooks {
-	return hooks{preflighted: func(ctx context.Context, p preflighting) error {
+	return hooks{readsCount: true, preflighted: func(ctx context.Context, p preflighting) error {
 		if !p.why.isZero() {
 			c.untested(p.why)
 			return nil

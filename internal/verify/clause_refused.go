@@ -75,7 +75,7 @@ func checkRefusedRemaining(c *check) hooks {
 			}
 		},
 		drained: func(_ context.Context, s *spending) error {
-			if zero := s.firstZero(c.part.cost); zero != nil {
+			if zero := c.firstZero(s); zero != nil {
 				judgeAfterZero(c, s.tally, zero)
 			}
 			return nil
@@ -91,7 +91,7 @@ func checkRefusedRemaining(c *check) hooks {
 func judgeAfterZero(c *check, t *tally, zero *answer) {
 	for _, s := range t.admitted {
 		if s.sent.After(zero.at) {
-			c.broken(s.answer, "answered %d, %s after an answer of the same window with Remaining %d",
+			c.brokenByCount(s.answer, "answered %d, %s after an answer of the same window with Remaining %d",
 				s.status, s.sent.Sub(zero.at).Round(time.Microsecond), zero.remaining)
 			return
 		}

@@ -3,7 +3,7 @@ package verify
 // Clauses about the end of a window: each reads the rollover (rollover.go).
 
 func checkRestored(c *check) hooks {
-	return hooks{needsRefusals: true, unseen: Unobservable.because("no window was observed until its end"), rolled: restoredCheck{c}.rolled}
+	return hooks{readsCount: true, needsRefusals: true, unseen: Unobservable.because("no window was observed until its end"), rolled: restoredCheck{c}.rolled}
 }
 
 type restoredCheck struct{ *check }
@@ -57,7 +57,7 @@ func (c restoredCheck) rolled(r rollover) {
 }
 
 func checkRefusedFree(c *check) hooks {
-	return hooks{needsRefusals: true, unseen: Unobservable.because("no window was observed until its end"), rolled: refusedFreeCheck{c}.rolled}
+	return hooks{readsCount: true, needsRefusals: true, unseen: Unobservable.because("no window was observed until its end"), rolled: refusedFreeCheck{c}.rolled}
 }
 
 type refusedFreeCheck struct{ *check }
@@ -96,7 +96,7 @@ func (c refusedFreeCheck) judgeLonger(a *answer) {
 	for _, t := range c.seen.tallies {
 		admitted += int64(len(t.admitted))
 	}
-	missing := a.limit - a.remaining - admitted*c.part.cost
+	missing := a.limit - a.remaining - admitted*c.part.costOf(a.limit)
 	switch {
 	case missing > 0 && c.who.alone && c.who.isApart(a.limit) && !c.seen.isLost():
 		c.broken(a, "%d requests were admitted and %d refused, and the window of %d has Remaining %d", admitted, c.seen.refused, a.limit, a.remaining)

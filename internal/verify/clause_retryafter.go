@@ -13,7 +13,7 @@ func checkRetryAfter(clause *check) hooks {
 		needsRefusals: true,
 		unseen:        Unobservable.because("no 429 had a Retry-After to compare with what happened"),
 		answered: func(a *answer) {
-			if !a.admitted() {
+			if !a.admitted() && !c.part.isOfSlots(a) {
 				c.compareWait(a)
 			}
 		},
@@ -68,11 +68,11 @@ func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / t
 // judgeTooLong wants no 429 to have asked for a wait a second longer than necessary.
 func (c *retryAfterCheck) judgeTooLong(r rollover) {
 	t, a := r.tally, r.answer
-	if t.tooSoonWhy == nil || a.limit == t.limit && a.remaining+c.part.cost < c.part.whole(a) {
+	if t.tooSoonWhy == nil || a.limit == t.limit && a.remaining+c.part.costOf(a.limit) < c.part.whole(a) {
 		return
 	}
 	if a.at.Before(t.tooSoon) {
-		c.broken(t.tooSoonWhy, "Retry-After was %d, and %s later a request was admitted: it is more than a second too long",
+		c.brokenByCount(t.tooSoonWhy, "Retry-After was %d, and %s later a request was admitted: it is more than a second too long",
 			t.tooSoonWhy.retryAfter, seconds(a.at.Sub(t.tooSoonWhy.sent)))
 		return
 	}

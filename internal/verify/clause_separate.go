@@ -7,7 +7,7 @@ import (
 // checkSeparate sends requests of another caller: between two of main's, and while main is refused.
 func checkSeparate(c *check) hooks {
 	s := &separateCheck{check: c}
-	return hooks{needsRefusals: true, between: s.between, spent: s.spent, why: func() gap { return c.who.noOther }}
+	return hooks{readsCount: true, needsRefusals: true, between: s.between, spent: s.spent, why: func() gap { return c.who.noOther }}
 }
 
 type separateCheck struct {
@@ -66,7 +66,7 @@ func (c *separateCheck) wantWhole(a *answer, who string) {
 	if !c.steady || !c.isSure(a.limit) || a.limit != c.part.window.Limit || a.remaining == absent || !a.admitted() {
 		return
 	}
-	if whole := a.limit - c.part.cost; a.remaining < whole {
+	if whole := a.limit - c.part.costOf(a.limit); a.remaining < whole {
 		c.broken(a, "%s had Remaining %d instead of %d: others spend its budget", who, a.remaining, whole)
 	}
 }
@@ -81,6 +81,9 @@ func (c *separateCheck) spent(ctx context.Context, t *tally) error {
 	}
 	c.judge(a)
 	c.judgeCounted(a)
+	if ok, err := c.tryEachSource(ctx, t); err != nil || !ok {
+		return err
+	}
 	switch {
 	case a.admitted():
 		c.kept("another caller was answered %d with Remaining %d while this one was refused", a.status, a.remaining)
@@ -92,10 +95,31 @@ func (c *separateCheck) spent(ctx context.Context, t *tally) error {
 	return nil
 }
 
+// tryEachSource sends requests that differ from main's by one value each, if main is counted by
+// several. It is not ok after a verdict.
+func (c *separateCheck) tryEachSource(ctx context.Context, t *tally) (ok bool, err error) {
+	for _, source := range countedBy(c.part.window.Key, c.who.has) {
+		if !c.who.canVary(source) || source == c.who.apart || !c.who.isCounted(t.limit, func(s string) bool { return s == source }) {
+			continue
+		}
+		a, err := c.send(ctx, c.requestOf(c.who.main.another(source)))
+		if err != nil {
+			return false, err
+		}
+		c.judge(a)
+		c.judgeCounted(a)
+		if !a.admitted() && a.reset == t.reset && a.limit == t.limit {
+			c.broken(a, "the first request with another value of %s was refused until the same Reset", source)
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 // otherHad reports whether the other caller had budget left, in a window that cannot be main's.
 func (c *separateCheck) otherHad(t *tally) bool {
 	o := c.other
-	if o == nil || c.seen.isLost() || !o.admitted() || o.limit != t.limit || o.remaining < c.part.cost {
+	if o == nil || c.seen.isLost() || !o.admitted() || o.limit != t.limit || o.remaining < c.part.costOf(o.limit) {
 		return false
 	}
 	return o.reset != t.reset || c.isSure(o.limit)

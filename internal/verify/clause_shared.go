@@ -23,8 +23,10 @@ func checkShared(clause *check) hooks {
 			if err != nil || !ok {
 				return err
 			}
-			if ok, err := c.tryCredentialSpellings(ctx, t); err != nil || !ok {
-				return err
+			for _, try := range []func(context.Context, *tally) (bool, error){c.tryCredentialSpellings, c.trySameCaller, c.tryOtherValues} {
+				if ok, err := try(ctx, t); err != nil || !ok {
+					return err
+				}
 			}
 			return c.tryIndifferent(ctx, t, "refused on new connections: "+strings.Join(tried, ", "))
 		},
@@ -74,8 +76,8 @@ func (c *sharedCheck) tryCredentialSpellings(ctx context.Context, t *tally) (ok 
 	if c.part.limiter.Requires == "" {
 		return true, nil
 	}
-	for _, authorization := range c.credentialSpellings() {
-		a, got, err := c.attempt(ctx, t, c.plain().with("Authorization", authorization))
+	for _, r := range c.credentialSpellings() {
+		a, got, err := c.attempt(ctx, t, r)
 		if err != nil {
 			return false, err
 		}
@@ -88,22 +90,64 @@ func (c *sharedCheck) tryCredentialSpellings(ctx context.Context, t *tally) (ok 
 	return true, nil
 }
 
-func (c *sharedCheck) credentialSpellings() []string {
+// credentialSpellings returns main's request with its credential in other spellings, in the other
+// places where the deployment reads it, and with credentials that are the same caller's.
+func (c *sharedCheck) credentialSpellings() (all []request) {
 	if c.who.credential == "" {
 		return nil
 	}
-	credential := c.who.main.authorization
-	all := []string{"bearer " + credential, "BEARER " + credential}
-	if other := respelled(credential); other != credential {
-		c.run.secrets.add(other)
-		all = append(all, "Bearer "+other)
+	credential, in := c.who.main.authorization, c.who.main.place
+	with := func(authorization string) { all = append(all, c.plain().with("Authorization", authorization)) }
+	switch in.Scheme() {
+	case "Bearer":
+		with("bearer " + credential)
+		with("BEARER " + credential)
+		if other := respelled(credential); other != credential {
+			c.run.secrets.add(other)
+			with("Bearer " + other)
+		}
+	case "Basic":
+		with("basic " + strings.TrimPrefix(basic(credential, ""), "Basic "))
+		other := basic(credential, freshAgent())
+		c.run.secrets.addField("Authorization", other)
+		with(other)
+	}
+	if c.who.credential == sourceToken {
+		for _, other := range c.run.options.TokenPlaces {
+			if other != in {
+				main := c.who.main
+				main.place = other
+				all = append(all, c.requestOf(main), presented(c.plain(), other, credential))
+			}
+		}
 	}
 	return all
 }
 
+// trySameCaller sends other credentials that the limiter does not distinguish from main's: those
+// that have the same claim.
+func (c *sharedCheck) trySameCaller(ctx context.Context, t *tally) (ok bool, err error) {
+	for i, credential := range c.who.credentials() {
+		if !c.part.isDrained(t.limit) || credential == c.who.main.authorization || !c.who.isSameCaller(credential) || c.who.credential == "" {
+			continue
+		}
+		same := c.who.main
+		same.authorization = credential
+		a, got, err := c.attempt(ctx, t, c.requestOf(same))
+		if err != nil {
+			return false, err
+		}
+		if got == escaped && c.seen.isOtherBudget(t, a) {
+			c.broken(a, "answered %d with %s %d, whose claims that it counts by are the same as those of the one that is refused", a.status, kindInWords[c.who.credential], i+1)
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 // indifferentClaims returns fields that the limiter does not count by, with made-up values.
 func (c *sharedCheck) indifferentClaims() []claim {
-	all := []claim{{"Cookie", []string{"session=weir-verify"}}, {"Referer", []string{"https://another.example.com/"}},
+	all := []claim{{"Cookie", []string{joined(c.plain().fields["Cookie"], "; ", "session=weir-verify")}}, {"Referer", []string{"https://another.example.com/"}},
 		{"Accept", []string{"application/json, */*;q=0.1"}}, {"Origin", []string{"https://another.example.com"}}}
 	// Otherwise another agent is another caller, and the User-Agent may be one (D13).
 	if !c.part.countsByAgent() {
@@ -114,8 +158,44 @@ func (c *sharedCheck) indifferentClaims() []claim {
 	if credentialOf(c.part.limiter) == "" {
 		all = append(all, claim{"Authorization", []string{"Bearer " + freshAgent()}}, claim{"X-Api-Key", []string{freshAgent()}})
 	}
-	counted := fieldsOf(c.part.limiter)
-	return slices.DeleteFunc(all, func(x claim) bool { return slices.Contains(counted, http.CanonicalHeaderKey(x.name)) })
+	return slices.DeleteFunc(all, c.isCountedBy)
+}
+
+// isCountedBy reports whether the limiter counts by a claim's field, parameter or cookie.
+func (c *sharedCheck) isCountedBy(x claim) bool {
+	l := c.part.limiter
+	if parameter, ok := strings.CutPrefix(x.name, "?"); ok {
+		return slices.Contains(namesIn(l, sourceQuery), parameter)
+	}
+	return slices.Contains(namesIn(l, sourceHeader), http.CanonicalHeaderKey(x.name)) ||
+		x.name == "Cookie" && slices.Contains(namesIn(l, sourceCookie), "session")
+}
+
+// indifferentSources returns the sources that only other windows of the limiter count by: this one
+// is the same with another value.
+func (c *sharedCheck) indifferentSources() []string {
+	by := countedBy(c.part.window.Key, c.who.has)
+	return slices.DeleteFunc(sourcesOf(c.part.limiter), func(source string) bool {
+		return !c.who.canVary(source) || slices.Contains(by, source)
+	})
+}
+
+// tryOtherValues changes what only the limiter's other windows count by.
+func (c *sharedCheck) tryOtherValues(ctx context.Context, t *tally) (ok bool, err error) {
+	if !c.part.isDrained(t.limit) {
+		return true, nil
+	}
+	for _, source := range c.indifferentSources() {
+		a, got, err := c.attempt(ctx, t, c.requestOf(c.who.main.another(source)))
+		if err != nil {
+			return false, err
+		}
+		if got == escaped && c.seen.isOtherBudget(t, a) {
+			c.broken(a, "answered %d with another value of %s, while it is refused without: the window of %d does not count by that", a.status, source, t.limit)
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // tryIndifferent changes what main is not counted by. soFar is what was seen of the clause before.

@@ -10,7 +10,7 @@ import (
 // the limiter requires the credential.
 func checkUnverified(c *check) hooks {
 	u := &unverifiedCheck{check: c}
-	return hooks{between: u.between, spent: u.spent, why: func() gap {
+	return hooks{readsCount: true, between: u.between, spent: u.spent, why: func() gap {
 		if c.who.credential == "" {
 			return c.who.noneToAlter()
 		}
@@ -43,7 +43,7 @@ func (c *unverifiedCheck) between(ctx context.Context) error {
 	case !c.steady:
 		c.untested(unsteady())
 		return nil
-	case spent != 0 && (c.who.apart != c.who.credential || !c.who.isApart(after.limit)):
+	case spent != 0 && !c.who.isCountedByCredential(after.limit):
 		c.untested(Unobservable.because("the window with the least left is not counted by the credential"))
 		return nil
 	case spent == 0:
@@ -54,7 +54,7 @@ func (c *unverifiedCheck) between(ctx context.Context) error {
 		c.kept(how+", each counted by the address; meanwhile the valid one's Remaining went from %d to %d", before.remaining, after.remaining)
 		return nil
 	}
-	bad := c.requestOf(caller{authorization: tampered(c.who.main.authorization), agent: c.who.stranger})
+	bad := c.requestOf(c.who.unproven(tampered(c.who.main.authorization)))
 	sure, ok, err := c.confirm(ctx, after, func(ctx context.Context) (*answer, error) { return c.send(ctx, bad) })
 	if ok {
 		c.broken(sure, "Remaining %d, then credentials that do not verify, then Remaining %d: they spent the valid one's budget", before.remaining, after.remaining)
@@ -67,9 +67,9 @@ func (c *unverifiedCheck) between(ctx context.Context) error {
 func (c *unverifiedCheck) sendAll(ctx context.Context) error {
 	var before *answer
 	for _, credential := range []string{tampered(c.who.main.authorization), forged(c.who.main.authorization), ""} {
-		r := c.requestOf(caller{authorization: credential, agent: c.who.stranger}).with("Origin", verifyOrigin)
+		r := c.requestOf(c.who.unproven(credential)).with("Origin", verifyOrigin)
 		if credential == "" {
-			r = r.with("Authorization", "") // not even one of Options.Header
+			r = absentFrom(r, c.who.main.place) // not even one of Options.Header
 		}
 		a, err := c.send(ctx, r)
 		if err != nil {
@@ -95,7 +95,7 @@ func (c *unverifiedCheck) wantRejected(a *answer, what string) {
 
 // wantOneBudget wants requests with different bad credentials to be charged to one budget.
 func (c *unverifiedCheck) wantOneBudget(before, after *answer) {
-	if !before.complete() || !after.complete() || after.date == absent || !before.admitted() || !after.admitted() || before.limit != after.limit {
+	if c.part.isUncounted(before) || c.part.isUncounted(after) || !before.complete() || !after.complete() || after.date == absent || !before.admitted() || !after.admitted() || before.limit != after.limit {
 		return
 	}
 	switch {
@@ -110,7 +110,7 @@ func (c *unverifiedCheck) spent(ctx context.Context, t *tally) error {
 	if c.last == nil {
 		return nil
 	}
-	a, err := c.send(ctx, c.requestOf(caller{authorization: tampered(c.who.main.authorization), agent: c.who.stranger}))
+	a, err := c.send(ctx, c.requestOf(c.who.unproven(tampered(c.who.main.authorization))))
 	if err != nil {
 		return err
 	}
@@ -118,8 +118,8 @@ func (c *unverifiedCheck) spent(ctx context.Context, t *tally) error {
 	before := c.last
 	// The address's next window may end when main's does.
 	lasts := a.date != absent && a.date < before.reset
-	if lasts && !a.admitted() && c.who.isApart(t.limit) && a.reset == t.reset && a.limit == t.limit &&
-		before.limit == t.limit && before.admitted() && before.reset != t.reset && before.remaining > c.part.cost {
+	if lasts && !a.admitted() && c.who.isCountedByCredential(t.limit) && a.reset == t.reset && a.limit == t.limit &&
+		before.limit == t.limit && before.admitted() && before.reset != t.reset && before.remaining > c.part.costOf(before.limit) {
 		c.broken(a, "a credential that does not verify was refused with the valid one's window instead of its address's")
 	}
 	c.wantRejected(a, "a credential that does not verify")

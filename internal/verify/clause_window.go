@@ -17,7 +17,7 @@ func checkLimit(c *check) hooks {
 	return hooks{
 		unseen: Unobservable.because("no answer had the three fields"),
 		counted: func(a *answer) {
-			if len(c.part.lengthsOf(a.limit)) == 0 {
+			if len(c.part.lengthsOf(a.limit)) == 0 && !c.part.isOfSlots(a) {
 				c.broken(a, "X-RateLimit-Limit is %d; the policy has %s", a.limit, c.part.limitsInWords())
 				return
 			}
@@ -43,6 +43,10 @@ type windowCheck struct {
 func (c *windowCheck) see(a *answer) {
 	if a.remaining > a.limit {
 		c.broken(a, "Remaining is %d of %d", a.remaining, a.limit)
+		return
+	}
+	if c.part.isOfSlots(a) {
+		c.seeSlots(a)
 		return
 	}
 	if low := c.part.window; a.limit != low.Limit && a.remaining > low.Limit && !c.part.hasOtherLimits() {
@@ -77,6 +81,18 @@ func (c *windowCheck) see(a *answer) {
 	c.mu.Lock()
 	c.longest = max(c.longest, longest)
 	c.mu.Unlock()
+}
+
+// seeSlots reads an answer that describes the slots of in_flight, whose Reset is the next second.
+func (c *windowCheck) seeSlots(a *answer) {
+	switch {
+	case a.date == absent:
+		c.untested(noDate)
+	case a.reset-a.date < -ceilSeconds(a.at.Sub(a.sent)) || a.reset-a.date > 2: // Date may be later
+		c.suspect(a, "Reset is %d s after Date, and of a limit on requests under way it is the next second", a.reset-a.date)
+	default:
+		c.kept("Reset was the next second")
+	}
 }
 
 // seeLocal compares Reset with the verifier's clock. longest is the longest window that the answer

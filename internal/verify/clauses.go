@@ -34,9 +34,13 @@ var Clauses = []Clause{
 	{"language", "a 429 in another language has the same shape and names its language", "contract, section 7.8; D20", checkLanguage},
 	{"separate", "one credential's requests do not change another's budget", "contract, section 5", checkSeparate},
 	{"shared", "one credential has one budget across all connections and all endpoints of the limiter", "contract, sections 4 and 8", checkShared},
+	{"value", "a value that the limiter counts by has one budget, in whatever spelling or beside whatever other value it is sent", "D10, D32", checkValue},
 	{"unverified", "a credential that does not verify is answered 401 if the limiter requires one, spends only its address's budget, and does not bypass that budget", "D16, D27", checkUnverified},
 	{"forwarded", "a client gains no second budget by writing X-Forwarded-For or a similar field", "D12", checkForwarded},
 	{"spelling", "no spelling of an endpoint gains another budget", "D10", checkSpelling},
+	{"penalty", "the declared number of refusals begins the penalty: everything is refused until the announced end, and free again then", "policy, penalty", checkPenalty},
+	{inFlightClause, "as many requests are under way as the policy allows, and no more: the next one is refused with Retry-After 1, and spends nothing", "D29", checkInFlight},
+	{"outcome", "what a request was charged and did not cost comes back to its window, and what it did cost does not", "D28", checkOutcome},
 	{"preflight-free", "a preflight spends nothing of the endpoint's budget", "D9", checkPreflightFree},
 	{"exposed", "browsers may read the four fields: Access-Control-Expose-Headers names them", "D22", checkExposed},
 }

@@ -63,13 +63,16 @@ func (r *runner) checkCredentials(ctx context.Context) error {
 		}
 		all := r.options.given(kind)
 		for i, credential := range all {
-			ask := caller{authorization: credential, agent: freshAgent()}.request(r.options, w.endpoints[0])
-			a, err := r.sendTwice(ctx, ask)
+			c := caller{authorization: credential, place: r.options.placeOf(kind), agent: freshAgent(), segments: w.segments}
+			for source := range w.segments {
+				c = c.another(source) // main's value begins its window later
+			}
+			a, err := r.sendTwice(ctx, c.request(r.options, w.endpoints[0]))
 			if err != nil {
 				return err
 			}
-			if i == 0 && a != nil {
-				r.tried[w] = a
+			if a != nil {
+				r.tried[w] = append(r.tried[w], tried{credential, a})
 			}
 			if a != nil && a.status == unauthenticatedStatus(&r.options.Policy.Responses) {
 				return &CredentialError{Kind: kindInWords[kind], Number: i + 1, Of: len(all), Request: w.endpoints[0].String()}
@@ -81,6 +84,12 @@ func (r *runner) checkCredentials(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// A tried credential is a given one that was sent once.
+type tried struct {
+	credential string
+	answer     *answer
 }
 
 // sendTwice sends a request that is in no limiter's share, and again after a lost answer. The

@@ -90,7 +90,11 @@ func (s *secrets) shown(a *answer, own http.Header, base string) *Exchange {
 		}
 	}
 	var q strings.Builder
-	fmt.Fprintf(&q, "%s %s%s\n", a.request.method, base, a.request.path)
+	path, query, _ := strings.Cut(a.request.path, "?")
+	fmt.Fprintf(&q, "%s %s%s\n", a.request.method, base, joined(path, "?", joined(query, "&", a.request.query)))
+	if a.request.host != "" {
+		fmt.Fprintf(&q, "Host: %s\n", a.request.host)
+	}
 	lines := make(http.Header)
 	for name := range own {
 		lines.Set(name, "[left out]")
@@ -102,8 +106,11 @@ func (s *secrets) shown(a *answer, own http.Header, base string) *Exchange {
 		}
 		lines.Set(name, value)
 	}
+	for name := range a.request.lines {
+		lines.Del(name)
+	}
 	for name, values := range a.request.lines {
-		lines[http.CanonicalHeaderKey(name)] = values
+		lines[name] = values
 	}
 	writeFields(&q, lines)
 	if a.request.body != "" {

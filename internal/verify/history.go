@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -15,16 +16,17 @@ type history struct {
 	part      *part
 	responses *weir.Responses // of the policy
 
-	mu       sync.Mutex
-	last     *answer     // the last of main's
-	served   *answer     // the last of main's admitted answers with their usual status
-	statuses map[int]int // how many were admitted, by status
-	numbered int         // how many were remembered
-	refused  int         // how many were refused
-	lost     int         // requests without an answer, which may have been counted nevertheless
-	tallies  []*tally    // main's windows, in the order in which they were first seen
-	resets   map[int64]map[int64]*answer
-	moved    *move // Reset moved within a window if Date is right
+	mu        sync.Mutex
+	last      *answer     // the last of main's
+	served    *answer     // the last of main's admitted answers with their usual status
+	statuses  map[int]int // how many were admitted, by status
+	numbered  int         // how many were remembered
+	refused   int         // how many were refused
+	lost      int         // requests without an answer, which may have been counted nevertheless
+	uncounted bool        // the endpoint has answered with a status that is not counted
+	tallies   []*tally    // main's windows, in the order in which they were first seen
+	resets    map[int64]map[int64]*answer
+	moved     *move // Reset moved within a window if Date is right
 
 	refusal int         // the status other than 429 that refuses; 0: none
 	strange map[int]int // how many answers may have refused with such a status
@@ -92,6 +94,10 @@ func (h *history) add(a *answer, refused func(*tally)) {
 	t := h.tallyOf(a)
 	if a.date != absent {
 		t.ends = t.ends.narrow(a.in(a.reset - a.date))
+	}
+	if h.part.isUncounted(a) {
+		h.uncounted = true
+		return
 	}
 	if a.admitted() {
 		t.admitted = append(t.admitted, numbered{h.numbered, a.remaining, a})
@@ -188,6 +194,31 @@ func (h *history) isLost() bool {
 	return h.lost > 0
 }
 
+// hasCounted reports whether one of main's requests was answered with a status that is counted.
+func (h *history) hasCounted() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for status := range h.statuses {
+		if h.part.limiter.Count.Counts(status) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasUncounted reports whether the endpoint has answered with a status that is not counted.
+func (h *history) hasUncounted() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.uncounted
+}
+
+func (h *history) noteUncounted() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.uncounted = true
+}
+
 // now returns the window with the latest Reset, or nil before the first one.
 func (h *history) now() *tally {
 	h.mu.Lock()
@@ -222,6 +253,13 @@ func (h *history) hasRefused(t *tally) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return t == nil || t.refused > 0
+}
+
+// hasAdmitted reports whether the window that an answer describes has admitted a request.
+func (h *history) hasAdmitted(a *answer) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.tallies, func(t *tally) bool { return t.limit == a.limit && t.reset == a.reset && len(t.admitted) > 0 })
 }
 
 // admittedWith returns how many of main's requests were admitted in the window of one of them.
@@ -266,6 +304,9 @@ func (h *history) isLikeServed(a *answer) bool {
 	}
 	if a.status == unauthenticatedStatus(h.responses) {
 		return false // the credential is checked first, so a 401 need not be the endpoint's
+	}
+	if a.status == http.StatusNotFound {
+		return false // whatever is not an endpoint is answered so, too
 	}
 	return h.served != nil && a.status == h.served.status && sameError(a.body, h.served.body)
 }

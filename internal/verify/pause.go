@@ -30,7 +30,7 @@ func (b *budget) spendHalf(ctx context.Context) (sent int, err error) {
 		b.passPause(pause{why: why})
 		return 0, nil
 	}
-	f := flood{probe: b.probe, max: int(b.seen.last.remaining / b.part.cost / 2), window: t, half: true}
+	f := flood{probe: b.probe, max: int(b.seen.last.remaining / b.part.costOf(b.seen.last.limit) / 2), window: t, half: true}
 	if err := f.start(ctx); err != nil {
 		return f.sent, err
 	}
@@ -75,7 +75,7 @@ func (b *budget) pauseFor(t *tally) (time.Duration, gap) {
 		return 0, Unobservable.because("it is not certain which window the answers describe")
 	case length == 0:
 		return 0, NeedsMore.because("a window of %v is too short to spend its budget in two parts more than a second apart", b.part.window.Per)
-	case last == nil || !last.admitted() || last.reset != t.reset || last.remaining < 2*b.part.cost:
+	case last == nil || !last.admitted() || last.reset != t.reset || last.remaining < 2*b.part.costOf(last.limit):
 		return 0, Shared.because("too little was left to spend it in two parts")
 	case time.Until(b.end(t).to) < length+b.spendTime()+100*time.Millisecond:
 		return 0, NeedsMore.because("the window ends too soon to spend its budget in two parts, %s apart", seconds(length))
@@ -101,7 +101,7 @@ func (b *budget) spendTime() time.Duration {
 		return 0
 	}
 	each := b.seen.last.at.Sub(b.seen.last.sent)
-	return each * time.Duration(b.part.drain/b.run.options.Workers+1)
+	return each * time.Duration(b.part.drain/b.workers()+1)
 }
 
 // makeRoom waits for the next window if the present one ends too soon to use it up.
@@ -114,7 +114,7 @@ func (b *budget) makeRoom(ctx context.Context) error {
 	need := min(10*time.Second, per/3)
 	if last := b.seen.last; last != nil {
 		each := last.at.Sub(last.sent)
-		need = max(need, min(each*time.Duration(b.part.drain/b.run.options.Workers)*2, per-2*time.Second))
+		need = max(need, min(each*time.Duration(b.part.drain/b.workers())*2, per-2*time.Second))
 	}
 	left := time.Until(end.to)
 	if length := b.pauseLength(); !b.halved && length > 0 {

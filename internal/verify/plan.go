@@ -23,6 +23,8 @@ const (
 	forLook     = 40             // timeline.look
 	forSpent    = 92             // timeline.trySpent
 	forRestored = 30             // rollover.go
+	forValue    = 70             // clause_value.go, tryEachSource; for each source
+	forPenalty  = 24             // clause_penalty.go, from its beginning to its end
 	forErrors   = 5              // timeline.provoke
 	forChance   = 2 * maxRepeats // attempt.go, each with a plain one
 	forParts    = 24             // pause.go, in addition to the budget
@@ -46,19 +48,38 @@ type Plan struct {
 type part struct {
 	limiter   *weir.Limiter
 	endpoints []endpoint
-	window    weir.Window // the window that is used up: it allows the fewest requests
-	cost      int64       // of one request, in units
-	drain     int         // requests that use it up
-	over      int         // requests after that, if nothing is refused
-	again     int         // requests that use it up a second time; 0: it is used up once
-	late      bool        // other limiters' requests may be charged to it, so it comes after them
+	segments  map[string]string // made-up values in the endpoints' paths, by source (path:NAME)
+	window    weir.Window       // the window that is used up: it allows the fewest requests
+	cost      int64             // of one request, in units
+	drain     int               // requests that use it up
+	over      int               // requests after that, if nothing is refused
+	again     int               // requests that use it up a second time; 0: it is used up once
+	penalized bool              // the penalty is begun, and its end waited for
+	light     bool              // the cost of a request is not known before its answer
+	late      bool              // others' requests may be charged to it, so it comes last
 }
 
 // minRequests returns how many requests the part needs at least.
 func (p *part) minRequests(quick bool) int {
-	n := forLook + p.drain + p.over + forSpent + forChance + forErrors + forLost
+	if p.penalized {
+		return forLook + 2*(p.drain+p.over) + 2*int(p.limiter.Penalty.After) + forPenalty + forErrors + forLost
+	}
+	if p.light {
+		return forLook + p.drain + p.over + forErrors + forLost + p.forHeld()
+	}
+	n := forLook + p.forHeld() + p.drain + p.over + forSpent + forChance + forErrors + forLost + forValue*p.values()
 	if !quick {
 		n += forRestored + forParts
+	}
+	return n
+}
+
+// values returns how many of the sources that the limiter counts by are written into requests.
+func (p *part) values() (n int) {
+	for _, source := range sourcesOf(p.limiter) {
+		if hasValue(source) {
+			n++
+		}
 	}
 	return n
 }
@@ -99,6 +120,12 @@ func (p *part) longestOf(lengths []time.Duration) time.Duration {
 // isAmbiguous reports whether several windows have a limit, so answers do not show which of them
 // they describe.
 func (p *part) isAmbiguous(limit int64) bool { return len(p.lengthsOf(limit)) > 1 }
+
+// isDrained reports whether an answer with that limit describes the window that is used up,
+// whatever other limits this caller has.
+func (p *part) isDrained(limit int64) bool {
+	return limit == p.window.Limit && !p.isAmbiguous(limit)
+}
 
 // whole returns the budget that an answer describes: its own limit if the policy has it.
 func (p *part) whole(a *answer) int64 {
@@ -190,12 +217,6 @@ func withDefaults(o Options) (Options, error) {
 	return o, nil
 }
 
-// madeUp returns the HTTP fields that a limiter counts by and that were not given: the verifier
-// makes their values up.
-func (o *Options) madeUp(l *weir.Limiter) []string {
-	return slices.DeleteFunc(fieldsOf(l), func(field string) bool { return len(o.Header.Values(field)) > 0 })
-}
-
 func limiterNames(p weir.Policy) []string {
 	var names []string
 	for i := range p.Limiters {
@@ -214,11 +235,12 @@ func (p *Plan) consider(l *weir.Limiter) {
 		p.skip(l.Name, Unobservable, "it has no routes: requests that name it do not come over HTTP")
 		return
 	}
-	if why := strangeSource(l); why != "" {
+	if why := p.options.strangeSource(l); why != "" {
 		p.skip(l.Name, Unobservable, why)
 		return
 	}
-	endpoints := endpointsOf(p.routes, l)
+	segments := freshSegments(l)
+	endpoints := endpointsOf(p.routes, l, segments)
 	if len(endpoints) == 0 {
 		p.skip(l.Name, Unobservable, "no request was found that it covers: more specific routes cover all that were tried")
 		return
@@ -227,26 +249,48 @@ func (p *Plan) consider(l *weir.Limiter) {
 		p.skip(l.Name, NeedsInput, "its requests change data, and have no body that validation could refuse: they are sent only with --real")
 		return
 	}
-	w := &part{limiter: l, endpoints: endpoints, cost: max(l.Cost, 1)}
-	for i, window := range l.Windows {
-		if i == 0 || window.Limit < w.window.Limit {
-			w.window = window
-		}
+	w := &part{limiter: l, endpoints: endpoints, segments: segments, cost: max(l.Cost, 1)}
+	w.chooseWindow()
+	if w.hasWindows() {
+		w.drain = int(w.window.Limit / w.cost)
 	}
-	w.drain = int(w.window.Limit / w.cost)
 	w.over = max(2*p.options.Workers, min(w.drain/10, 100))
-	if w.drain <= drainTwice && !p.options.Quick && w.window.Per <= p.options.MaxWait {
+	w.light = !w.whyUnknownCost(&p.options).isZero()
+	if !w.light && w.drain <= drainTwice && !p.options.Quick && w.window.Per <= p.options.MaxWait {
 		w.again = w.drain + w.over
 	}
 	if after := l.Penalty.After; after > 0 && after <= int64(w.maxRequests(p.options.Quick)) {
-		p.skip(l.Name, Unobservable, fmt.Sprintf("it has a penalty, which its tests would begin: after %s all of them are refused for %s; verify the same policy without it", l.Penalty.Refusals(), l.Penalty.RefuseFor()))
-		return
+		if l.Settles() {
+			p.skip(l.Name, NeedsMore, "it has a penalty, and units or slots of its requests come back, so it is not known when the tests would begin it: verify the same policy without the penalty")
+			return
+		}
+		if why := p.whyNotPenalized(w); !why.isZero() {
+			p.skip(l.Name, why.reason, why.text)
+			return
+		}
+		w.penalized, w.again = true, 0
 	}
 	w.late = p.isFallback(l)
 	p.parts = append(p.parts, w)
 	if credentialOf(l) == sourceSession && len(p.options.Sessions) == 0 && p.options.Agent != "" {
 		p.sessions = true
 	}
+}
+
+// whyNotPenalized returns why the penalty of a limiter, which its tests would begin, cannot be
+// followed to its end. The zero gap means that it can.
+func (p *Plan) whyNotPenalized(w *part) gap {
+	penalty, rest := w.limiter.Penalty, ""
+	switch {
+	case p.options.Quick:
+		rest = "none is waited for (quick)"
+	case max(penalty.For, w.window.Per) > p.options.MaxWait:
+		rest = fmt.Sprintf("the longest wait is %v", p.options.MaxWait)
+	default:
+		return gap{}
+	}
+	return NeedsMore.because("it has a penalty, which its tests would begin: after %s all requests are refused for %s, and %s; verify the same policy without it",
+		penalty.Refusals(), penalty.RefuseFor(), rest)
 }
 
 // isFallback reports whether requests for other limiters may be charged to this one: errors near
@@ -320,6 +364,13 @@ func (p *Plan) write() {
 		add("POST %s, at most %d requests, for two sessions of agent %s", initPath, forSessions, p.options.Agent)
 	}
 	for _, w := range p.parts {
+		if slots := w.slots(); w.forHeld() > 0 {
+			add("%s: up to %d of its requests are held under way together, on connections of their own: others of the same caller are refused meanwhile", w.limiter.Name, slots+1)
+		}
+		if !w.hasWindows() {
+			add("%s: at most %d requests, most of them %s%s", w.limiter.Name, w.maxRequests(p.options.Quick), w.endpoints[0], p.bodyInWords(w.endpoints[0]))
+			continue
+		}
 		add("%s: at most %d requests, most of them %s%s; %s are used up%s", w.limiter.Name, w.maxRequests(p.options.Quick), w.endpoints[0],
 			p.bodyInWords(w.endpoints[0]), rateInWords(w.window), p.waitInWords(w))
 		if made := p.options.madeUp(w.limiter); len(made) > 0 {
@@ -363,10 +414,12 @@ func (p *Plan) bodyInWords(e endpoint) string {
 
 func (p *Plan) waitInWords(w *part) string {
 	switch {
-	case p.options.Quick:
+	case p.options.Quick || w.light:
 		return ", and nothing is waited for"
 	case w.window.Per > p.options.MaxWait:
 		return fmt.Sprintf(", and not waited for, since %v is more than %v", w.window.Per, p.options.MaxWait)
+	case w.penalized:
+		return fmt.Sprintf("; %s begin its penalty of %s, which is waited for", w.limiter.Penalty.Refusals(), w.limiter.Penalty.RefuseFor())
 	case w.again > 0:
 		return fmt.Sprintf(", waited for (up to %v) and used up again", w.window.Per)
 	}
@@ -377,13 +430,17 @@ func (p *Plan) waitInWords(w *part) string {
 func (p *Plan) span() time.Duration {
 	var early, late time.Duration
 	for _, w := range p.parts {
-		if p.options.Quick || w.window.Per > p.options.MaxWait {
+		if p.options.Quick || w.light || w.window.Per > p.options.MaxWait {
 			continue
 		}
+		length := w.window.Per
+		if w.penalized {
+			length = max(length, w.limiter.Penalty.For)
+		}
 		if w.late {
-			late = max(late, w.window.Per)
+			late = max(late, length)
 		} else {
-			early = max(early, w.window.Per)
+			early = max(early, length)
 		}
 	}
 	return early + late

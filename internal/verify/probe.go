@@ -31,7 +31,9 @@ type probe struct {
 	latest    time.Time // how long the present window may be waited for
 	spareUsed bool      // the requests planned for a second budget are spent
 
-	left atomic.Int64 // requests that may still be sent
+	left    atomic.Int64 // requests that may still be sent
+	refused atomic.Int64 // main's requests that were refused
+	busy    atomic.Int64 // requests that were refused by the slots, and sent again
 }
 
 func newProbe(r *runner, w *part) (*probe, *attempts) {
@@ -45,17 +47,40 @@ func newProbe(r *runner, w *part) (*probe, *attempts) {
 
 var errGivenUp = errors.New("too many requests in a row had no answer")
 
+// betweenTries is the time until a request is sent again after a gateway's error, and as much more
+// each time. By then the answers to requests before it have come: they may show that the error
+// refuses.
+const betweenTries = 50 * time.Millisecond
+
+// sleep waits for a time, unless ctx ends first.
+func sleep(ctx context.Context, length time.Duration) error {
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // maxTries is how often a request is sent whose answer is lost.
 const maxTries = 4
 
 // send sends one request, and again after a lost answer. The answer is not judged.
 func (p *probe) send(ctx context.Context, r request) (*answer, error) {
-	for tries := 1; ; tries++ {
+	for tries, inARow := 1, 0; ; tries++ {
 		a, err := p.run.wire.send(ctx, r, p.take)
 		var lost *lostError
 		switch {
 		case err == nil && (r.beside || !p.seen.isInconclusive(a) || p.seen.is503(a)):
-			return p.seen.mark(a), nil
+			p.noteUncounted(r, a)
+			again, err := p.slotsAreBusy(ctx, r, p.seen.mark(a), &inARow)
+			if again {
+				tries--
+				continue
+			}
+			return a, err
 		case err == nil:
 			p.checks.each(func(h *hooks) {
 				if h.failed != nil {
@@ -65,6 +90,11 @@ func (p *probe) send(ctx context.Context, r request) (*answer, error) {
 			p.seen.lose()
 			if a.isGatewayError() {
 				err = fmt.Errorf("%s %s was answered %d, without the fields", r.method, r.path, a.status)
+				if tries < maxTries {
+					if err := sleep(ctx, time.Duration(tries)*betweenTries); err != nil {
+						return nil, err
+					}
+				}
 			}
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -111,9 +141,10 @@ func (p *probe) judge(a *answer) {
 }
 
 // judgeCounted passes an answer that this limiter counted to the checks, after judge.
+// It passes no refusals of a limiter with a penalty: their Reset need not be a window's.
 func (p *probe) judgeCounted(a *answer) {
 	p.clocks.hear(a)
-	if !a.complete() {
+	if !a.complete() || !a.admitted() && p.part.limiter.Penalty.After > 0 {
 		return
 	}
 	p.checks.each(func(h *hooks) {
@@ -146,10 +177,21 @@ func (p *probe) askWith(ctx context.Context, r request) (*answer, error) {
 	if p.seen.isHeld(a) {
 		return a, nil
 	}
+	if !a.admitted() {
+		p.refused.Add(1)
+	}
 	p.judge(a)
 	p.judgeCounted(a)
-	p.remember(a)
+	if !p.mayBePenalty(a) && !p.part.isOfSlots(a) {
+		p.remember(a)
+	}
 	return a, nil
+}
+
+// mayBePenalty reports whether an answer may be a refusal by the limiter's penalty: its Reset is
+// not that of a window that has admitted a request.
+func (p *probe) mayBePenalty(a *answer) bool {
+	return !a.admitted() && p.part.limiter.Penalty.After > 0 && !p.seen.hasAdmitted(a)
 }
 
 // plain returns main's request to the endpoint whose budget is used up.
@@ -171,10 +213,10 @@ func (p *probe) isSure(limit int64) bool { return p.who.isAlone(limit) && !p.see
 // is not ok if the answers do not show that.
 func (p *probe) between(before, after *answer) (spent int64, ok bool) {
 	if before == nil || !before.complete() || !after.complete() || !before.admitted() || !after.admitted() ||
-		before.limit != after.limit || before.reset != after.reset || p.seen.isLost() {
+		p.part.isUncounted(before) || p.part.isUncounted(after) || before.limit != after.limit || before.reset != after.reset || p.seen.isLost() {
 		return 0, false
 	}
-	return before.remaining - after.remaining - p.part.cost, true
+	return before.remaining - after.remaining - p.part.costOf(after.limit), true
 }
 
 // confirm makes sure that what ask sends takes one unit of main's window each time, and that
@@ -194,7 +236,7 @@ func (p *probe) confirm(ctx context.Context, after *answer, ask func(context.Con
 		if after, err = p.ask(ctx); err != nil {
 			return nil, false, err
 		}
-		if spent, ok := p.between(before, after); !ok || spent != int64(times)*p.part.cost {
+		if spent, ok := p.between(before, after); !ok || spent != int64(times)*p.part.costOf(after.limit) {
 			return nil, false, nil
 		}
 	}
@@ -230,15 +272,11 @@ func (p *probe) wait(ctx context.Context, until time.Time, what string) error {
 		return &farError{length, p.run.options.MaxWait}
 	}
 	p.run.does(p.name, what, until)
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		p.run.does(p.name, what, time.Time{})
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := sleep(ctx, length); err != nil {
+		return err
 	}
+	p.run.does(p.name, what, time.Time{})
+	return nil
 }
 
 // does reports what is under way.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"pgregory.net/rapid"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
 )
@@ -28,10 +30,12 @@ type world struct {
 	quick   bool
 	real    bool
 	workers int
+	settles settling
 }
 
 func drawWorld(t *rapid.T) world {
-	keys := []string{"ip", "ip+agent", "session or ip", "token or ip", "everyone", "ip+session or ip", "agent"}
+	keys := []string{"ip", "ip+agent", "session or ip", "token or ip", "everyone", "ip+session or ip", "agent",
+		"cookie:sid or ip", "ip+query:tenant", "host", "header:X-Tenant+cookie:sid", "claim:sid or ip", "session or query:tenant or ip"}
 	routes := []string{"POST /things", "/things*", "/a/b", "GET /a/*", "/a/*", "PUT /deep/er/thing", "/deep/*", "/v1/wp/*"}
 	var b strings.Builder
 	b.WriteString("limiters:\n")
@@ -47,13 +51,13 @@ func drawWorld(t *rapid.T) world {
 		key := rapid.SampledFrom(keys).Draw(t, "key")
 		per := rapid.SampledFrom([]int{1, 2, 7, 30, 60}).Draw(t, "per")
 		fmt.Fprintf(&b, "    windows: [%d per %d seconds by %s", limit, per, key)
-		longer, chosen := 0, strings.Contains(key, "agent")
+		longer, chosen := 0, isChosenKey(key)
 		if rapid.Bool().Draw(t, "longer") {
 			more := limit + rapid.IntRange(0, 60).Draw(t, "more")
 			longer = per * rapid.IntRange(2, 5).Draw(t, "times")
 			by := rapid.SampledFrom(keys).Draw(t, "longer key")
 			fmt.Fprintf(&b, ", %d per %d seconds by %s", more, longer, by)
-			chosen = chosen || strings.Contains(by, "agent")
+			chosen = chosen || isChosenKey(by)
 			if by == "everyone" {
 				longer = 0
 			}
@@ -68,6 +72,10 @@ func drawWorld(t *rapid.T) world {
 		if key == "everyone" {
 			per = 0
 		}
+		if key != "everyone" && rapid.IntRange(0, 4).Draw(t, "penalty") == 0 {
+			fmt.Fprintf(&b, "    penalty: {after: %d refusals per %d seconds, refuse_for: %d seconds}\n",
+				rapid.IntRange(1, 30).Draw(t, "after"), rapid.IntRange(1, 90).Draw(t, "within"), rapid.IntRange(1, 150).Draw(t, "refuse for"))
+		}
 		drawExceptions(t, &b, per, longer)
 	}
 	return world{
@@ -80,6 +88,12 @@ func drawWorld(t *rapid.T) world {
 		real:    rapid.Bool().Draw(t, "real"),
 		workers: rapid.IntRange(1, 12).Draw(t, "workers"),
 	}
+}
+
+// isChosenKey reports whether a key counts by what the caller chooses.
+func isChosenKey(key string) bool {
+	parsed, err := weir.ParseKey(key)
+	return err == nil && slices.ContainsFunc(parsed, func(p weir.Part) bool { return slices.ContainsFunc(p, isChosen) })
 }
 
 // drawExceptions draws another limit for the verifier or other callers, or none.
@@ -132,15 +146,19 @@ func (w world) verify(t *testing.T, seed uint64) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := httplimit.New(decider(t, policyOf(t, w.policy)), httplimit.Options{Identity: resolver(t, identity.Options{Sessions: sessions})})
+	dice := &dice{random: rand.New(rand.NewPCG(seed, 1))}
+	m, err := httplimit.New(w.settles.decider(t, policyOf(t, w.policy), dice), httplimit.Options{Identity: resolver(t, identity.Options{Sessions: sessions})})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dice := &dice{random: rand.New(rand.NewPCG(seed, 1))}
-	handler := m.Wrap(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+	handler := m.Wrap(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.settles.read(r)
 		time.Sleep(time.Duration(dice.under(int64(w.latency) + 1)))
 		if w.losses > 0 && dice.under(int64(w.losses)) == 0 {
 			panic(http.ErrAbortHandler)
+		}
+		if w.settles.answer(rw, r, dice) {
+			return
 		}
 		if strings.HasPrefix(w.body, "{") {
 			rw.WriteHeader(http.StatusUnprocessableEntity)
@@ -153,6 +171,8 @@ func (w world) verify(t *testing.T, seed uint64) string {
 		arrived.Add(1)
 		handler.ServeHTTP(rw, r)
 	}))
+	// Handlers of callers who left, and settlements, end before the bubble.
+	defer time.Sleep(2 * time.Second)
 	defer stop()
 	done := make(chan struct{})
 	var others sync.WaitGroup

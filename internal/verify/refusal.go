@@ -54,11 +54,11 @@ func (h *history) seemsSpent() bool {
 	for _, n := range h.statuses {
 		all += int64(n)
 	}
-	if all >= h.part.window.Limit/h.part.cost {
+	if !h.part.light && !h.part.countsSome() && all >= h.part.window.Limit/h.part.cost {
 		return true
 	}
 	t := h.newest()
-	return t != nil && slices.ContainsFunc(t.admitted, func(s numbered) bool { return s.remaining >= 0 && s.remaining < h.part.cost })
+	return t != nil && slices.ContainsFunc(t.admitted, func(s numbered) bool { return s.remaining >= 0 && s.remaining < h.part.costOf(s.limit) })
 }
 
 // isHeld notes whether an answer may refuse with another status, and reports whether it must be

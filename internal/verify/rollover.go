@@ -288,7 +288,7 @@ func (e *ending) follow(ctx context.Context, t *tally, a *answer) error {
 		return err
 	}
 	switch {
-	case b.admitted() && b.limit-e.part.cost-b.remaining == int64(polled)*e.part.cost:
+	case b.admitted() && b.limit-e.part.costOf(b.limit)-b.remaining == int64(polled)*e.part.costOf(b.limit):
 		e.pass(rollover{kind: charged, tally: t, answer: b, polled: polled})
 	case certain:
 		e.pass(rollover{kind: refusedAtOnce, tally: t, answer: a, note: ", and the budget was not whole in the one after that"})
@@ -306,8 +306,8 @@ func (e *ending) passNext(t *tally, a *answer) {
 		r.kind = servedByLonger
 	case a.admitted():
 		r.kind = served
-		r.missing = e.part.whole(a) - max(e.part.cost, e.step)*e.seen.admittedWith(a) - a.remaining
-		r.allRefusals = r.missing == int64(e.seen.refused)*e.part.cost && !e.seen.isLost()
+		r.missing = e.part.whole(a) - max(e.part.costOf(a.limit), e.step)*e.seen.admittedWith(a) - a.remaining
+		r.allRefusals = r.missing == int64(e.seen.refused)*e.part.costOf(a.limit) && !e.seen.isLost()
 		if r.missing > 0 && e.seen.resetMoved() != nil {
 			r.kind = servedUnclear
 		}

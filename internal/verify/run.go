@@ -19,7 +19,7 @@ type runner struct {
 	book    *book
 	secrets *secrets
 
-	tried map[*part]*answer // the answers to the requests that tried the given credentials
+	tried map[*part][]tried // the given credentials, at the limiters where they were tried
 
 	sessions []string // tokens of visitors' sessions; the first one's budget is used up
 	own      bool     // the verifier created them, so no other caller uses them
@@ -40,9 +40,10 @@ type doing struct {
 // if the deployment cannot be reached or ctx ends, and the verdicts so far as well. A plan may be
 // run several times, one after another.
 func (p *Plan) Run(ctx context.Context) (*Report, error) {
-	r := &runner{plan: p, options: &p.options, secrets: &secrets{sessionAt: p.options.SessionAt}, doing: make(map[string]*doing), tried: make(map[*part]*answer)}
+	r := &runner{plan: p, options: &p.options, secrets: &secrets{sessionAt: p.options.SessionAt}, doing: make(map[string]*doing), tried: make(map[*part][]tried)}
 	for _, credential := range slices.Concat(p.options.Sessions, p.options.Tokens) {
 		r.secrets.addCredential(credential)
+		r.secrets.add(spelledIn(p.options.TokenPlaces, credential)...)
 	}
 	for name, values := range p.options.Header {
 		for _, v := range values {

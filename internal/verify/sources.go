@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
 )
 
 // The key sources whose values the verifier obtains or makes up, each in a way of its own. For all
@@ -17,6 +18,9 @@ const (
 	sourceToken   = "token"
 	sourceHeader  = "header" // with the name of a field
 	sourcePath    = "path"   // with the name of a parameter
+	sourceCookie  = "cookie" // with its name
+	sourceQuery   = "query"  // with the name of a parameter
+	sourceHost    = "host"
 )
 
 // kindInWords are the kinds of credentials in words.
@@ -48,64 +52,79 @@ func countedBy(k weir.Key, has func(source string) bool) []string {
 }
 
 // credentialOf returns the kind of credential that a limiter requires or that its windows count by,
-// or "".
+// or "". A claim is counted by a session.
 func credentialOf(l *weir.Limiter) string {
 	if l.Requires != "" {
 		return l.Requires
 	}
-	for _, source := range []string{sourceSession, sourceToken} {
-		for _, w := range l.Windows {
-			if w.Key.Uses(source) {
-				return source
-			}
+	for _, kind := range []string{sourceSession, sourceToken} {
+		if slices.ContainsFunc(sourcesOf(l), func(s string) bool { return weir.SourceOf(s).Credential() == kind }) {
+			return kind
 		}
 	}
 	return ""
 }
 
-// sourcesOf returns the key sources that a limiter's windows name.
+// sourcesOf returns the key sources that a limiter's windows name, each once.
 func sourcesOf(l *weir.Limiter) (all []string) {
-	for _, w := range l.Windows {
+	for _, w := range l.Rows() {
 		for _, part := range w.Key {
-			all = append(all, part...)
+			for _, source := range part {
+				if !slices.Contains(all, source) {
+					all = append(all, source)
+				}
+			}
 		}
 	}
 	return all
 }
 
-// fieldsOf returns the HTTP fields whose values a limiter counts by.
-func fieldsOf(l *weir.Limiter) (all []string) {
-	for _, source := range sourcesOf(l) {
-		if name, field := weir.SplitSource(source); name == sourceHeader && !slices.Contains(all, field) {
-			all = append(all, field)
+// hasValue reports whether a source is a value that the verifier can write into a request, other
+// than the agent.
+func hasValue(source string) bool {
+	switch name, _ := weir.SplitSource(source); name {
+	case sourceHeader, sourcePath, sourceCookie, sourceQuery, sourceHost:
+		return true
+	}
+	return false
+}
+
+// namesIn returns the names after the colon of one source that a limiter's windows count by: the
+// fields of header.
+func namesIn(l *weir.Limiter, source string) (all []string) {
+	for _, s := range sourcesOf(l) {
+		if base, name := weir.SplitSource(s); base == source {
+			all = append(all, name)
 		}
 	}
 	return all
 }
 
 // strangeSource returns why a limiter cannot be tested because of what it counts by, or "".
-func strangeSource(l *weir.Limiter) string {
+func (o *Options) strangeSource(l *weir.Limiter) string {
 	for _, source := range sourcesOf(l) {
+		row, known := weir.FindSource(weir.Sources(), source)
 		name, field := weir.SplitSource(source)
-		switch name {
-		case sourceAgent, sourceSession, sourceToken, sourceHeader:
-		case sourcePath:
-			return fmt.Sprintf("it counts by %q, and the verifier does not vary the path", source)
-		default:
-			switch row, known := weir.FindSource(weir.Sources(), source); {
-			case !known:
-				return fmt.Sprintf("it counts by %q, whose value a caller cannot know", source)
-			case row.Kind == weir.Chosen:
-				return fmt.Sprintf("it counts by %q, and the verifier cannot vary that", source)
-			case row.From != "":
-				return fmt.Sprintf("it counts by %q, and the verifier does not know the claims of a %s", source, row.From)
-			}
-		}
-		if isOwnField(field) {
+		switch {
+		case !known:
+			return fmt.Sprintf("it counts by %q, whose value a caller cannot know", source)
+		case row.Kind == weir.Chosen && name != sourceAgent && !hasValue(source):
+			return fmt.Sprintf("it counts by %q, and the verifier cannot vary that", source)
+		case name == sourceHeader && isOwnField(field):
 			return fmt.Sprintf("it counts by %q, a field that the verifier varies for other clauses", source)
+		case name == sourceHeader && field == "Cookie" && len(namesIn(l, sourceCookie)) > 0:
+			return fmt.Sprintf("it counts by %q and by one cookie of it, which cannot be varied apart", source)
+		case slices.ContainsFunc(o.TokenPlaces, func(p identity.Place) bool { return isIn(p, source) }):
+			return fmt.Sprintf("it counts by %q, which is where requests have their API token", source)
 		}
 	}
 	return ""
+}
+
+// isIn reports whether a source is what an API token is read from.
+func isIn(p identity.Place, source string) bool {
+	name, field := weir.SplitSource(source)
+	return name == sourceHeader && field == p.Field() && field != "" || name == sourceQuery && field == p.Parameter() && field != ""
 }
 
 // isOwnField reports whether clauses set a field to values of their own, so that its value cannot

@@ -45,6 +45,18 @@ func (b *budget) drain(ctx context.Context) error {
 	return b.passDrained(ctx, b.spendingOf(b.seen.now()))
 }
 
+// spendCalmly uses main's budget up over all connections at once without being refused, unless
+// others use the same budget.
+func (b *budget) spendCalmly(ctx context.Context) error {
+	b.does("using up %s", rateInWords(b.part.window))
+	b.before = b.seen.numbered
+	if last := b.seen.last; last != nil && last.admitted() && last.remaining >= b.part.costOf(last.limit) {
+		f := flood{probe: b.probe, max: int(last.remaining / b.part.costOf(last.limit)), window: b.seen.now(), half: true}
+		return f.start(ctx)
+	}
+	return nil
+}
+
 func (b *budget) passDrained(ctx context.Context, s *spending) error {
 	return b.checks.eachStep(func(h *hooks) error {
 		if h.drained == nil {
@@ -75,7 +87,7 @@ func (b *budget) spendingOf(t *tally) *spending {
 	if t == nil {
 		return &spending{why: Unobservable.because("the answers do not show which window they describe")}
 	}
-	s := &spending{tally: t, allowed: t.limit / b.part.cost, lost: b.seen.lost}
+	s := &spending{tally: t, allowed: t.limit / b.part.costOf(t.limit), lost: b.seen.lost}
 	if t.refused == 0 {
 		s.unrefused = b.whyNotRefused(t)
 	}
@@ -85,8 +97,8 @@ func (b *budget) spendingOf(t *tally) *spending {
 	if len(s.flood) == 0 {
 		return s
 	}
-	if s.all[0].remaining > t.limit-b.part.cost {
-		s.shift = b.part.cost
+	if s.all[0].remaining > t.limit-b.part.costOf(t.limit) {
+		s.shift = b.part.costOf(t.limit)
 	}
 	b.addMissing(s)
 	return s
@@ -94,7 +106,7 @@ func (b *budget) spendingOf(t *tally) *spending {
 
 // addMissing compares the run of Remaining with the number of answers.
 func (b *budget) addMissing(s *spending) {
-	cost := b.part.cost
+	cost := b.part.costOf(s.tally.limit)
 	first, last := s.flood[0].remaining, s.flood[len(s.flood)-1].remaining
 	missing := (first-s.shift)/cost + 1 - int64(len(s.flood)) - int64(s.lost)
 	if s.tally.refused > 0 {
@@ -118,10 +130,11 @@ func (s *spending) judged() bool {
 }
 
 // firstZero returns the first admitted answer whose Remaining allows no further request, or nil.
-func (s *spending) firstZero(cost int64) *answer {
+func (p *probe) firstZero(s *spending) *answer {
 	if s.tally == nil || !s.why.isZero() {
 		return nil
 	}
+	cost := p.part.costOf(s.tally.limit)
 	var zero *answer
 	for _, a := range s.tally.admitted {
 		if a.remaining >= 0 && a.remaining < cost && (zero == nil || a.at.Before(zero.at)) {
@@ -167,7 +180,7 @@ type flood struct {
 
 func (f *flood) start(ctx context.Context) error {
 	var running sync.WaitGroup
-	for range min(f.run.options.Workers, f.max) {
+	for range min(f.workers(), f.max) {
 		running.Go(func() {
 			for f.more() {
 				a, err := f.ask(ctx)

@@ -36,7 +36,11 @@ func verifyPart(ctx context.Context, r *runner, w *part) error {
 // experiment runs the experiments.
 func (l *timeline) experiment(ctx context.Context) error {
 	l.adopt()
+	if l.part.penalized {
+		return l.bePenalized(ctx)
+	}
 	for _, step := range []func(context.Context) error{
+		l.findHost,        // whether made-up hosts are the API's
 		l.look,            // a few requests of each kind, while there is budget
 		l.budget.makeRoom, // waits if the window ends too soon
 		l.budget.drain,    // the budget is used up in two parts
@@ -79,43 +83,46 @@ func (l *timeline) settle() {
 	}
 }
 
-// adopt remembers the request that tried main's credential, since it began main's window.
+// adopt remembers the requests that tried the given credentials and were charged to main's window.
 func (l *timeline) adopt() {
-	a := l.who.tried()
-	if a == nil || l.who.credential == "" {
+	if l.who.credential == "" {
 		return
 	}
-	l.judge(a)
-	l.judgeCounted(a)
-	l.remember(a)
+	for _, a := range l.who.tried() {
+		l.judge(a)
+		l.judgeCounted(a)
+		l.remember(a)
+	}
+}
+
+// findHost finds out whether a made-up host is served as the API is, if the limiter counts by host.
+// If not, main sends the URL's own.
+func (l *timeline) findHost(ctx context.Context) error {
+	if l.who.main.chosen[sourceHost] == "" {
+		return nil
+	}
+	newcomer := l.who.unproven("") // who shares nothing with main that is made up
+	newcomer.agent = freshAgent()
+	for _, source := range l.run.options.madeUp(l.part.limiter) {
+		newcomer = newcomer.another(source)
+	}
+	r := l.requestOf(newcomer)
+	r.beside = true
+	a, err := l.send(ctx, r)
+	if err == nil && !a.complete() {
+		l.who.keepHost(Unobservable.because("a made-up host is answered %d without the fields: it is not served by this API", a.status))
+	}
+	return err
 }
 
 // look sends a few requests of each kind while there is budget.
 func (l *timeline) look(ctx context.Context) error {
-	l.does("sending the first requests")
-	first, err := l.askWith(ctx, l.plain().with("Origin", verifyOrigin))
-	if err != nil {
+	first, err := l.begin(ctx)
+	if err != nil || !first.admitted() {
 		return err
 	}
-	if l.isDenied(first) {
-		for _, c := range l.checks {
-			c.untested(Unobservable.because("this caller is answered 403: the policy denies callers, and nothing of theirs is counted"))
-		}
-		return errDone
-	}
-	l.checks.each(func(h *hooks) {
-		if h.began != nil {
-			h.began(first)
-		}
-	})
-	if !first.admitted() {
-		if first, err = l.afterReset(ctx, first); err != nil || !first.admitted() {
-			return err
-		}
-	}
-	l.first = first
-	if first.status == unauthenticatedStatus(l.seen.responses) && l.who.credential != "" {
-		l.who.reject()
+	if why := l.whySettled(first); !why.isZero() && !l.seemsExempt() {
+		return l.beSettled(ctx, why)
 	}
 	if err := l.findStep(ctx); err != nil {
 		return err
@@ -135,12 +142,44 @@ func (l *timeline) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.checks.eachStep(func(h *hooks) error {
+	if err := l.checks.eachStep(func(h *hooks) error {
 		if h.preflighted == nil {
 			return nil
 		}
 		return h.preflighted(ctx, p)
+	}); err != nil {
+		return err
+	}
+	return l.settleUnits(ctx)
+}
+
+// begin sends main's first request, and another one in the next window if the first is refused.
+func (l *timeline) begin(ctx context.Context) (first *answer, err error) {
+	l.does("sending the first requests")
+	if first, err = l.askWith(ctx, l.plain().with("Origin", verifyOrigin)); err != nil {
+		return nil, err
+	}
+	if l.isDenied(first) {
+		for _, c := range l.checks {
+			c.untested(Unobservable.because("this caller is answered 403: the policy denies callers, and nothing of theirs is counted"))
+		}
+		return nil, errDone
+	}
+	l.checks.each(func(h *hooks) {
+		if h.began != nil {
+			h.began(first)
+		}
 	})
+	if !first.admitted() {
+		if first, err = l.afterReset(ctx, first); err != nil || !first.admitted() {
+			return first, err
+		}
+	}
+	l.first = first
+	if first.status == unauthenticatedStatus(l.seen.responses) && l.who.credential != "" {
+		l.who.reject()
+	}
+	return first, nil
 }
 
 // afterReset waits for the end of the window that refused, if that is allowed, and asks again.
@@ -171,7 +210,7 @@ func (l *timeline) findStep(ctx context.Context) error {
 	spent, ok := l.between(before, after)
 	l.steady = ok && spent == 0
 	if ok {
-		l.step = l.part.cost + spent
+		l.step = l.part.costOf(after.limit) + spent
 	}
 	return nil
 }
@@ -281,7 +320,7 @@ func (l *timeline) provoke(ctx context.Context) error {
 		{method: wrongMethod, path: e.path},
 		{method: e.method, path: dir + "%2fweir-verify"},
 		// Without a credential.
-		{method: e.method, path: e.path, fields: map[string]string{"Authorization": ""}},
+		absentFrom(request{method: e.method, path: e.path}, l.who.main.place),
 	} {
 		covered := l.run.plan.routes.Match(r.method, strings.ReplaceAll(r.path, "%2f", "/")).Limiter()
 		if dir == "" || covered == nil {
@@ -289,7 +328,7 @@ func (l *timeline) provoke(ctx context.Context) error {
 		}
 		if r.path != e.path || r.method != e.method {
 			full := l.plain()
-			r.fields, r.body = full.fields, full.body
+			r.fields, r.body, r.query, r.host = full.fields, full.body, full.query, full.host
 			if r.method == wrongMethod {
 				r.body = ""
 			}
@@ -303,7 +342,7 @@ func (l *timeline) provoke(ctx context.Context) error {
 		}
 		l.judge(a)
 	}
-	return nil
+	return l.letSettle(ctx)
 }
 
 // drainAgain uses up a small restored budget.

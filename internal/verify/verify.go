@@ -16,10 +16,13 @@
 //	probe.go       requests and waits     wire.go        connections
 //	callers.go     who sends              caller.go      endpoints and credentials
 //	sources.go     key sources            credentials.go whether given ones verify
+//	values.go      values of key sources  places.go      where a request has its credential
+//	claims.go      claims of sessions     penalized.go   the experiments on a penalty
 //	history.go     what was answered      fields.go      what one answer's fields are
 //	clocks.go      which clock is right   bracket.go     times in doubt
 //	refusal.go     refusals other than 429
 //	book.go        verdicts               reasons.go     why there is none
+//	settling.go    costs known afterwards held.go        requests held under way
 //	exchange.go    evidence without credentials
 //
 // A verdict must be beyond doubt. Another caller's request, a window that ended meanwhile, a Date
@@ -36,6 +39,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
 )
 
 // Options are what to verify and how.
@@ -49,6 +53,9 @@ type Options struct {
 	Sessions  []string // session tokens; nil: two are created at init if a limiter needs them
 	SessionAt string   // dotted JSON path of the token in init's answer; "": "token"
 	Tokens    []string // API tokens; a second one shows that budgets are separate
+	// Where requests have their API token: the first is used, and the others must be as good. nil:
+	// Authorization: Bearer.
+	TokenPlaces []identity.Place
 
 	Real    bool          // send valid bodies, which the API stores, instead of invalid ones
 	Quick   bool          // wait for the end of no window

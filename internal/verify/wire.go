@@ -31,13 +31,16 @@ const (
 type request struct {
 	method string
 	path   string // as sent, after the base path
+	query  string // as sent, after that of the path; "": none
+	host   string // Host; "": the URL's
 	// In addition to those of every request; an empty value removes one of those.
 	fields map[string]string
-	lines  http.Header // fields of several lines each
+	lines  http.Header // fields of several lines each; on HTTP/1.1 the names are sent as spelled
 	body   string
 	beside bool  // it need not be the limiter's: a 502 is an answer like any other
 	fresh  bool  // on a new connection
 	on     *slot // on this connection; nil: any
+	asIs   bool  // a refusal by the slots of in_flight is an answer like any other
 }
 
 // with returns the request with one more field.
@@ -76,7 +79,8 @@ type wire struct {
 	base      *url.URL
 	header    http.Header
 	transport *http.Transport
-	slots     chan *slot // free ones; every slot has at most one connection
+	holding   *http.Transport // of held requests
+	slots     chan *slot      // free ones; every slot has at most one connection
 	all       []*slot
 	lone      chan struct{} // holds one value: the right to keep a connection for several requests
 
@@ -110,6 +114,7 @@ func newWire(o *Options, budget int) *wire {
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: headerBytes,
 	}
+	w.holding = newHolding(w.transport)
 	w.lone <- struct{}{}
 	for range o.Workers {
 		s := new(slot)
@@ -125,6 +130,7 @@ func (w *wire) close() {
 		s.drop()
 	}
 	w.transport.CloseIdleConnections()
+	w.holding.CloseIdleConnections()
 }
 
 func (s *slot) drop() {
@@ -198,13 +204,18 @@ func (w *wire) connect(ctx context.Context, s *slot, r request) error {
 	if s.conn != nil {
 		return nil
 	}
+	return w.connectBy(ctx, w.transport, s)
+}
+
+// connectBy opens the slot's connection.
+func (w *wire) connectBy(ctx context.Context, by *http.Transport, s *slot) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
 	port := w.base.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[w.base.Scheme]
 	}
-	conn, err := w.transport.NewClientConn(ctx, w.base.Scheme, net.JoinHostPort(w.base.Hostname(), port))
+	conn, err := by.NewClientConn(ctx, w.base.Scheme, net.JoinHostPort(w.base.Hostname(), port))
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", w.base.Host, err)
 	}
@@ -225,10 +236,11 @@ func (w *wire) compose(ctx context.Context, r request) (*http.Request, error) {
 		return nil, fmt.Errorf("compose %s %s: %w", r.method, r.path, err)
 	}
 	out.GetBody = nil // a request is never resent
-	path, query, hasQuery := strings.Cut(r.path, "?")
+	path, query, _ := strings.Cut(r.path, "?")
 	out.URL.Opaque = strings.TrimSuffix(w.base.EscapedPath(), "/") + path
-	if hasQuery {
-		out.URL.RawQuery = query
+	out.URL.RawQuery = joined(query, "&", r.query)
+	if r.host != "" {
+		out.Host = r.host
 	}
 	out.Header.Set("User-Agent", userAgent)
 	if r.body != "" {
@@ -244,10 +256,21 @@ func (w *wire) compose(ctx context.Context, r request) (*http.Request, error) {
 		}
 		out.Header.Set(name, value)
 	}
+	for name := range r.lines {
+		out.Header.Del(name)
+	}
 	for name, values := range r.lines {
-		out.Header[http.CanonicalHeaderKey(name)] = values
+		out.Header[name] = values
 	}
 	return out, nil
+}
+
+// joined returns two texts with a separator between them, which is left out if one is empty.
+func joined(a, separator, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + separator + b
 }
 
 func (w *wire) exchange(s *slot, out *http.Request) (*answer, error) {

@@ -1,0 +1,352 @@
+package verify
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/headers"
+)
+
+// checkOutcome reads what requests have cost in the end: those whose status is not counted cost
+// nothing, and others what their answer tells. A store may settle a moment after the answer, so
+// what seems not to have come back is looked at again.
+func checkOutcome(clause *check) hooks {
+	c := &outcomeCheck{check: clause}
+	return hooks{settles: c.settles, why: func() gap { return c.why }}
+}
+
+type outcomeCheck struct {
+	*check
+	why gap // why nothing was judged
+}
+
+func (c *outcomeCheck) settles(ctx context.Context) error {
+	switch l := c.part.limiter; {
+	case !c.part.hasWindows() || !l.SettlesUnits():
+		c.why = inherently("it counts all requests, and their cost is known before they are answered")
+		return nil
+	case l.Actual != (weir.Reading{}):
+		return c.followCosts(ctx)
+	case c.part.isUncounted(c.first):
+		return c.sendUncounted(ctx)
+	}
+	return c.tryUncounted(ctx)
+}
+
+// settleWaits are how long a settlement is waited for, each time.
+func settleWaits() []time.Duration {
+	return []time.Duration{0, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}
+}
+
+// sendUncounted sends more of main's requests than the limit allows, none of which is counted. All
+// must be admitted, and take nothing of the budget in the end.
+func (c *outcomeCheck) sendUncounted(ctx context.Context) error {
+	c.does("sending requests that are not counted")
+	before, refused := c.seen.last, (*answer)(nil)
+	if !before.complete() {
+		c.why = Unobservable.because("the answers lack the fields that would show it")
+		return nil
+	}
+	sent, total := 0, min(c.part.drain+2, c.part.drain+c.part.over)
+	for ; sent < total && refused == nil; sent++ {
+		a, err := c.askSettled(ctx, func(a *answer) bool { return a.admitted() })
+		if err != nil {
+			return err
+		}
+		if !a.admitted() {
+			refused = a
+		}
+	}
+	after, err := c.askSettled(ctx, func(a *answer) bool { return a.remaining >= before.remaining || a.reset != before.reset })
+	if err != nil {
+		return err
+	}
+	status := c.first.status
+	switch fell := before.remaining - after.remaining; {
+	case c.seen.hasCounted():
+		c.why = Unobservable.because("some requests are answered with a status that is counted, and some are not")
+	case refused != nil && c.isSure(refused.limit):
+		c.broken(refused, "refused after %d requests that were answered %d, which is not counted", sent, status)
+	case refused != nil:
+		c.why = Shared.because("refused after %d requests that are not counted: others may use the same budget", sent)
+	case after.reset != before.reset || after.limit != before.limit:
+		c.kept("%d requests were answered %d, which is not counted, and none was refused", sent, status)
+	case fell <= 0:
+		c.kept("%d requests were answered %d, which is not counted; none was refused, and Remaining is %d as before", sent, status, after.remaining)
+	case c.isSure(after.limit):
+		c.broken(after, "Remaining fell from %d to %d with requests that were answered %d, which is not counted", before.remaining, after.remaining, status)
+	default:
+		c.why = Shared.because("Remaining fell by %d with requests that are not counted: others may use the same budget", fell)
+	}
+	return nil
+}
+
+// askSettled sends main's request, and again some moments later while ok does not hold.
+func (c *outcomeCheck) askSettled(ctx context.Context, ok func(*answer) bool) (a *answer, err error) {
+	for _, pause := range settleWaits() {
+		if err = sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+		if a, err = c.ask(ctx); err != nil || ok(a) {
+			return a, err
+		}
+	}
+	return a, nil
+}
+
+// tryUncounted sends what is answered with another status between two of main's requests. If that
+// status is not counted, only main's take units.
+func (c *outcomeCheck) tryUncounted(ctx context.Context) error {
+	if err := c.tryCounted(ctx); err != nil || c.verdict() == Broken {
+		return err
+	}
+	r, a, err := c.findUncounted(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.letSettle(ctx); err != nil {
+		return err
+	}
+	if a == nil {
+		c.why = Unobservable.because("no request was answered with a status that is not counted")
+		return nil
+	}
+	before, err := c.ask(ctx)
+	if err != nil {
+		return err
+	}
+	for range 3 {
+		if a, err = c.send(ctx, r); err != nil {
+			return err
+		}
+		c.judge(a)
+	}
+	if err := c.letSettle(ctx); err != nil {
+		return err
+	}
+	n := int64(0) // of main's requests
+	after, err := c.askSettled(ctx, func(a *answer) bool {
+		n++
+		return a.reset != before.reset || before.remaining-a.remaining <= n*c.part.costOf(a.limit)
+	})
+	if err != nil {
+		return err
+	}
+	fell, cost := before.remaining-after.remaining, n*c.part.costOf(after.limit)
+	switch {
+	case !before.admitted() || !after.admitted() || !before.complete() || !after.complete() || after.reset != before.reset || after.limit != before.limit ||
+		!c.part.isUncounted(a) || c.part.isUncounted(before) || c.part.isUncounted(after):
+		c.why = NeedsMore.because("the window or its budget ended meanwhile")
+	case fell == cost:
+		c.kept("Remaining %d, three requests that were answered %d, which is not counted, then Remaining %d", before.remaining, a.status, after.remaining)
+	case fell < cost:
+		c.why = Unobservable.because("Remaining fell by %d with %d requests that are counted: units of earlier ones came back", fell, n)
+	case c.isSure(after.limit):
+		c.broken(after, "Remaining %d, three requests that were answered %d, which is not counted, then %d that were, and Remaining %d", before.remaining, a.status, n, after.remaining)
+	default:
+		c.why = Shared.because("Remaining fell by %d, and not by %d: others may use the same budget", fell, cost)
+	}
+	return nil
+}
+
+// tryCounted wants main's requests, whose status is counted, to take units that do not come back.
+func (c *outcomeCheck) tryCounted(ctx context.Context) error {
+	before, err := c.ask(ctx)
+	if err != nil {
+		return err
+	}
+	for range 2 {
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+		after, err := c.ask(ctx)
+		if err != nil {
+			return err
+		}
+		if spent, ok := c.between(before, after); ok && spent < 0 && c.isSure(after.limit) {
+			c.broken(after, "Remaining %d, then a request that was answered %d, which is counted, and Remaining %d: its units came back", before.remaining, before.status, after.remaining)
+		}
+		before = after
+	}
+	return nil
+}
+
+// findUncounted returns a request that main's windows count and whose answer's status they do not;
+// the answer is nil if none was found.
+func (c *outcomeCheck) findUncounted(ctx context.Context) (request, *answer, error) {
+	e := c.part.endpoints[0]
+	full := c.plain()
+	for _, other := range []endpoint{
+		{method: e.method, path: e.path[:strings.LastIndexByte(e.path, '/')] + "/weir-verify-nothing"},
+		{method: "PROPFIND", path: e.path},
+		{method: e.method, path: e.path + "/weir-verify-nothing"},
+	} {
+		r := full
+		r.method, r.path = other.method, other.path
+		if r.method == "PROPFIND" {
+			r.body = ""
+		}
+		if !c.covers(r) {
+			continue
+		}
+		a, err := c.send(ctx, r)
+		if err != nil {
+			return r, nil, err
+		}
+		c.judge(a)
+		if c.part.isUncounted(a) && a.complete() && a.status < http.StatusInternalServerError {
+			return r, a, nil
+		}
+	}
+	return full, nil, nil
+}
+
+// followCosts sends main's requests until one is refused, whose answers tell what they cost.
+func (c *outcomeCheck) followCosts(ctx context.Context) error {
+	c.does("following what its requests cost")
+	f := &costs{outcomeCheck: c, before: c.seen.last}
+	for range c.part.drain + c.part.over {
+		a, err := c.ask(ctx)
+		if err != nil {
+			return err
+		}
+		if !a.admitted() {
+			return f.refused(ctx, a)
+		}
+		if err := f.follow(ctx, a); err != nil || c.verdict() == Broken {
+			return err
+		}
+	}
+	f.conclude()
+	return nil
+}
+
+// Costs are what is seen of requests whose cost follows from their answer.
+type costs struct {
+	*outcomeCheck
+	before   *answer // the one before
+	base     *answer // the first of those that sum is about
+	sum      int64   // what the answers since base have told
+	followed int     // how many were seen to cost what their answer told
+	less     int     // how many cost less than was reserved
+}
+
+// told returns what an answer tells that its request has cost, if a field tells it.
+func (f *costs) told(a *answer) (int64, bool) {
+	from := f.part.limiter.Actual
+	lines := a.header.Values(from.Name)
+	if from.Form != weir.ReadHeader || len(lines) != 1 || len(a.header.Values("Trailer")) > 0 || f.part.isUncounted(a) {
+		return 0, false
+	}
+	n, err := headers.ParseInt(from.Name, strings.TrimSpace(lines[0]))
+	return n, err == nil && n >= 0
+}
+
+// follow reads by how much Remaining fell with an admitted request.
+func (f *costs) follow(ctx context.Context, a *answer) error {
+	defer func() { f.before = f.seen.last }()
+	if !f.comparable(f.before, a) {
+		f.base = nil
+		return nil
+	}
+	if f.before.remaining-a.remaining < f.part.costOf(a.limit) {
+		f.less++
+	}
+	if f.base == nil {
+		f.base, f.sum = f.before, 0
+	}
+	cost, ok := f.told(a)
+	f.sum += cost
+	if !ok || a.remaining == 0 || !f.isSure(a.limit) {
+		f.base = nil
+		return nil
+	}
+	if f.base.remaining-a.remaining == f.sum {
+		f.followed++
+		return nil
+	}
+	return f.recheck(ctx)
+}
+
+// recheck looks again, a second apart each time, after an answer whose Remaining is not what the
+// answers have told: a store may settle a moment later.
+func (f *costs) recheck(ctx context.Context) error {
+	f.base = nil
+	var before, wrong *answer
+	var fell, says int64
+	for range 4 {
+		if err := sleep(ctx, time.Second); err != nil {
+			return err
+		}
+		a, err := f.ask(ctx)
+		if err != nil {
+			return err
+		}
+		cost, ok := f.told(a)
+		switch {
+		case before == nil:
+		case !ok || !f.comparable(before, a) || a.remaining == 0 || before.remaining-a.remaining == cost:
+			return nil
+		default:
+			wrong, fell, says = a, before.remaining-a.remaining, cost
+		}
+		before = a
+	}
+	f.broken(wrong, "Remaining fell by %d to %d, and the answer's %s is %d; and so each time", fell, wrong.remaining, f.part.limiter.Actual.Name, says)
+	return nil
+}
+
+// comparable reports whether two answers describe the same window of units.
+func (f *costs) comparable(before, after *answer) bool {
+	return before.complete() && after.complete() && before.admitted() && after.admitted() && before.reset == after.reset && before.limit == after.limit &&
+		!f.part.isAmbiguous(after.limit) && !f.isOfRequests(after.limit)
+}
+
+// isOfRequests reports whether the window of a limit counts requests.
+func (f *costs) isOfRequests(limit int64) bool {
+	for _, w := range f.part.limiter.Windows {
+		if w.Limit == limit && w.Requests {
+			return true
+		}
+	}
+	return false
+}
+
+// refused judges the first refusal: what was left must be less than is reserved. What a body tells
+// is charged after the head, so Remaining does not show it.
+func (f *costs) refused(ctx context.Context, a *answer) error {
+	before := f.before
+	header := f.part.limiter.Actual.Form == weir.ReadHeader
+	fits := header && !f.part.isAmbiguous(a.limit) && before.complete() && before.admitted() && before.reset == a.reset && before.limit == a.limit && before.remaining >= f.part.costOf(a.limit) && f.part.limiter.Reserve.From == (weir.Reading{})
+	if fits && f.isSure(a.limit) {
+		again, err := f.askSettled(ctx, func(b *answer) bool { return b.admitted() || b.reset != a.reset })
+		if err != nil {
+			return err
+		}
+		if !again.admitted() && again.reset == a.reset {
+			f.broken(a, "refused, and Remaining was %d before: a request reserves %d", before.remaining, f.part.costOf(a.limit))
+			return nil
+		}
+	}
+	for range 3 {
+		if _, err := f.ask(ctx); err != nil {
+			return err
+		}
+	}
+	f.conclude()
+	return nil
+}
+
+func (f *costs) conclude() {
+	switch {
+	case f.followed > 0:
+		f.kept("Remaining fell by what the answers told on each of %d requests", f.followed)
+	case f.less > 0:
+		f.kept("%d requests cost less in the end than the %d that were reserved", f.less, f.part.cost)
+	default:
+		f.why = Unobservable.because("no answer told a cost that Remaining could be compared with")
+	}
+}
