@@ -144,6 +144,7 @@ func (b *budget) restored(now int64) int64 {
 // An ask is what a call asks of a budget: its units, and the units that must be left for a limit.
 type ask struct {
 	cost      int64
+	back      int64 // units that have come back since the newest response, by an estimate
 	threshold func(limit int64) int64
 	process   uint64
 	declared  declared
@@ -163,7 +164,7 @@ func (b *budget) canStart(a ask, now int64) verdict {
 		return verdict{start: true}
 	case b.phase == unknown:
 		return b.mayProbe(a, now)
-	case !b.fits(b.remaining, a):
+	case !b.fits(min(b.remaining+a.back, max(b.limit, b.remaining)), a):
 		return verdict{until: b.restored(now), why: BudgetSpent}
 	case !b.fair(a, now):
 		return verdict{until: min(b.opened+second, b.restored(now)), why: BudgetSpent}
@@ -246,6 +247,7 @@ type sent struct {
 	at     int64  // local time of the start
 	now    int64  // local time of the response
 	length int64  // seconds; the declared length of the window, or 0
+	tick   uint64 // of the start
 }
 
 // fitted reports whether the reported budget had room for the request. If the request was refused

@@ -8,14 +8,15 @@ type views [][]view
 // A view is a window's budget, and what a call asks of it.
 type view struct {
 	budget
-	ask ask
+	ask  ask
+	most int64 // units that calls may give back, at most
 }
 
 func (l *line) views(t *Transport) views {
 	all := make(views, len(l.ways))
 	for i, w := range l.ways {
 		for _, window := range w.windows {
-			all[i] = append(all[i], view{window.snapshot(), t.ask(l.cost, window)})
+			all[i] = append(all[i], view{window.snapshot(), t.ask(l.cost, window), window.mostBack()})
 		}
 	}
 	return all
@@ -30,6 +31,7 @@ func (v views) optimistic() views {
 			if b.flights, b.lost, b.lengthWas = nil, 0, 0; b.phase == unknown {
 				b.length = 0
 			}
+			b.remaining = max(b.remaining, min(b.remaining+b.most, b.limit))
 			all[i] = append(all[i], b)
 		}
 	}

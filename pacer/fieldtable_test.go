@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/headers"
 )
 
@@ -92,7 +93,12 @@ func named[T any](t *testing.T, rows []T, name func(T) string) func(func(string,
 
 // A requestsRow is some requests, and which of them share a budget.
 type requestsRow struct {
-	Name     string `json:"name"`
+	Name   string `json:"name"`
+	Routes []struct {
+		Name    string   `json:"name"`
+		Routes  []string `json:"routes"`
+		Windows []string `json:"windows"`
+	} `json:"routes"` // instead of the contract's
 	Requests []struct {
 		Method  string `json:"method"`
 		URL     string `json:"url"`
@@ -101,12 +107,47 @@ type requestsRow struct {
 	} `json:"requests"`
 	Budgets  []int    `json:"budgets"`  // requests with the same number share all their windows
 	Limiters []string `json:"limiters"` // empty: no route covers the request
+	Windows  []struct {
+		Limit   int64 `json:"limit"`
+		Seconds int64 `json:"seconds"`
+	} `json:"windows"` // of the first request, as declared
+}
+
+// options are those of a client with the row's routes.
+func (row *requestsRow) options(t *testing.T) *Options {
+	if row.Routes == nil {
+		return nil
+	}
+	var p weir.Policy
+	for _, r := range row.Routes {
+		l := weir.Limiter{Name: r.Name}
+		for _, s := range r.Routes {
+			route, err := weir.ParseRoute(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Routes = append(l.Routes, route)
+		}
+		for _, s := range r.Windows {
+			w, err := weir.ParseWindow(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Windows = append(l.Windows, w)
+		}
+		p.Limiters = append(p.Limiters, l)
+	}
+	routes, err := weir.NewRoutes(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Options{Routes: routes}
 }
 
 func TestWhichRequestsShareABudget(t *testing.T) {
 	for name, row := range named(t, table[requestsRow](t, "requests.json"), func(r requestsRow) string { return r.Name }) {
 		t.Run(name, func(t *testing.T) {
-			p := New(nil)
+			p := New(row.options(t))
 			var lines []*line
 			var budgets []int
 			var limiters []string
@@ -125,6 +166,14 @@ func TestWhichRequestsShareABudget(t *testing.T) {
 			}
 			if !slices.Equal(budgets, row.Budgets) {
 				t.Errorf("the budgets are %v, want %v", budgets, row.Budgets)
+			}
+			for i, want := range row.Windows {
+				if got := lines[0].ways[0].windows[i].declared; got.limit != want.Limit || got.length != want.Seconds {
+					t.Errorf("window %d is %+v, want %+v", i, got, want)
+				}
+			}
+			if n := len(lines[0].ways[0].windows); row.Windows != nil && n != len(row.Windows) {
+				t.Errorf("it has %d windows, want %d", n, len(row.Windows))
 			}
 			if !slices.Equal(limiters, row.Limiters) {
 				t.Errorf("the limiters are %q, want %q", limiters, row.Limiters)

@@ -19,6 +19,7 @@ type line struct {
 	limiter string
 	cost    int64
 	ways    []way        // one, or one for each local address that a limiter counts separately
+	slots   *slots       // nil: any number of calls may be in flight
 	family  *family      // nil: a route covers the line
 	users   atomic.Int64 // calls that hold the line; it may be dropped only at 0
 
@@ -75,6 +76,7 @@ type call struct {
 	ticket   uint64    // 0: it has not waited yet
 	notified Reason    // the reason that OnWait last got; empty: none
 	giveUp   time.Time // when the call gives up waiting
+	held     *slots    // of which the call holds one; nil: none
 }
 
 // enter waits until the call may start. An error is a *WaitError or the context's.
@@ -347,12 +349,13 @@ func (l *line) tryWay(t *Transport, w *way) (pass, verdict) {
 
 // of returns what the i-th window needs to know of a call that has returned.
 func (p pass) of(l *line, i int) sent {
-	return sent{cost: l.cost, place: p.starts[i].place, at: p.starts[i].at, length: p.way.windows[i].declared.length}
+	w, as := p.way.windows[i], p.starts[i]
+	return sent{cost: w.cost(l.cost), place: as.place, at: as.at, length: w.declared.length, tick: as.tick}
 }
 
-// ask returns what a call of this cost asks of a window.
+// ask returns what a call of a limiter with this cost asks of a window.
 func (t *Transport) ask(cost int64, w *window) ask {
-	return ask{cost, t.options.Threshold, t.ledger.process, w.declared}
+	return ask{cost: w.cost(cost), threshold: t.options.Threshold, process: t.ledger.process, declared: w.declared}
 }
 
 // finish handles the answer to a call that started. It returns what window.finish does.

@@ -58,7 +58,7 @@ func (t *Transport) requestKey(key []byte, r *http.Request) ([]byte, *weir.Limit
 		return key, nil
 	}
 	key = append(append(key, limiter.Name...), 0)
-	for _, w := range limiter.Windows {
+	for _, w := range limiter.Rows() {
 		for _, part := range w.Key {
 			source, value := t.answer(r, part)
 			key = append(append(key, source...), 0)
@@ -105,7 +105,8 @@ func (t *Transport) newLine(r *http.Request, limiter *weir.Limiter) *line {
 		l.family = &family{lines: []*line{l}, names: []string{""}, of: make(map[place]*line)}
 		return l
 	}
-	l := &line{host: origin(r), limiter: limiter.Name, cost: max(limiter.Cost, 1), poked: make(chan struct{}, 1)}
+	host := origin(r)
+	l := &line{host: host, limiter: limiter.Name, cost: max(limiter.Cost, 1), slots: t.slotsOf(r, host, limiter), poked: make(chan struct{}, 1)}
 	ways := t.ways[:1]
 	if t.countsByAddress(r, limiter) {
 		ways = t.ways
@@ -113,7 +114,9 @@ func (t *Transport) newLine(r *http.Request, limiter *weir.Limiter) *line {
 	for _, e := range ways {
 		w := way{base: e.base}
 		for _, declared := range limiter.Windows {
-			w.windows = append(w.windows, t.covered(r, l.host, limiter.Name, declared, e.addr))
+			covered := t.covered(r, l.host, limiter.Name, declared, e.addr)
+			covered.on = len(limiter.Count.Statuses) > 0 || limiter.Actual != (weir.Reading{}) && !declared.Requests
+			w.windows = append(w.windows, covered)
 		}
 		l.ways = append(l.ways, w)
 	}
@@ -128,10 +131,13 @@ func (t *Transport) uncoveredLine(r *http.Request, place string) *line {
 	return &line{host: host, cost: 1, poked: make(chan struct{}, 1), ways: []way{w}}
 }
 
-// intern returns the existing line with the windows of l, else l itself, with the windows that it
-// shares with other lines. t.mu is held.
+// intern returns the existing line with the windows of l, else l itself, with the windows and the
+// slots that it shares with other lines. t.mu is held.
 func (t *Transport) intern(l *line) *line {
 	var names strings.Builder
+	if l.slots != nil {
+		names.WriteString(l.slots.key)
+	}
 	for w := range l.windows() {
 		names.WriteString(w.key)
 	}
@@ -139,6 +145,13 @@ func (t *Transport) intern(l *line) *line {
 		return old
 	}
 	t.lines[names.String()] = l
+	if l.slots != nil {
+		if old := t.slots[l.slots.key]; old != nil {
+			l.slots = old
+		} else {
+			t.slots[l.slots.key] = l.slots
+		}
+	}
 	for _, w := range l.ways {
 		for i, window := range w.windows {
 			if old := t.windows[window.key]; old != nil {
@@ -186,6 +199,9 @@ func (t *Transport) uncovered(r *http.Request, host, place string) *window {
 func (t *Transport) covered(r *http.Request, host, limiter string, declared weir.Window, addr netip.Addr) *window {
 	w := &window{host: host, limiter: limiter, declared: declaredBy(declared)}
 	parts := []string{r.URL.Scheme, host, limiter, declared.Key.String(), declared.Per.String() + declared.Calendar.String()}
+	if declared.Requests {
+		parts = append(parts, "requests")
+	}
 	var people []string
 	for _, part := range declared.Key {
 		source, value := t.answer(r, part)
@@ -217,17 +233,24 @@ func name(parts ...string) string {
 	return string(h.Sum(nil))
 }
 
-// sweep drops the lines without users and with restored budgets. t.mu is held.
+// sweep drops the lines without users and with restored budgets, and what only they had. Slots of
+// which a call still holds one stay: its answer may last longer than its budget. t.mu is held.
 func (t *Transport) sweep() {
 	now := t.now()
-	kept := make(map[*window]bool)
+	kept, keptSlots := make(map[*window]bool), make(map[*slots]bool)
 	for key, l := range t.lines {
 		if l.users.Load() == 0 && l.idle(now) && (l.family == nil || l.family.idle(now)) {
 			delete(t.lines, key)
 			continue
 		}
+		keptSlots[l.slots] = true
 		for w := range l.windows() {
 			kept[w] = true
+		}
+	}
+	for key, s := range t.slots {
+		if !keptSlots[s] && s.free.TryAcquire(s.limit) {
+			delete(t.slots, key)
 		}
 	}
 	clear(t.aliases) // they are found again

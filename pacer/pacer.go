@@ -148,6 +148,8 @@ const (
 	Refused     Reason = "refused"      // a 429 asked to wait
 	// the first call of a window is in flight; its response will show what is left
 	Probing Reason = "asking for the budget"
+	// as many calls are in flight as the limiter allows, and one has to end first
+	SlotsTaken Reason = "too many calls in flight"
 )
 
 // A Wait describes a wait before it begins.

@@ -50,5 +50,5 @@ func must[T any](v T, err error) T {
 
 // declaredBy returns the limit and length of a window of the routes.
 func declaredBy(w weir.Window) declared {
-	return declared{w.Limit, int64(w.Per / time.Second)}
+	return declared{w.Limit, int64(w.Per / time.Second), w.Requests}
 }

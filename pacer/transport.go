@@ -33,6 +33,7 @@ type Transport struct {
 	aliases map[string]*line // by requestKey
 	lines   map[string]*line // by what the server will count by
 	windows map[string]*window
+	slots   map[string]*slots
 	sweepAt int
 }
 
@@ -43,7 +44,7 @@ func New(o *Options) *Transport {
 		o = new(Options)
 	}
 	t := &Transport{options: *o, routes: o.Routes, maxWait: o.MaxWait, sweepAt: 1024,
-		aliases: make(map[string]*line), lines: make(map[string]*line), windows: make(map[string]*window)}
+		aliases: make(map[string]*line), lines: make(map[string]*line), windows: make(map[string]*window), slots: make(map[string]*slots)}
 	t.options.setDefaults()
 	if t.routes == nil {
 		t.routes = contract()
@@ -120,10 +121,16 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	c := call{ctx: r.Context(), t: t, request: r, line: t.line(r), giveUp: time.Now().Add(t.maxWait)}
-	defer func() { c.line.users.Add(-1) }()
+	defer func() {
+		c.release()
+		c.line.users.Add(-1)
+	}()
 	body := replay{request: r, maxKept: t.options.MaxBody}
 	defer body.done()
 	for attempt := 1; ; attempt++ {
+		if err := c.hold(); err != nil {
+			return nil, err
+		}
 		p, err := c.enter()
 		t.reportFailure()
 		if err != nil {
@@ -135,8 +142,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		if response.StatusCode != http.StatusTooManyRequests {
+			c.untilEnded(p, response)
 			return response, nil
 		}
+		c.release()
 		wait, again, err := t.refused(&c, p, response, a, &body, attempt)
 		t.reportFailure()
 		if !again {
@@ -150,6 +159,21 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
+}
+
+// untilEnded holds what an admitted call holds until its answer has ended.
+func (c *call) untilEnded(p pass, response *http.Response) {
+	charged, held := c.line.charged(p), c.held
+	if held == nil && charged.n == 0 {
+		return
+	}
+	c.held = nil
+	after(c.ctx, response, func() {
+		held.release()
+		for i := range charged.n {
+			charged.of[i].endedIn(charged.reset[i], charged.units[i])
+		}
+	})
 }
 
 // send sends a call that may start, and handles any answer except a 429.
@@ -178,6 +202,9 @@ func (t *Transport) send(c *call, p pass, body *replay, attempt int) (response *
 func (t *Transport) refused(c *call, p pass, response *http.Response, a answer, body *replay, attempt int) (wait time.Duration, again bool, err error) {
 	wait, known := retryAfter(response.Header)
 	a.wait = int64(wait)
+	if c.line.slots.refusedBy(p, a) {
+		a.kind = unsent // no window was charged
+	}
 	until := c.finish(p, a)
 	now := t.now()
 	if until > 0 { // of this refusal; other windows are asked before the call is sent again

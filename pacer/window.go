@@ -20,13 +20,15 @@ type window struct {
 	flying  int64  // units in flight of this process
 	wanting int64  // waiting calls of this process, if the view is shared
 	waiting map[*line]struct{}
+	settling
 }
 
 // declared is the limit and length that the routes give a window; zero if no route covers the
 // request.
 type declared struct {
-	limit  int64
-	length int64 // seconds
+	limit    int64
+	length   int64 // seconds
+	requests bool  // each call costs 1, whatever its limiter's cost is
 }
 
 // A ledger holds the views of windows.
@@ -115,12 +117,14 @@ func (g *ledger) failure() error {
 type started struct {
 	place uint64
 	at    int64
+	tick  uint64
 }
 
 // canStart decides whether a call may start, without counting it.
 func (w *window) canStart(g *ledger, a ask) (v verdict) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.expect(&a)
 	if g.shared == nil {
 		return w.view.canStart(a, g.now())
 	}
@@ -132,6 +136,7 @@ func (w *window) canStart(g *ledger, a ask) (v verdict) {
 func (w *window) start(g *ledger, a ask) (v verdict, as started) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.expect(&a)
 	if g.shared != nil {
 		return w.startShared(g, a)
 	}
@@ -139,9 +144,16 @@ func (w *window) start(g *ledger, a ask) (v verdict, as started) {
 	if v = w.view.canStart(a, now); v.start {
 		w.flying += a.cost
 		w.view.setFlight(g.process, w.flying, 0, now)
-		as = started{w.view.begin(a, now), now}
+		as = started{w.view.begin(a, now), now, w.settling.start()}
 	}
 	return v, as
+}
+
+// expect adds to an ask the units that have come back since the newest response.
+func (w *window) expect(a *ask) {
+	if len(w.ended) > 0 {
+		a.back = w.back(w.flying == 0 && w.open == 0)
+	}
 }
 
 // startShared is start in a shared view. It is a separate function because its closure allocates.
@@ -152,7 +164,7 @@ func (w *window) startShared(g *ledger, a ask) (v verdict, as started) {
 		if v = b.canStart(a, now); v.start {
 			w.flying = before + a.cost
 			b.setFlight(g.process, w.flying, w.wanting, now)
-			as = started{b.begin(a, now), now}
+			as = started{b.begin(a, now), now, w.settling.start()}
 		}
 	})
 	return v, as
@@ -182,6 +194,10 @@ func (w *window) finish(g *ledger, s sent, a answer) (until int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.flying -= s.cost
+	if w.on && a.kind == binding {
+		was := w.view
+		defer func() { w.observe(s, &was, &w.view, w.flying == 0, a.refused) }()
+	}
 	if g.shared != nil {
 		return w.finishShared(g, s, a)
 	}

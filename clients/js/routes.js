@@ -11,7 +11,7 @@ export const contract = [
   { name: 'widget-other', routes: ['/api/v1/widget/*'], windows: ['6000 per minute by ip'] },
 ];
 
-const units = { second: 1e3, minute: 6e4, hour: 36e5, day: 864e5 };
+const units = { second: 1e3, minute: 6e4, hour: 36e5, day: 864e5, week: 6048e5, month: 26784e5 }; // a calendar's longest
 
 // Every spelling of a path that a server may accept, as one.
 /** @type {import('./types.js').fold} */
@@ -29,24 +29,72 @@ const fold = path => {
   return out.join('');
 };
 
-/** @type {import('./types.js').limiterOf} */
-export const limiterOf = (limiters, method, url) => {
+// The most specific route's limiter, and the values of the route's parameters.
+/** @type {import('./types.js').find} */
+const find = (limiters, method, url) => {
   const path = fold(new URL(url).pathname);
-  let best, rank = -1;
+  let best, rank = '';
   for (const limiter of limiters) {
-    for (const route of limiter.routes) {
-      const [, verb, start, star] = /^(?:(\S+) +)?(.*?)(\*?)$/.exec(route) ?? [];
-      const base = fold(start), rest = path.slice(base.length), below = rest[0] == '/';
-      const segment = star && start.endsWith('/');
-      if (!path.startsWith(base) || rest && !below && rest[0] != '.' && (!star || segment)
-        || verb && verb != method && (verb != 'GET' || method != 'HEAD')) continue;
+    routes: for (const route of limiter.routes) {
+      const [, verb, pattern, star] = /^(?:(\S+) +)?(.*?)(\*?)$/.exec(route) ?? [];
+      /** @type {Record<string, string>} */
+      const values = {};
+      let rest = path, score = '';
+      const [start, ...more] = pattern.split('/{');
+      for (const part of ['}' + start, ...more]) {
+        const end = part.indexOf('}'), base = fold(part.slice(end + 1));
+        if (end) {
+          const [, value, after] = /^\/([^/]*)(.*)/s.exec(rest) ?? [];
+          if (value == null) continue routes;
+          // after the last dot there may be a format
+          values[part.slice(0, end)] = after ? value : value.replace(/(.)\.[^.]*$/s, '$1');
+          score += '\x01';
+          rest = after;
+        }
+        if (!rest.startsWith(base)) continue routes;
+        score += String.fromCharCode(base.length);
+        rest = rest.slice(base.length);
+      }
+      const below = rest[0] == '/', segment = star && pattern.endsWith('/');
+      if (rest && !below && rest[0] != '.' && (!star || segment) || verb && verb != method && (verb != 'GET' || method != 'HEAD')) continue;
       const kind = star && !segment ? 0 : below == !!segment ? 2 : 1;
-      const score = base.length * 9 + kind * 3 + (verb == method ? 2 : verb ? 1 : 0);
-      if (score > rank) [best, rank] = [limiter, score];
+      score += '\0' + (kind * 3 + (verb == method ? 2 : verb ? 1 : 0));
+      if (score > rank) [best, rank] = [{ limiter, values }, score];
     }
   }
   return best;
 };
+
+/** @type {import('./types.js').limiterOf} */
+export const limiterOf = (limiters, method, url) => find(limiters, method, url)?.limiter;
+
+/** @type {import('./types.js').claims} */
+const claims = token => {
+  try {
+    return Object(JSON.parse(atob(token.split('.')[1].replace(/-/g, '+').replace(/_/g, '/'))));
+  } catch {
+    return {};
+  }
+};
+
+// A claim by its whole name, or where its dots lead through objects.
+/** @type {import('./types.js').claim} */
+const claim = (token, name) => {
+  const all = claims(token);
+  /** @type {import('./types.js').walk} */
+  const walk = (from, parts) => {
+    if (parts.join('.') in from) return from[parts.join('.')];
+    for (let i = 1; i < parts.length; i++) {
+      const inner = from[parts.slice(0, i).join('.')], found = Object(inner) === inner ? walk(inner, parts.slice(i)) : null;
+      if (found != null) return found;
+    }
+  };
+  const value = walk(all, name.split('.'));
+  return (typeof value == 'string' && value || Number.isSafeInteger(value)) && `${all.iss} ${value}`;
+};
+
+/** @type {import('./types.js').only} */
+const only = all => all.every(one => one == all[0]) ? all[0] : null;
 
 // Whom the server will count a request by, as far as a caller knows.
 /** @type {import('./types.js').answer} */
@@ -55,15 +103,16 @@ const answer = async (request, source, streams) => {
   if (source == 'token' || source == 'session') {
     if (!bearer || bearer.startsWith('wpt_') != (source == 'token')) return;
     if (source == 'token') return /^wpt_(.{0,32}?)_/.exec(bearer)?.[1] ?? bearer;
-    try {
-      const { iss, sid, jti } = JSON.parse(atob(bearer.split('.')[1].replace(/-/g, '+').replace(/_/g, '/')));
-      return sid || jti ? [iss, sid, sid || jti].join(' ') : bearer;
-    } catch {
-      return bearer;
-    }
+    const { iss, sid, jti } = claims(bearer);
+    return sid || jti ? [iss, sid, sid || jti].join(' ') : bearer;
   }
-  if (source != 'agent') return request.headers.get(source.replace('header:', ''));
-  const sent = request.headers.get('x-agent-id') || new URL(request.url).searchParams.get('agent_id');
+  const url = new URL(request.url), [, kind, name] = /^(.*?):(.*)/.exec(source) ?? [];
+  if (kind == 'claim') return bearer && claim(bearer, name);
+  if (kind == 'query') return only(url.searchParams.getAll(name));
+  if (kind == 'cookie') return only((request.headers.get('cookie') ?? '').split('; ').filter(one => one.startsWith(name + '=')).map(one => one.slice(name.length + 1)));
+  if (source == 'host') return url.hostname;
+  if (source != 'agent') return kind == 'header' ? request.headers.get(name) : null;
+  const sent = request.headers.get('x-agent-id') || url.searchParams.get('agent_id');
   const json = !sent && !streams && /^application\/json/.test(request.headers.get('content-type') ?? '');
   const body = json && await request.clone().json().catch(() => 0);
   return sent || typeof body?.agent_id == 'string' && body.agent_id || request.headers.get('user-agent');
@@ -75,12 +124,13 @@ export const windowsOf = async (request, origin, limiter, credentials, streams) 
     const sent = credentials.map(name => [name.toLowerCase(), request.headers.get(name)]).filter(([, value]) => value);
     return [{ key: JSON.stringify([origin, ...sent]), limit: 0, length: 0 }];
   }
+  const values = find([limiter], request.method, request.url)?.values ?? {};
   return Promise.all(limiter.windows.map(async text => {
-    const [, limit, n, unit, by] = /^(\d+) per (?:(\d+) )?(\w+?)s? by (.*)/.exec(text) ?? [];
-    const key = [origin, limiter.name, by, n, unit];
+    const [, limit, calendar, n, unit, of, by] = /^(\d+) per (calendar )?(?:(\d+) )?(\w+?)s?( .+?)? by (.*)/.exec(text) ?? [];
+    const key = [origin, limiter.name, by, n, unit, ...calendar ? [of] : []];
     for (const part of by.split('+')) {
-      for (const source of part.trim().split(' or ')) {
-        const value = source != 'ip' && await answer(request, source.trim(), streams);
+      for (const source of part.trim().split(' or ').map(one => one.trim())) {
+        const value = source != 'ip' && (source.startsWith('path:') ? values[source.slice(5)] : await answer(request, source, streams));
         if (value || source == 'ip') {
           key.push(source, value || '');
           break;

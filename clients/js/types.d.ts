@@ -23,9 +23,9 @@ export interface Options {
 /** A limiter as a policy file has it. */
 export interface Limiter {
   name: string;
-  /** A method or none, and a path that may end in a star: "POST /api/leads", "/v1/*". */
+  /** A method or none, and a path that may have parameters and end in a star: "POST /api/leads", "/t/{tenant}/*". */
   routes: string[];
-  /** "60 per minute by token or ip", "30 per 10 seconds by ip+agent". */
+  /** "60 per minute by token or ip", "30 per 10 seconds by ip+agent", "9 per calendar month in Asia/Tokyo by path:tenant". */
   windows: string[];
   /** The units of a request. Default: 1. */
   cost?: number;
@@ -296,8 +296,13 @@ export function list(text: string | null, policy: string | null): Found | undefi
 export function members(text: string): Record<string, Record<string, number>> | undefined;
 
 export function fold(path: string): string;
+export function find(limiters: Limiter[], method: string, url: string): { limiter: Limiter, values: Record<string, string> } | undefined;
+export function claims(token: string): Record<string, any>;
+export function claim(token: string, name: string): string | false | undefined;
+export function walk(from: Record<string, any>, parts: string[]): unknown;
+export function only(all: string[]): string | null | undefined;
 export function limiterOf(limiters: Limiter[], method: string, url: string): Limiter | undefined;
-export function answer(request: Request, source: string, streams?: boolean): Promise<string | null | undefined>;
+export function answer(request: Request, source: string, streams?: boolean): Promise<string | false | null | undefined>;
 export function windowsOf(request: Request, origin: string, limiter: Limiter | undefined, credentials: string[], streams?: boolean): Promise<Pick<Window, 'key' | 'limit' | 'length'>[]>;
 
 export function placeOf(request: { method: string; url: string }): string;

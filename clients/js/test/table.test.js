@@ -178,10 +178,14 @@ for (const row of table('requests.json')) {
     const keys = [], limiters = [];
     for (const { method = 'GET', url, headers, body } of row.requests) {
       const request = new Request(url, { method, headers, body });
-      const limiter = limiterOf(contract, method, url);
+      const limiter = limiterOf(row.routes ?? contract, method, url);
       limiters.push(limiter?.name ?? '');
       const windows = await windowsOf(request, new URL(url).origin, limiter, ['authorization', 'x-api-key']);
       keys.push(windows.map(window => window.key).join());
+      if (row.windows && keys.length == 1) {
+        assert.deepEqual(windows.map(({ limit, length }) => ({ limit, seconds: length / 1e3 })), row.windows);
+        assert.equal(new Set(windows.map(window => window.key)).size, windows.length, 'each window has a budget of its own');
+      }
     }
     if (row.limiters) assert.deepEqual(limiters, row.limiters);
     assert.deepEqual(keys.map(key => keys.indexOf(key)), row.budgets.map((/** @type {any} */ one) => row.budgets.indexOf(one)));

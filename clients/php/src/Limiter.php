@@ -12,8 +12,8 @@ namespace Weir\Pacer;
 final class Limiter
 {
     /**
-     * @param list<array{limit: int, seconds: int, by: string,
-     *     key: list<list<string>>}> $windows
+     * @param list<array{limit: int, seconds: int, span: string, by: string,
+     *     key: list<list<string>>}> $windows the span distinguishes windows of one length
      */
     public function __construct(
         public readonly string $name,

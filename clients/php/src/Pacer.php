@@ -597,25 +597,29 @@ final class Pacer
     private function line(Call $call): Line
     {
         $this->checkProcess();
-        $limiter = $this->routes->match($call->method, $call->path);
-        if ($limiter === null) {
+        $found = $this->routes->find($call->method, $call->path);
+        if ($found === null) {
             return $this->uncoveredLine($call);
         }
+        [$limiter, $parameters] = $found;
         $windows = [];
         foreach ($limiter->windows as $declared) {
-            $windows[] = $this->covered($call, $limiter, $declared);
+            $windows[] = $this->covered($call, $limiter, $declared, $parameters);
         }
 
         return new Line($call->host, $limiter->name, $limiter->cost, $windows);
     }
 
-    /** @param array{limit: int, seconds: int, by: string, key: list<list<string>>} $declared */
-    private function covered(Call $call, Limiter $limiter, array $declared): Window
+    /**
+     * @param array{limit: int, seconds: int, span: string, by: string, key: list<list<string>>} $declared
+     * @param array<string, string> $parameters
+     */
+    private function covered(Call $call, Limiter $limiter, array $declared, array $parameters): Window
     {
-        $parts = [$call->scheme, $call->host, $limiter->name, $declared['by'], (string) $declared['seconds']];
+        $parts = [$call->scheme, $call->host, $limiter->name, $declared['by'], $declared['span']];
         $people = [];
         foreach ($declared['key'] as $part) {
-            [$source, $value] = self::first($call, $part);
+            [$source, $value] = self::first($call, $part, $parameters);
             $text = $source;
             if ($source !== 'ip') {
                 [$value, $text] = Source::subject($source, $value);
@@ -631,17 +635,18 @@ final class Pacer
     /**
      * Returns the first source of a part that a call has, and its value.
      *
-     * @param list<string> $part
+     * @param list<string>          $part
+     * @param array<string, string> $parameters
      *
      * @return array{string, string}
      */
-    private static function first(Call $call, array $part): array
+    private static function first(Call $call, array $part, array $parameters): array
     {
         foreach ($part as $source) {
             if ($source === 'ip') {
                 break;
             }
-            $value = Source::value($call, $source);
+            $value = str_starts_with($source, 'path:') ? $parameters[substr($source, 5)] ?? null : Source::value($call, $source);
             if ($value !== null && $value !== '') {
                 return [$source, $value];
             }

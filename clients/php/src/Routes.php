@@ -13,11 +13,12 @@ namespace Weir\Pacer;
  *     ])
  *
  * A route is a path with an optional method before it and an optional star at its end; the most
- * specific one counts. A route with a parameter such as {tenant} is rejected: end it before that,
- * with a star. A window is LIMIT per [N] UNIT by SOURCE[ or SOURCE…][+SOURCE…]; the sources
- * are session, token, agent, ip and header:NAME. Limits and lengths may differ from the server's,
- * because responses override them. They matter if a limiter has several windows: they show which
- * window a response describes.
+ * specific one counts. A segment of the path may be a parameter, such as {tenant}. A window is
+ * LIMIT per [N] UNIT by SOURCE[ or SOURCE…][+SOURCE…], or LIMIT per calendar day, week or month
+ * [in ZONE] [from day N] by the same; the sources are session, token, agent, ip, host, header:NAME,
+ * cookie:NAME, query:NAME, claim:NAME and, of a parameter, path:NAME. Limits and lengths may differ
+ * from the server's, because responses override them. They matter if a limiter has several windows:
+ * they show which window a response describes.
  */
 final class Routes
 {
@@ -38,16 +39,26 @@ final class Routes
 
     private const UNITS = ['second' => 1, 'minute' => 60, 'hour' => 3600, 'day' => 86400];
 
+    /** The lengths of a calendar's longest spans, and the last day on which one may begin. */
+    private const CALENDAR = ['day' => [86400, 1], 'week' => [7 * 86400, 7], 'month' => [31 * 86400, 31]];
+
     /** How a route covers what follows its path. */
     private const LITERAL = 0; // the path; and what follows it after / or . if nothing else covers that
     private const SEGMENT = 1; // path/*: everything below the path, and the path
     private const PREFIX = 2; // path*: everything that begins with the path
 
-    /** @var array<string, array<int, array<string, Limiter>>> by folded path, kind and method */
-    private array $nodes = [];
+    /**
+     * A table of the routes that begin at the same place: at the start of the path, or after one
+     * parameter more than the table before. Lengths are those of the keys of its nodes, the longest
+     * first. A node has the routes that begin with its key by kind and method, and the table of those
+     * that go on with a parameter.
+     *
+     * @var array{nodes: array<string, array{kinds: array<int, array<string, array{Limiter, list<string>}>>, table?: array}>,
+     *     lengths: list<int>}
+     */
+    private array $table = self::EMPTY;
 
-    /** @var list<int> lengths of the paths, the longest first */
-    private array $lengths = [];
+    private const EMPTY = ['nodes' => [], 'lengths' => []];
 
     /**
      * @param list<array{name: string, routes: list<string>, windows: list<string>,
@@ -66,9 +77,6 @@ final class Routes
                 $this->add($route, $limiter);
             }
         }
-        $lengths = array_unique(array_map('strlen', array_map('strval', array_keys($this->nodes))));
-        rsort($lengths);
-        $this->lengths = $lengths;
     }
 
     /** Returns the contract's routes. */
@@ -82,20 +90,63 @@ final class Routes
     /** Returns the limiter that covers a request, or null. The path is decoded, in any spelling. */
     public function match(string $method, string $path): ?Limiter
     {
+        return $this->find($method, $path)[0] ?? null;
+    }
+
+    /**
+     * Returns the limiter that covers a request, and the values of the parameters of its route by
+     * name; null if none does.
+     *
+     * @return array{Limiter, array<string, string>}|null
+     *
+     * @internal
+     */
+    public function find(string $method, string $path): ?array
+    {
         $path = self::fold($path);
-        foreach ($this->lengths as $length) {
-            $node = $length <= strlen($path) ? $this->nodes[substr($path, 0, $length)] ?? null : null;
+        $found = self::search($this->table, $method, $path, []);
+        if ($found === null) {
+            return null;
+        }
+        [$limiter, $names, $values] = $found;
+
+        return [$limiter, $names === [] ? [] : array_combine($names, $values)];
+    }
+
+    /**
+     * Returns what covers the rest of a path in a table. Values are those of the parameters before it.
+     *
+     * @param list<string> $values
+     *
+     * @return array{Limiter, list<string>, list<string>}|null
+     */
+    private static function search(array $table, string $method, string $rest, array $values): ?array
+    {
+        foreach ($table['lengths'] as $length) {
+            $node = $length <= strlen($rest) ? $table['nodes'][substr($rest, 0, $length)] ?? null : null;
             if ($node === null) {
                 continue;
             }
-            foreach (self::kinds(substr($path, $length)) as $kind) {
-                $found = $node[$kind][$method] ?? null;
-                if ($found === null && $method === 'HEAD') { // the same handler serves it
-                    $found = $node[$kind]['GET'] ?? null;
+            $after = substr($rest, $length);
+            if (isset($node['table']) && ($after[0] ?? '') === '/') {
+                $end = strpos($after, '/', 1);
+                $value = substr($after, 1, $end === false ? null : $end - 1);
+                if ($end === false) { // what follows the last dot may be a format
+                    $value = preg_replace('/(?<=.)\.[^.]*\z/s', '', $value);
                 }
-                $found ??= $node[$kind][''] ?? null;
+                $found = self::search($node['table'], $method, $end === false ? '' : substr($after, $end), [...$values, $value]);
                 if ($found !== null) {
                     return $found;
+                }
+            }
+            foreach (self::kinds($after) as $kind) {
+                $found = $node['kinds'][$kind][$method] ?? null;
+                if ($found === null && $method === 'HEAD') { // the same handler serves it
+                    $found = $node['kinds'][$kind]['GET'] ?? null;
+                }
+                $found ??= $node['kinds'][$kind][''] ?? null;
+                if ($found !== null) {
+                    return [...$found, $values];
                 }
             }
         }
@@ -119,42 +170,110 @@ final class Routes
 
     private function add(string $route, Limiter $limiter): void
     {
-        if (preg_match('~^\s*(?:([A-Z]+)\s+)?(/[^\s*?#%\\\\;{}]*)(\*?)\s*\z~', $route, $m) !== 1) {
-            throw new \InvalidArgumentException("route \"$route\": the form is [METHOD] /path or [METHOD] /path*, without {parameters}");
+        if (preg_match('~^\s*(?:([A-Z]+)\s+)?(/[^\s*?#%\\\\;]*)(\*?)\s*\z~', $route, $m) !== 1) {
+            throw new \InvalidArgumentException("route \"$route\": the form is [METHOD] /path or [METHOD] /path*, and a segment may be a {parameter}");
         }
         [, $method, $path, $star] = $m;
+        $names = self::parameters($route, $path, $star);
         $kind = match (true) {
             $star === '' => self::LITERAL,
             $path[-1] === '/' => self::SEGMENT,
             default => self::PREFIX,
         };
-        $this->nodes[self::fold($path)][$kind][$method] ??= $limiter;
+        $table = &$this->table;
+        foreach (preg_split('~/\{[^}]*\}~', $path) as $i => $text) {
+            if ($i > 0) {
+                $node['table'] ??= self::EMPTY;
+                $table = &$node['table'];
+            }
+            $text = self::fold($text);
+            if (!isset($table['nodes'][$text])) {
+                $table['nodes'][$text] = ['kinds' => []];
+                $table['lengths'] = array_values(array_unique([...$table['lengths'], strlen($text)]));
+                rsort($table['lengths']);
+            }
+            $node = &$table['nodes'][$text];
+        }
+        $node['kinds'][$kind][$method] ??= [$limiter, $names];
     }
 
-    /** @return array{limit: int, seconds: int, by: string, key: list<list<string>>} */
+    /**
+     * Returns the names of the parameters of a path.
+     *
+     * @return list<string>
+     */
+    private static function parameters(string $route, string $path, string $star): array
+    {
+        $names = [];
+        foreach (explode('/', $path) as $segment) {
+            if (strpbrk($segment, '{}') === false) {
+                continue;
+            }
+            if (preg_match('/^\{([a-z][a-z0-9_-]{0,63})\}\z/', $segment, $m) !== 1) {
+                throw new \InvalidArgumentException("route \"$route\": a parameter is a whole segment in braces, with lower-case letters, digits, dashes and underscores: /t/{tenant}/items");
+            }
+            if (in_array($m[1], $names, true)) {
+                throw new \InvalidArgumentException("route \"$route\": parameter {{$m[1]}} occurs twice");
+            }
+            $names[] = $m[1];
+        }
+        if ($star !== '' && $path[-1] === '}') {
+            throw new \InvalidArgumentException("route \"$route\": a star cannot follow a parameter: $path/* covers the segment and everything below it");
+        }
+
+        return $names;
+    }
+
+    /** @return array{limit: int, seconds: int, span: string, by: string, key: list<list<string>>} */
     private static function window(string $text): array
     {
-        $form = '/^(\d{1,15}) per (?:(\d{1,8}) )?(second|minute|hour|day)s? by (\S.*)\z/';
+        $form = '/^(\d{1,15}) per (?:calendar (?<calendar>day|week|month)(?<place>(?: in \S+)?(?: from day \d{1,2})?)'
+            .'|(?:(?<n>\d{1,8}) )?(?<unit>second|minute|hour|day)s?) by (?<by>\S.*)\z/';
         if (preg_match($form, $text, $m) !== 1 || (int) $m[1] < 1) {
-            throw new \InvalidArgumentException("window \"$text\": the form is LIMIT per [N] UNIT by SOURCE, as in 60 per minute by token or ip");
+            throw new \InvalidArgumentException("window \"$text\": the form is LIMIT per [N] UNIT by SOURCE, as in 60 per minute by token or ip, or LIMIT per calendar UNIT [in ZONE] [from day N] by SOURCE");
         }
-        $seconds = (int) ($m[2] === '' ? 1 : $m[2]) * self::UNITS[$m[3]];
-        if ($seconds < 1 || $seconds > 31 * 24 * 3600) {
-            throw new \InvalidArgumentException("window \"$text\": its length has to be from a second to 31 days");
-        }
+        [$seconds, $span] = $m['calendar'] !== '' ? self::calendar($text, $m['calendar'], $m['place']) : self::span($text, $m['n'], $m['unit']);
         $key = [];
-        foreach (explode('+', $m[4]) as $part) {
+        foreach (explode('+', $m['by']) as $part) {
             $sources = preg_split('/\s+or\s+/', trim($part));
             foreach ($sources as $source) {
-                if (preg_match('/^(?:[a-z][a-z0-9-]*|header:[A-Za-z0-9-]+)\z/', $source) !== 1) {
-                    throw new \InvalidArgumentException("window \"$text\": \"$source\" is no key source: session, token, agent, ip and header:NAME are");
+                if (preg_match('/^(?:[a-z][a-z0-9-]*|header:[A-Za-z0-9-]+|(?:path|cookie|query|claim):\S+)\z/', $source) !== 1) {
+                    throw new \InvalidArgumentException("window \"$text\": \"$source\" is no key source: session, token, agent, ip, host, header:NAME, cookie:NAME, query:NAME, claim:NAME and path:NAME are");
                 }
             }
             $key[] = $sources;
         }
         $by = implode('+', array_map(static fn (array $part): string => implode(' or ', $part), $key));
 
-        return ['limit' => (int) $m[1], 'seconds' => $seconds, 'by' => $by, 'key' => $key];
+        return ['limit' => (int) $m[1], 'seconds' => $seconds, 'span' => $span, 'by' => $by, 'key' => $key];
+    }
+
+    /** @return array{int, string} the length in seconds, and the text that distinguishes it */
+    private static function span(string $text, string $n, string $unit): array
+    {
+        $seconds = (int) ($n === '' ? 1 : $n) * self::UNITS[$unit];
+        if ($seconds < 1 || $seconds > 31 * 24 * 3600) {
+            throw new \InvalidArgumentException("window \"$text\": its length has to be from a second to 31 days");
+        }
+
+        return [$seconds, (string) $seconds];
+    }
+
+    /** @return array{int, string} the longest length in seconds, and the text that distinguishes it */
+    private static function calendar(string $text, string $unit, string $place): array
+    {
+        [$seconds, $last] = self::CALENDAR[$unit];
+        preg_match('/^(?: in (\S+))?(?: from day (\d+))?\z/', $place, $m);
+        $day = (int) ($m[2] ?? '1');
+        if ($day < 1 || $day > $last) {
+            throw new \InvalidArgumentException("window \"$text\": a calendar $unit begins on day 1 to $last");
+        }
+        $zone = $m[1] ?? '';
+        if ($zone !== '' && !in_array($zone, \DateTimeZone::listIdentifiers(\DateTimeZone::ALL_WITH_BC), true)) {
+            throw new \InvalidArgumentException("window \"$text\": time zone \"$zone\" is unknown: Europe/Berlin is one");
+        }
+
+        return [$seconds, "calendar $unit $zone $day"];
     }
 
     /**

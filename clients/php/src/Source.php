@@ -26,15 +26,95 @@ final class Source
 
             return $bearer !== null && $isToken === ($source === 'token') ? $bearer : null;
         }
-        if (str_starts_with($source, 'header:')) {
-            $values = $call->header(substr($source, strlen('header:')));
+        [$kind, $name] = explode(':', $source, 2) + [1 => ''];
+        $value = match ($kind) {
+            'header' => count($call->header($name)) === 1 ? trim($call->header($name)[0], " \t") : '',
+            'cookie' => self::only(self::cookies($call, $name)),
+            'query' => self::only(self::parameters($call, $name)),
+            'claim' => self::claim(self::bearer($call) ?? '', $name),
+            'host' => rtrim(preg_replace('/:\d+\z/', '', $call->host), '.'),
+            default => '',
+        };
 
-            $value = count($values) === 1 ? trim($values[0], " \t") : '';
+        return $value !== '' ? $value : null;
+    }
 
-            return $value !== '' ? $value : null;
+    /**
+     * Returns the value that all have; an empty string if they differ.
+     *
+     * @param list<string> $all
+     */
+    private static function only(array $all): string
+    {
+        return count(array_unique($all)) === 1 ? $all[0] : '';
+    }
+
+    /** @return list<string> */
+    private static function cookies(Call $call, string $name): array
+    {
+        $all = [];
+        foreach (explode(';', implode(';', $call->header('Cookie'))) as $pair) {
+            [$before, $value] = explode('=', trim($pair), 2) + [1 => ''];
+            if ($before === $name) {
+                $all[] = trim($value, '"');
+            }
+        }
+
+        return $all;
+    }
+
+    /** @return list<string> */
+    private static function parameters(Call $call, string $name): array
+    {
+        $all = [];
+        foreach (explode('&', $call->query) as $pair) {
+            [$before, $value] = explode('=', $pair, 2) + [1 => ''];
+            if (urldecode($before) === $name) {
+                $all[] = urldecode($value);
+            }
+        }
+
+        return $all;
+    }
+
+    /** Returns the issuer and the value of a JWT's claim; an empty string if no value of it counts. */
+    private static function claim(string $token, string $name): string
+    {
+        $claims = self::claims($token);
+        $value = self::findClaim($claims, $name);
+        $counts = is_string($value) ? $value !== '' : is_int($value) || is_float($value) && floor($value) === $value;
+        if (!$counts || !is_string($value) && abs($value) >= 2 ** 53) {
+            return '';
+        }
+
+        return (is_string($claims['iss'] ?? '') ? $claims['iss'] ?? '' : '').' '.(is_float($value) ? (int) $value : $value);
+    }
+
+    /** Returns the claim of exactly that name, else the one that its dots lead to through objects. */
+    private static function findClaim(array $in, string $name): mixed
+    {
+        if (array_key_exists($name, $in)) {
+            return $in[$name];
+        }
+        for ($i = strpos($name, '.'); $i !== false; $i = strpos($name, '.', $i + 1)) {
+            $inner = $in[substr($name, 0, $i)] ?? null;
+            $found = is_array($inner) ? self::findClaim($inner, substr($name, $i + 1)) : null;
+            if ($found !== null) {
+                return $found;
+            }
         }
 
         return null;
+    }
+
+    /** Returns the claims of a JWT, which are not verified. */
+    private static function claims(string $token): array
+    {
+        $parts = explode('.', $token);
+        $payload = count($parts) === 3 ? base64_decode(strtr($parts[1], '-_', '+/'), true) : false;
+        $claims = $payload === false ? null : json_decode($payload, true, 32);
+
+        return is_array($claims) ? $claims : [];
     }
 
     private static function bearer(Call $call): ?string
@@ -54,14 +134,9 @@ final class Source
         if ($id !== '') {
             return $id;
         }
-        foreach (explode('&', $call->query) as $pair) {
-            [$name, $value] = explode('=', $pair, 2) + [1 => ''];
-            if (urldecode($name) === 'agent_id') {
-                if ($value !== '') {
-                    return urldecode($value);
-                }
-                break;
-            }
+        $id = self::parameters($call, 'agent_id')[0] ?? '';
+        if ($id !== '') {
+            return $id;
         }
         if (str_starts_with($call->header('Content-Type')[0] ?? '', 'application/json')) {
             $body = $call->body();
@@ -106,12 +181,7 @@ final class Source
     /** Returns the name of a JWT's session, or an empty string. */
     private static function session(string $token): string
     {
-        $parts = explode('.', $token);
-        $payload = count($parts) === 3 ? base64_decode(strtr($parts[1], '-_', '+/'), true) : false;
-        $claims = $payload === false ? null : json_decode($payload, true, 32);
-        if (!is_array($claims)) {
-            return '';
-        }
+        $claims = self::claims($token);
         $texts = [];
         foreach (['iss', 'sid', 'jti'] as $name) {
             $texts[$name] = $claims[$name] ?? '';

@@ -154,8 +154,15 @@ final class TableTest extends TestCase
     /** @dataProvider requests */
     public function testRequests(array $row): void
     {
-        $p = new Pacer();
+        $routes = isset($row['routes']) ? new Routes($row['routes']) : null;
+        $p = new Pacer(routes: $routes);
         $queues = [];
+        if (isset($row['windows'])) {
+            $limiter = $routes->match('GET', (new Call('GET', $row['requests'][0]['url']))->path);
+            $declared = array_map(static fn (array $w): array => ['limit' => $w['limit'], 'seconds' => $w['seconds']], $limiter->windows);
+            self::assertSame($row['windows'], $declared);
+            self::assertCount(count($declared), array_unique(str_split($p->queue(new Call('GET', $row['requests'][0]['url'])), 64)), 'each window has a budget of its own');
+        }
         foreach ($row['requests'] as $i => $r) {
             $call = new Call($r['method'], $r['url'], $r['headers'] ?? [], $r['body'] ?? null);
             self::assertSame($row['limiters'][$i], $p->budgets($call)[0]->limiter, "limiter of request $i");

@@ -1,0 +1,103 @@
+package pacer
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/weirlimit/weir"
+)
+
+// slots are the calls of one caller that may be in flight at a time (D29), as the limiter of the
+// routes declares. Lines share them. A call holds one from before it is sent until its answer has
+// ended. Calls get them in the order in which they ask. Other processes of the caller hold slots
+// that this one does not see.
+type slots struct {
+	key   string // identifies them among the slots of this process
+	limit int64
+	free  *semaphore.Weighted
+}
+
+// slotsOf returns the slots of a request's caller, or nil if its limiter has no limit in flight.
+func (t *Transport) slotsOf(r *http.Request, host string, limiter *weir.Limiter) *slots {
+	f := limiter.InFlight
+	if f.Limit == 0 {
+		return nil
+	}
+	parts := []string{r.URL.Scheme, host, limiter.Name, f.Key.String()}
+	for _, part := range f.Key {
+		source, value := t.answer(r, part)
+		if source != "ip" {
+			value, _ = subject(source, value)
+		}
+		parts = append(parts, source, value)
+	}
+	return &slots{name(parts...), f.Limit, semaphore.NewWeighted(f.Limit)}
+}
+
+// hold waits for a slot, which the call then holds. Without slots it does nothing. An error is a
+// *WaitError or the context's.
+func (c *call) hold() error {
+	s := c.line.slots
+	if s == nil {
+		return nil
+	}
+	if !s.free.TryAcquire(1) {
+		if err := c.awaitSlot(s); err != nil {
+			return err
+		}
+	}
+	c.held = s
+	return nil
+}
+
+// release gives back the slot that the call holds, if it holds one.
+func (c *call) release() {
+	c.held.release()
+	c.held = nil
+}
+
+func (s *slots) release() {
+	if s != nil {
+		s.free.Release(1)
+	}
+}
+
+// awaitSlot waits until a call in flight has ended. Nobody knows when that will be; what is
+// reported is a second.
+func (c *call) awaitSlot(s *slots) error {
+	now := c.t.now()
+	if c.t.maxWait == 0 {
+		return c.failure(SlotsTaken, now+second, now, errLonger)
+	}
+	c.notify(verdict{why: SlotsTaken, until: now + second}, now)
+	early, cancel := c.beforeDeadline()
+	defer cancel()
+	bounded, stop := context.WithDeadline(early, c.giveUp)
+	defer stop()
+	if s.free.Acquire(bounded, 1) == nil {
+		c.giveUp = time.Now().Add(c.t.maxWait) // of the wait for the budget
+		return nil
+	}
+	now = c.t.now()
+	if early.Err() == nil {
+		return c.failure(SlotsTaken, now+second, now, errLonger)
+	}
+	return c.gone(SlotsTaken, now+second)
+}
+
+// refusedBy reports whether a 429 is that of the limit in flight, whose fields describe no window.
+func (s *slots) refusedBy(p pass, a answer) bool {
+	f := a.fields
+	if s == nil || a.kind != binding || f.Limit != s.limit || f.RetryAfter != 1 || f.Date > 0 && f.Reset-f.Date > 1 {
+		return false
+	}
+	for _, w := range p.way.windows {
+		if w.declared.limit == s.limit {
+			return false
+		}
+	}
+	return true
+}
