@@ -30,6 +30,7 @@ const plenty = 2_000_000_000
 type setup struct {
 	limit    int64  // a minute, or without an end if there are no windows
 	by       string // what Weir counts by; others count by address
+	cost     string // the cost of a request, as Weir's policy spells it; empty: 1
 	tls      bool
 	upstream string
 }
@@ -75,8 +76,12 @@ func startWeir(ctx context.Context, w *world, s setup, engine ...string) (*serve
 	policy := filepath.Join(dir, "policy.yaml")
 	// Paths below /session/ and /key/ require a verified credential, so that a case can check that
 	// its own is one.
-	text := fmt.Sprintf("limiters:\n  - name: all\n    routes: [/api/*]\n    windows: [%d per minute by %s]\n"+
-		"  - name: proof\n    routes: [/session/*]\n    windows: [%d per minute by session]\n    requires: session\n", s.limit, s.by, plenty)
+	cost := ""
+	if s.cost != "" {
+		cost = "    cost: " + s.cost + "\n"
+	}
+	text := fmt.Sprintf("limiters:\n  - name: all\n    routes: [/api/*]\n    windows: [%d per minute by %s]\n%s"+
+		"  - name: proof\n    routes: [/session/*]\n    windows: [%d per minute by session]\n    requires: session\n", s.limit, s.by, cost, plenty)
 	if s.by == byKey {
 		text += fmt.Sprintf("  - name: proof-of-key\n    routes: [/key/*]\n    windows: [%d per minute by token]\n    requires: token\n", plenty)
 		engine = append(slices.Clone(engine), "--token-file", w.keys, "--token-from", "header:X-Api-Key")

@@ -18,7 +18,7 @@ func cpuTime(int) (time.Duration, error) { return 0, errNotLinux }
 
 func discard(*net.TCPConn, int64) error { return errNotLinux }
 
-func answerSmall(string) error { return errNotLinux }
+func answerSmall(string, []byte) error { return errNotLinux }
 
 func driveSteadily(context.Context, string, []byte, int, float64, time.Duration) ([]time.Duration, error) {
 	return nil, errNotLinux

@@ -28,8 +28,9 @@ type plan struct {
 type benchCase struct {
 	name  string
 	setup func(w *world) setup
-	left  []string // contestants that do not take part
-	fresh bool     // each turn needs a new process
+	left  []string                    // contestants that do not take part
+	own   func(w *world) []contestant // who takes part instead of the chosen ones; nil: those
+	fresh bool                        // each turn needs a new process
 	turn  func(ctx context.Context, p plan, w *world, s *server) (figures, error)
 }
 
@@ -44,15 +45,15 @@ const (
 	uploadCase   = "upload"
 	downloadCase = "download"
 	idleCase     = "idle"
+	settledCase  = "settled"
+	jsonCase     = "settled-json"
 )
 
 func cases() []benchCase {
 	plain := func(w *world) setup { return setup{limit: plenty, by: "ip", upstream: w.small} }
 	large := func(w *world) setup { return setup{limit: plenty, by: "ip", upstream: w.bodies} }
 	return []benchCase{
-		{name: servedCase, setup: plain, turn: func(ctx context.Context, p plan, _ *world, s *server) (figures, error) {
-			return drive(ctx, s, "http", "", served, p.length)
-		}},
+		{name: servedCase, setup: plain, turn: turnOfSmall},
 		{name: steadyCase, setup: plain, turn: func(ctx context.Context, p plan, _ *world, s *server) (figures, error) {
 			return atRate(ctx, s, p.rate, p.length)
 		}},
@@ -82,7 +83,16 @@ func cases() []benchCase {
 		{name: idleCase, setup: plain, left: []string{floorName}, fresh: true, turn: func(ctx context.Context, p plan, _ *world, s *server) (figures, error) {
 			return holdIdle(ctx, s, p.idle)
 		}},
+		{name: settledCase, own: settledContestants(toldByField), turn: turnOfSmall,
+			setup: func(w *world) setup { return setup{limit: plenty, by: "ip", cost: costByField, upstream: w.costs} }},
+		{name: jsonCase, own: settledContestants(toldByBody), turn: turnOfSmall,
+			setup: func(w *world) setup { return setup{limit: plenty, by: "ip", cost: costByBody, upstream: w.json} }},
 	}
+}
+
+// turnOfSmall sends small requests that are served.
+func turnOfSmall(ctx context.Context, p plan, _ *world, s *server) (figures, error) {
+	return drive(ctx, s, "http", "", served, p.length)
 }
 
 // turnOfSession sends the same verified session with every request.
@@ -190,7 +200,11 @@ func (p plan) takeTurns(ctx context.Context, w *world, c benchCase, r *results) 
 func (p plan) enter(ctx context.Context, w *world, c benchCase, r *results) (all []entrant) {
 	warm := p
 	warm.length = min(p.length, time.Second)
-	for _, one := range p.chosen {
+	chosen := p.chosen
+	if c.own != nil {
+		chosen = c.own(w)
+	}
+	for _, one := range chosen {
 		if slices.Contains(c.left, one.name) || p.brief && one.bare && c.name != servedCase || ctx.Err() != nil {
 			continue
 		}

@@ -55,6 +55,32 @@ func TestAimsFollowTheFigures(t *testing.T) {
 	}
 }
 
+// What settlement costs is judged beside the same server that does not read the cost.
+func TestSettlementIsJudged(t *testing.T) {
+	for _, c := range []struct {
+		field, body float64
+		met         []string
+	}{
+		{1, 1, []string{"met", "met"}},
+		{1.09, 1.24, []string{"met", "met"}},
+		{1.11, 1.24, []string{"**not met**", "met"}},
+		{1.09, 1.26, []string{"met", "**not met**"}},
+	} {
+		r := newResults("a machine", plan{rounds: 3, length: time.Second})
+		for round := range 3 {
+			base := float64(10 * (round + 1)) // rounds differ more than contestants
+			for name, times := range map[string]float64{settledCase: c.field, jsonCase: c.body} {
+				r.take(name, unsettledName, figures{cpuFigure: base}, nil)
+				r.take(name, settledName, figures{cpuFigure: base * times}, nil)
+			}
+		}
+		_, rows := r.aims()
+		if len(rows) != 2 || rows[0][3] != c.met[0] || rows[1][3] != c.met[1] {
+			t.Errorf("%v and %v times: %q, want %q", c.field, c.body, rows, c.met)
+		}
+	}
+}
+
 func TestTheDefaultEngineIsJudged(t *testing.T) {
 	all := taken(soleName, 1, 1)
 	for _, name := range []string{soleName, stdName, autoName} {

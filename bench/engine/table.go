@@ -35,6 +35,12 @@ func (r *results) String() string {
 	} {
 		say(c.title, requests, r.requestRows(c.name))
 	}
+	for _, c := range []struct{ name, title string }{
+		{settledCase, "An answer tells in a field what its request has cost"},
+		{jsonCase, "It tells that at the end of 4 KiB of JSON"},
+	} {
+		say(c.title, []string{"", "CPU, µs a request", "× unread", "requests/s", "of its core", "p99, ms", "× unread"}, r.settledRows(c.name))
+	}
 	transfers := []string{"", "MiB/s", "× nginx", "CPU, µs a MiB", "× nginx's", "of its core", "peak, MiB resident"}
 	say(fmt.Sprintf("Bodies of 10 MiB to the upstream, %d at a time", bodyConnections), transfers, r.transferRows(uploadCase))
 	say(fmt.Sprintf("Bodies of 10 MiB from the upstream, %d at a time", bodyConnections), transfers, r.transferRows(downloadCase))
@@ -47,13 +53,22 @@ func (r *results) String() string {
 	return b.String()
 }
 
-func (r *results) requestRows(name string) (rows [][]string) {
-	for _, c := range names() {
+func (r *results) requestRows(name string) [][]string {
+	return r.rowsBeside(name, nginxName, names())
+}
+
+func (r *results) settledRows(name string) [][]string {
+	return r.rowsBeside(name, unsettledName, []string{unsettledName, settledName})
+}
+
+// rowsBeside returns the rows of contestants, with their figures as multiples of one's.
+func (r *results) rowsBeside(name, base string, contestants []string) (rows [][]string) {
+	for _, c := range contestants {
 		if len(r.of(name, cpuFigure, c)) == 0 {
 			continue
 		}
-		rows = append(rows, []string{bold(c), page.Spread(r.of(name, cpuFigure, c)), r.times(name, cpuFigure, c), one(r.of(name, rateFigure, c)),
-			percent(r.of(name, busyFigure, c)), page.Spread(r.of(name, p99Figure, c)), r.times(name, p99Figure, c)})
+		rows = append(rows, []string{bold(c), page.Spread(r.of(name, cpuFigure, c)), r.times(name, cpuFigure, c, base), one(r.of(name, rateFigure, c)),
+			percent(r.of(name, busyFigure, c)), page.Spread(r.of(name, p99Figure, c)), r.times(name, p99Figure, c, base)})
 	}
 	return rows
 }
@@ -63,8 +78,8 @@ func (r *results) transferRows(name string) (rows [][]string) {
 		if len(r.of(name, mibFigure, c)) == 0 {
 			continue
 		}
-		rows = append(rows, []string{bold(c), page.Spread(r.of(name, mibFigure, c)), r.times(name, mibFigure, c), one(r.of(name, cpuFigure, c)),
-			r.times(name, cpuFigure, c), percent(r.of(name, busyFigure, c)), page.Digits(slices.Max(r.of(name, peakFigure, c)))})
+		rows = append(rows, []string{bold(c), page.Spread(r.of(name, mibFigure, c)), r.times(name, mibFigure, c, nginxName), one(r.of(name, cpuFigure, c)),
+			r.times(name, cpuFigure, c, nginxName), percent(r.of(name, busyFigure, c)), page.Digits(slices.Max(r.of(name, peakFigure, c)))})
 	}
 	return rows
 }
@@ -79,10 +94,10 @@ func (r *results) idleRows() (rows [][]string) {
 	return rows
 }
 
-// times returns a contestant's figure as a multiple of nginx's.
-func (r *results) times(name, figure, contestant string) string {
-	v, ok := ratio(r.of(name, figure, contestant), r.of(name, figure, nginxName))
-	if !ok || contestant == nginxName {
+// times returns a contestant's figure as a multiple of another's, the base.
+func (r *results) times(name, figure, contestant, base string) string {
+	v, ok := ratio(r.of(name, figure, contestant), r.of(name, figure, base))
+	if !ok || contestant == base {
 		return page.None
 	}
 	return fmt.Sprintf("%.2f", v)
@@ -139,6 +154,13 @@ func (r *results) aims() (weir string, rows [][]string) {
 	if xs := r.of(idleCase, heldFigure, weir); len(xs) > 0 {
 		judge(fmt.Sprintf("%s idle connections", page.Digits(float64(r.Idle))), "under 100 MiB resident", page.Digits(page.Median(xs)), page.Median(xs) < 100)
 	}
+	ofUnread := func(what, name string, limit float64) {
+		if v, ok := ratio(r.of(name, cpuFigure, settledName), r.of(name, cpuFigure, unsettledName)); ok {
+			judge(what, fmt.Sprintf("at most %.4g× as if it were unread", limit), fmt.Sprintf("%.3g×", v), v <= limit)
+		}
+	}
+	ofUnread("CPU of a request whose answer tells its cost in a field", settledCase, 1.1)
+	ofUnread("the same in 4 KiB of JSON", jsonCase, 1.25)
 	for i := range rows {
 		rows[i][0] = strings.ToUpper(rows[i][0][:1]) + rows[i][0][1:]
 	}

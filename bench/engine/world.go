@@ -35,6 +35,8 @@ type world struct {
 	engines bool   // whether it has --engine
 	nginx   string // the binary
 	small   string // the address of the upstream with small answers
+	costs   string // of one whose small answers tell their cost in a field
+	json    string // of one whose answers tell it in 4 KiB of JSON
 	bodies  string // the address of the upstream that receives and sends bodyBytes
 	body    string // a file of bodyBytes
 	cert    string // PEM, of an ECDSA key
@@ -74,7 +76,7 @@ func newWorld(ctx context.Context, temp, weir string) (w *world, remove func(), 
 	if err := w.makeFiles(ctx); err != nil {
 		return nil, nil, err
 	}
-	for name, address := range map[string]*string{"small": &w.small, "bodies": &w.bodies} {
+	for name, address := range map[string]*string{"small": &w.small, "costs": &w.costs, "json": &w.json, "bodies": &w.bodies} {
 		s, err := startSelf(ctx, w, loadCore, name, w.body)
 		if err != nil {
 			return nil, nil, err

@@ -46,6 +46,7 @@ const (
 	decideName   = "weir, Decide"
 	twoTakeName  = "weir, Store.Take, two windows"
 	twoName      = "weir, Decide, two windows"
+	settledName  = "weir, Store.Take, settled"
 	rateName     = "go-redis/redis_rate"
 	throttleName = "throttled"
 	ululeName    = "ulule/limiter"
@@ -72,20 +73,22 @@ func contestants() []contestant {
 	}
 }
 
-// twoWindows returns Weir with charges of two windows at a time, which are compared with one.
-func twoWindows() []contestant {
+// more returns Weir with charges of two windows at a time, and with a settlement after each take.
+// They are compared with takes of one window.
+func more() []contestant {
 	return []contestant{
 		{name: twoTakeName, counts: true, open: openTwoTake},
 		{name: twoName, counts: true, open: openTwoDecide},
+		{name: settledName, open: openSettledTake},
 	}
 }
 
-// ofOne returns the contestant that charges one window if c charges two.
+// ofOne returns the contestant that c, one of more, is compared with.
 func ofOne(c contestant) string {
-	if c.name == twoTakeName {
-		return takeName
+	if c.name == twoName {
+		return decideName
 	}
-	return decideName
+	return takeName
 }
 
 func named(all []contestant, names ...string) (found []contestant) {

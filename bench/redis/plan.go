@@ -30,7 +30,7 @@ const per = time.Hour * 24
 // measure runs every case. A contestant that fails is left out and reported.
 func (p *plan) measure(ctx context.Context, r *results) error {
 	p.pool = newPool(p.keys)
-	for _, c := range slices.Concat(p.chosen, twoWindows()) {
+	for _, c := range slices.Concat(p.chosen, more()) {
 		if c.counts {
 			if err := p.verify(ctx, c); err != nil {
 				r.problem(c, err)
@@ -39,9 +39,9 @@ func (p *plan) measure(ctx context.Context, r *results) error {
 		}
 	}
 	everybody := slices.Clone(p.chosen)
-	for _, two := range twoWindows() {
-		if len(named(p.chosen, ofOne(two))) > 0 && !r.failed(two) {
-			everybody = append(everybody, two)
+	for _, c := range more() {
+		if len(named(p.chosen, ofOne(c))) > 0 && !r.failed(c) {
+			everybody = append(everybody, c)
 		}
 	}
 	for _, c := range everybody {

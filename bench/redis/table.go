@@ -30,7 +30,7 @@ func (r *results) String() string {
 			fmt.Fprintf(&b, "\n%s:\n\n%s", t.title, t)
 		}
 	}
-	for _, c := range append(contestants(), twoWindows()...) {
+	for _, c := range append(contestants(), more()...) {
 		if text, ok := r.problems[c.name]; ok {
 			fmt.Fprintf(&b, "\nNot measured: %s: %s\n", c.name, text)
 		}
@@ -91,7 +91,7 @@ func (r *results) weirTable() table {
 		t.rows = append(t.rows, []string{what, fmt.Sprint(callers), text, r.one(name, "p50", who), r.one(name, "p99", who), r.one(name, "server", who), r.one(name, "client", who), r.one(name, "asked", who)})
 	}
 	for _, callers := range r.callers {
-		for _, c := range twoWindows() {
+		for _, c := range more() {
 			add(bold(c.name), caseName("open", callers), c.name, ofOne(c), callers)
 		}
 	}
@@ -137,6 +137,12 @@ func (r *results) aims() table {
 		line("server CPU a decision relative to the bare script"+at, "at most 1.15×", "%.2f×", beside("server", bareName))
 		line("two windows relative to one"+at, "at least 0.7×", "%.2f×", func(who string) (float64, bool) {
 			return ratio(r.of(open, "rate", twoOf(who)), r.of(open, "rate", who))
+		})
+		line("server CPU of a take and its settlement relative to a take"+at, "at most 1.8×", "%.2f×", func(who string) (float64, bool) {
+			if who != takeName {
+				return 0, false
+			}
+			return ratio(r.of(open, "server", settledName), r.of(open, "server", takeName))
 		})
 		line("a refused key relative to an admitted one"+at, "at least 20×", "%.1f×", func(who string) (float64, bool) {
 			return ratio(r.of(caseName("refused", callers), "rate", who), r.of(open, "rate", who))

@@ -62,6 +62,39 @@ func (t take) worker() func(context.Context, string) (bool, error) {
 
 func (t take) close() error { return t.store.Close() }
 
+// A settledTake takes two units, and gives one back.
+type settledTake struct{ take }
+
+func openSettledTake(s setup) (limiter, error) {
+	l, err := openTake(s)
+	if err != nil {
+		return nil, err
+	}
+	return settledTake{l.(take)}, nil
+}
+
+func (t settledTake) worker() func(context.Context, string) (bool, error) {
+	w := t.windows[0]
+	charges := []weir.Charge{{Key: make([]byte, 0, 64), Scope: len(w.scope), Limit: w.limit, Per: w.per, Cost: 2}}
+	receipt, changes := new(weir.Receipt), make([]weir.Change, 1)
+	return func(ctx context.Context, key string) (bool, error) {
+		c := &charges[0]
+		c.Key = append(append(c.Key[:0], w.scope...), key[len(scope):]...)
+		c.Subject = len(c.Key)
+		if err := t.store.Take(ctx, charges, receipt); err != nil || !receipt.Allowed {
+			return false, err
+		}
+		changes[0] = weir.Change{Charge: *c, Reset: receipt.Used[0].Reset, Units: -1}
+		if err := t.store.Settle(ctx, &receipt.Ticket, changes); err != nil {
+			return false, err
+		}
+		if !changes[0].Done {
+			return false, fmt.Errorf("it was not settled: %+v", changes[0])
+		}
+		return true, nil
+	}
+}
+
 // A decide decides like a service that embeds Weir, with a fallback store in this process.
 type decide struct {
 	store    *redisstore.Store

@@ -66,6 +66,7 @@ func everything(t *testing.T) *telemetry.Metrics {
 	}
 	b := decision.Standings()[0]
 	m.Observe(answer.Observation{Limiter: "api", Window: b.Window, Outcome: answer.Admitted, Decision: &decision})
+	m.Held(b.Limiter, 1)
 	m.Shadow(weir.Shadowed{Limiter: b.Limiter, Decision: &decision})
 	m.Candidate(weir.Compared{Live: &decision, Candidate: &decision})
 	m.StoreTake(time.Millisecond, nil)

@@ -157,44 +157,6 @@ func TestThePublicAPIExampleDoesWhatItSays(t *testing.T) {
 	e.want(e.send(there, read, other), 429, 600, 0)
 }
 
-func TestTheLLMExampleDoesWhatItSays(t *testing.T) {
-	const completion, chat, embedding = "POST /v1/completions", "POST /v1/chat/completions", "POST /v1/embeddings"
-	e := newExample(t, "llm-api.yaml")
-	one, other := e.tokens[0], e.tokens[1]
-
-	// A completion needs a token, else the model is not asked; an embedding needs none.
-	e.want(e.send(here, completion, ""), 401, 600, 590)
-	e.want(e.send(here, chat, "nonsense"), 401, 600, 580)
-	if n := e.reached.Load(); n != 0 {
-		t.Errorf("the model was asked %d times without a token", n)
-	}
-	e.want(e.send(here, embedding, ""), 200, 600, 599)
-	e.want(e.send(here, embedding, "nonsense"), 200, 600, 598)
-	e.want(e.send(there, embedding, ""), 200, 600, 599)
-
-	// A completion costs ten units, an embedding one, of separate budgets for each token.
-	e.want(e.send(here, completion, one), 200, 600, 590)
-	e.want(e.send(there, chat, one), 200, 600, 580)
-	e.times(58, here, completion, one)
-	e.want(e.send(here, completion, one), 429, 600, 0)
-	e.want(e.send(here, completion, other), 200, 600, 590)
-	e.want(e.send(here, embedding, one), 200, 600, 599)
-
-	// 2000 completions a day.
-	for range 32 {
-		e.after(time.Minute)
-		e.times(60, here, completion, one)
-	}
-	e.after(time.Minute)
-	e.times(20, here, completion, one)
-	e.want(e.send(here, completion, one), 429, 20000, 0)
-
-	// Everything else is counted by address.
-	for i, target := range []string{"GET /v1/models", "GET /v1/completions", "POST /v1/no-such-path"} {
-		e.want(e.send(here, target, one), 200, 300, int64(299-i))
-	}
-}
-
 func TestTheLoginExampleDoesWhatItSays(t *testing.T) {
 	const sign = "POST /account/login"
 	e := newExample(t, "login.yaml")
@@ -278,13 +240,4 @@ func examplePolicy(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// A cost above a limit is rejected.
-func TestTheLLMExampleCannotCostMoreThanItsLimit(t *testing.T) {
-	text := strings.Replace(readText(t, examples+"policies/llm-api.yaml"), "cost: 10", "cost: 601", 1)
-	_, stderr, code := weirCommand(t.Context(), t, "policy", "check", policyFile(t, text))
-	if code != 1 || !strings.Contains(stderr, "no request could ever be served") {
-		t.Errorf("status %d: %s", code, stderr)
-	}
 }

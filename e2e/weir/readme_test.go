@@ -42,7 +42,7 @@ func maskFences(text string) string {
 	return fence.ReplaceAllStringFunc(text, func(s string) string { return strings.ReplaceAll(s, "#", masked) })
 }
 
-// The test types the README's sessions into a shell, checks its policy, and runs
+// The test types the README's sessions into a shell, checks its policies, and runs
 // its program.
 func TestTheReadmesSessionsPrintWhatItShows(t *testing.T) {
 	kinds := map[string]int{}
@@ -69,8 +69,8 @@ func TestTheReadmesSessionsPrintWhatItShows(t *testing.T) {
 			}
 		})
 	}
-	if kinds["sh"] != 2 || kinds["yaml"] != 1 || kinds["go"] != 1 {
-		t.Errorf("the README's blocks are %v: want two sessions, a policy and a program", kinds)
+	if kinds["sh"] != 2 || kinds["yaml"] != 2 || kinds["go"] != 1 {
+		t.Errorf("the README's blocks are %v: want two sessions, two policies and a program", kinds)
 	}
 }
 

@@ -194,6 +194,10 @@ const byAddress = "widget-typing widget-satisfaction widget-coupon widget-other"
 var cannotBeSeen = []exception{
 	{"separate", byAddress, "it counts by address, and the verifier has one address"},
 	{"fields-5xx", allLimiters, "no server error was answered"},
+	{"value", allLimiters, "it counts by no field, cookie, parameter or host"},
+	{"penalty", allLimiters, "it has no penalty"},
+	{"in-flight", allLimiters, "it does not limit the requests under way"},
+	{"outcome", allLimiters, "their cost is known before they are answered"},
 	{"unverified", "widget-init " + byAddress, "it counts by no credential"},
 	{"fields-preflight", "widget-other", "preflights are counted by this limiter"},
 	{"preflight-free", "widget-other", "preflights are counted by this limiter"},
