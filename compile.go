@@ -9,8 +9,8 @@ import (
 type compiled struct {
 	policy Policy
 	named  map[string]*limiter
-	table  *table // the routes of the enforced limiters
-	all    *table // the routes of all limiters; nil if none is in Shadow mode
+	routes *sites // of the enforced limiters
+	all    *sites // those of all limiters; nil if none is in Shadow mode
 }
 
 // A limiter is a Limiter with precomputed values for its requests.
@@ -39,11 +39,11 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 	c := &compiled{
 		policy: p,
 		named:  make(map[string]*limiter, len(p.Limiters)),
-		table:  newTable(),
+		routes: newSites(),
 	}
 	for i := range p.Limiters {
 		if p.Limiters[i].Mode == Shadow {
-			c.all = newTable()
+			c.all = newSites()
 			break
 		}
 	}
@@ -77,6 +77,10 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 			check.addRoute(c, ready, &l.Routes[j], j)
 		}
 	}
+	c.routes.link()
+	if c.all != nil {
+		c.all.link()
+	}
 	check.checkResponses(&p)
 	check.checkShadows(c)
 	return c, check.problems
@@ -97,7 +101,7 @@ func (c *checker) addRoute(to *compiled, l *limiter, r *Route, index int) {
 	if l.Mode == Shadow {
 		return
 	}
-	taken, ok := to.table.add(*r, by)
+	taken, ok := to.routes.add(*r, by)
 	if ok {
 		return
 	}

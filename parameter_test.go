@@ -59,7 +59,7 @@ func TestLiteralTextIsMoreSpecificThanAParameter(t *testing.T) {
 		{"PUT", "/t//", "everything"}, // a parameter is never empty
 		{"PUT", "/t/./acme/../other//items", "items"},
 	} {
-		if got := name(d.Match(test.method, test.path)); got != test.want {
+		if got := name(d.Match(test.method, "", test.path)); got != test.want {
 			t.Errorf("%s %s is counted by %q, want %q", test.method, test.path, got, test.want)
 		}
 	}
@@ -87,7 +87,7 @@ func TestTheValueOfAParameterIsItsFoldedSegment(t *testing.T) {
 		{"/t/a b/x", "a b", ""},
 		{"/files/a/b/c", "a", ""},
 	} {
-		m := d.Match("GET", test.path)
+		m := d.Match("GET", "", test.path)
 		tenant, ok := m.Parameter("tenant")
 		user, hasUser := m.Parameter("user")
 		if tenant != test.tenant || !ok || user != test.user || hasUser != (test.user != "") {
@@ -162,7 +162,7 @@ func TestTheCatchAllMayHaveParameters(t *testing.T) {
 		"wide": {"/t/{tenant}/*"}, "narrow": {"/t/{tenant}/items/{item}"}, "literal": {"/t/acme/items/7"}, "other": {"GET /o/{x}"},
 	})
 	for path, want := range map[string]string{"/t/acme/items/7": "wide", "/t/acme": "wide", "/t": "", "/o/x/y": "other"} {
-		m := d.CatchAll(path)
+		m := d.CatchAll("", path)
 		if name(m) != want {
 			t.Errorf("the catch-all of %s is %q, want %q", path, name(m), want)
 		}
@@ -241,7 +241,7 @@ func TestASavedCallerHasItsParameters(t *testing.T) {
 	l := routed(limiter("l", "9 per minute by path:tenant+ip"), "/t/{tenant}/*")
 	b := newBench(t, policyOf(l))
 	var s weir.Scratch
-	m := b.d.Match("GET", "/t/Acme/x")
+	m := b.d.Match("GET", "", "/t/Acme/x")
 	if _, err := b.d.Decide(t.Context(), weir.Request{Match: m, Keys: ip, Scratch: &s}); err != nil {
 		t.Fatal(err)
 	}
@@ -425,15 +425,15 @@ func TestRoutesWithParametersMatchAsAReferenceDoes(t *testing.T) {
 				}
 				slices.SortFunc(want, func(a, b weir.Route) int { return compare(a, b, method, segments) })
 				var got []weir.Route
-				for _, m := range routes.Covering(method, path) {
+				for _, m := range routes.Covering(method, "", path) {
 					got = append(got, m.Route())
 					checkParameters(t, m, segments)
 				}
 				if !slices.Equal(got, want) {
 					t.Fatalf("%s %s is covered by %v, want %v", method, path, got, want)
 				}
-				if len(want) > 0 && routes.Match(method, path).Route() != want[0] {
-					t.Fatalf("%s %s matches %v, want %v", method, path, routes.Match(method, path).Route(), want[0])
+				if len(want) > 0 && routes.Match(method, "", path).Route() != want[0] {
+					t.Fatalf("%s %s matches %v, want %v", method, path, routes.Match(method, "", path).Route(), want[0])
 				}
 			}
 		}

@@ -179,14 +179,18 @@ func ParseFailureMode(s string) (FailureMode, error) {
 // not empty.
 type Route struct {
 	Method string // empty: any
+	// Host is the host of the requests that it covers, as AppendHost returns it (D33): a name, an
+	// address, or *.example.com for all names that end in .example.com. Empty: any.
+	Host   string
 	Path   string // begins with a slash; without the star
 	Prefix bool   // it covers every path that begins with Path
 }
 
-const routeForm = "a route is [METHOD] /path, or [METHOD] /path* for everything that begins so"
+const routeForm = "a route is [METHOD] [HOST]/path, or [METHOD] [HOST]/path* for everything that begins so"
 
-// ParseRoute parses a route as a policy spells it: an optional method, and a path that may end in a
-// star.
+// ParseRoute parses a route as a policy spells it: an optional method, an optional host, and a path
+// that may end in a star. A host without a dot, other than localhost, is spelled with one at its
+// end: api./items.
 func ParseRoute(s string) (Route, error) {
 	words := strings.Fields(s)
 	var r Route
@@ -198,6 +202,7 @@ func ParseRoute(s string) (Route, error) {
 	default:
 		return Route{}, fmt.Errorf("route %q: %s", s, routeForm)
 	}
+	r.Host, r.Path = cutHost(r.Path)
 	r.Path, r.Prefix = strings.CutSuffix(r.Path, "*")
 	if err := r.problem(); err != nil {
 		return Route{}, fmt.Errorf("route %q: %w", s, err)
@@ -211,7 +216,13 @@ func (r Route) problem() error {
 			return fmt.Errorf("method %q is not in capital letters (methods are case-sensitive: GET, POST)", r.Method)
 		}
 	}
+	if err := r.hostProblem(); err != nil {
+		return err
+	}
 	if !strings.HasPrefix(r.Path, "/") {
+		if before, after, ok := strings.Cut(r.Path, "/"); ok && before != "" {
+			return fmt.Errorf("path %q does not begin with a slash; if %q is a host, write a dot after it: %s./%s", r.Path, before, before, after)
+		}
 		return fmt.Errorf("path %q does not begin with a slash; %s", r.Path, routeForm)
 	}
 	if strings.Contains(r.Path, "*") {
@@ -234,6 +245,11 @@ func (r Route) problem() error {
 // String returns the route as a policy spells it.
 func (r Route) String() string {
 	s := r.Path
+	if r.Host != "" && (strings.ContainsAny(r.Host, ".:") || r.Host == "localhost") {
+		s = r.Host + s
+	} else if r.Host != "" {
+		s = r.Host + "." + s
+	}
 	if r.Prefix {
 		s += "*"
 	}

@@ -190,7 +190,7 @@ func (c *checker) checkShadows(to *compiled) {
 		}
 		c.limiter = i
 		for j, r := range l.Routes {
-			if n := to.all.maxShadows(shadowed.paths(folded(r.Path)), methods); n > MaxShadows {
+			if n := to.all.of(r.Host).maxShadows(shadowed.paths(folded(r.Path)), methods); n > MaxShadows {
 				c.add("routes", j, r.String(), "route %q: %d limiters in mode shadow cover the same paths here: at most %d are allowed; try them out in a candidate policy", r, n, MaxShadows)
 				return
 			}
@@ -201,12 +201,12 @@ func (c *checker) checkShadows(to *compiled) {
 // maxShadows returns the max number of limiters in Shadow mode that cover one request for any of
 // the folded paths or for a path that continues it. An enforced limiter may hide shadows at the
 // path alone.
-func (t *table) maxShadows(paths []string, methods map[string]bool) (n int) {
+func (at *site) maxShadows(paths []string, methods map[string]bool) (n int) {
 	for _, path := range paths {
 		for method := range methods {
 			for _, follows := range [...]string{"", "\x00", "/\x00"} { // no route has a NUL
 				met := make(map[*limiter]bool)
-				t.walk(method, path+follows, func(by *cover) bool {
+				at.walk(method, path+follows, func(by *cover) bool {
 					if by.limiter.Mode == Shadow {
 						met[by.limiter] = true
 					}

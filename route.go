@@ -42,16 +42,17 @@ func (d *Decider) find(r *Request) Match {
 	if len(r.Limiters) > 0 || r.Match.by != nil || r.Match.trials != nil {
 		return r.Match
 	}
-	return d.Match(r.Method, r.Path)
+	return d.Match(r.Method, r.Host, r.Path)
 }
 
-// Match returns the most specific route that covers a request (D8). path is decoded and need not be
-// canonical.
-func (d *Decider) Match(method, path string) Match {
+// Match returns the most specific route that covers a request (D8): of the routes that name its
+// host, else of those with a star, the longest name first, else of those that name none (D33). host
+// is the value of its Host field, as received. path is decoded and need not be canonical.
+func (d *Decider) Match(method, host, path string) Match {
 	p := folded(path)
-	m := d.compiled.Load().match(method, p)
+	m := d.compiled.Load().match(method, host, p)
 	if c := d.candidate.Load(); c != nil {
-		m = m.with(c, c.compiled.table.match(method, p), p)
+		m = m.with(c, c.compiled.routes.match(method, host, p), p)
 	}
 	return m
 }
@@ -64,13 +65,14 @@ func (by *cover) match(path string) Match {
 	return Match{by: by, path: path}
 }
 
-// CatchAll returns the least specific route that covers path. It prefers routes for any method. A
-// request of which no single reading is safe is charged to it (D10).
-func (d *Decider) CatchAll(path string) Match {
+// CatchAll returns the least specific route that covers path, of the narrowest host that has one
+// (see Match). It prefers routes for any method. A request of which no single reading is safe is
+// charged to it (D10).
+func (d *Decider) CatchAll(host, path string) Match {
 	p := folded(path)
-	m := d.compiled.Load().table.catchAll(p).match(p)
+	m := d.compiled.Load().routes.catchAll(host, p).match(p)
 	if c := d.candidate.Load(); c != nil {
-		m = m.with(c, c.compiled.table.catchAll(p), p)
+		m = m.with(c, c.compiled.routes.catchAll(host, p), p)
 	}
 	return m
 }
@@ -86,14 +88,14 @@ func (d *Decider) Named(name string) Match {
 
 // match returns the most specific enforced limiter, with the limiters in Shadow mode that are more
 // specific. path is folded.
-func (c *compiled) match(method, path string) Match {
+func (c *compiled) match(method, host, path string) Match {
 	if c.all == nil {
-		return c.table.match(method, path).match(path)
+		return c.routes.match(method, host, path).match(path)
 	}
 	var found *cover
 	n := 0
 	var met trials
-	c.all.walk(method, path, func(by *cover) bool {
+	c.all.find(host).walk(method, path, func(by *cover) bool {
 		if by.limiter.Mode != Shadow {
 			found = by
 			return false

@@ -99,7 +99,7 @@ func TestEveryRequestFindsItsLimiter(t *testing.T) {
 		{"POST", "/api/v1/widget/" + strings.Repeat("a", 5000), "widget-other"},
 		{"POST", "/api/v1/widget/" + strings.Repeat("../widget/", 500) + "leads", "widget-leads"},
 	} {
-		if got := name(d.Match(test.method, test.path)); got != test.want {
+		if got := name(d.Match(test.method, "", test.path)); got != test.want {
 			t.Errorf("%s %.80q is counted by %q, want %q", test.method, test.path, got, test.want)
 		}
 	}
@@ -139,7 +139,7 @@ func TestTheMostSpecificRouteWins(t *testing.T) {
 		{"PUT", "/a/b/d", "abd"},
 		{"PUT", "/a/b/d/e", "abd"},
 	} {
-		if got := name(d.Match(test.method, test.path)); got != test.want {
+		if got := name(d.Match(test.method, "", test.path)); got != test.want {
 			t.Errorf("%s %s is counted by %q, want %q", test.method, test.path, got, test.want)
 		}
 	}
@@ -156,13 +156,13 @@ func TestTheFallbackIsTheLeastSpecificRoute(t *testing.T) {
 		"/elsewhere":                "",
 	} {
 		t.Run(path, func(t *testing.T) {
-			if got := name(d.CatchAll(path)); got != want {
+			if got := name(d.CatchAll("", path)); got != want {
 				t.Errorf("the catch-all of %s is %q, want %q", path, got, want)
 			}
 		})
 	}
 	only := deciderFor(t, map[string][]string{"only": {"POST /only"}})
-	if got := name(only.CatchAll("/only/x")); got != "only" {
+	if got := name(only.CatchAll("", "/only/x")); got != "only" {
 		t.Errorf("if every route has a method, the catch-all is %q, want only", got)
 	}
 }
@@ -204,12 +204,12 @@ func TestNoRespellingChangesTheLimiter(t *testing.T) {
 			"/api/v1/widget/init", "/api/v1/widget/messages", "/api/v1/widget/leads", "/api/v1/widget/typing",
 			"/api/v1/widget/satisfaction", "/api/v1/widget/coupon/apply", "/v1/wp/documents", "/api/v1/widget/other",
 		}).Draw(t, "path")
-		want := name(d.Match("POST", path))
+		want := name(d.Match("POST", "", path))
 		spelled := path
 		for _, respell := range rapid.SliceOfN(rapid.SampledFrom(respellings), 1, 4).Draw(t, "respellings") {
 			spelled = respell(t, spelled)
 		}
-		if got := name(d.Match("POST", spelled)); got != want {
+		if got := name(d.Match("POST", "", spelled)); got != want {
 			t.Fatalf("%q is counted by %q, and %q by %q", spelled, got, path, want)
 		}
 	})
@@ -221,8 +221,8 @@ func FuzzMatch(f *testing.F) {
 	f.Add("", "\xff\x00%2f")
 	d := deciderFor(f, contractRoutes)
 	f.Fuzz(func(t *testing.T, method, path string) {
-		m := d.Match(method, path)
-		again := d.Match(method, path+"/")
+		m := d.Match(method, "", path)
+		again := d.Match(method, "", path+"/")
 		if name(m) != name(again) {
 			t.Errorf("%q is counted by %q, with a trailing slash by %q", path, name(m), name(again))
 		}
@@ -235,7 +235,7 @@ func BenchmarkMatch(b *testing.B) {
 		b.Run(path[1:], func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				d.Match("POST", path)
+				d.Match("POST", "", path)
 			}
 		})
 	}
@@ -249,7 +249,7 @@ func FuzzParameter(f *testing.F) {
 	f.Add("/t/\xff/%2f/.")
 	d := deciderFor(f, map[string][]string{"l": {"/t/{tenant}/*", "/t/{tenant}/users/{user}", "/{any}/x*"}})
 	f.Fuzz(func(t *testing.T, path string) {
-		m, again := d.Match("GET", path), d.Match("GET", path+"/")
+		m, again := d.Match("GET", "", path), d.Match("GET", "", path+"/")
 		if m.Route() != again.Route() {
 			t.Fatalf("%q is covered by %v, with a trailing slash by %v", path, m.Route(), again.Route())
 		}

@@ -13,24 +13,23 @@ func NewRoutes(p Policy) (*Routes, error) {
 	return &Routes{c}, nil
 }
 
-// Match returns the most specific route that covers a request (D8). path is decoded and need not be
-// canonical.
-func (r *Routes) Match(method, path string) Match {
+// Match returns the most specific route that covers a request, as Decider.Match does. host is the
+// value of its Host field; empty: only routes that name no host cover the request.
+func (r *Routes) Match(method, host, path string) Match {
 	p := folded(path)
-	return r.compiled.table.match(method, p).match(p)
+	return r.compiled.routes.match(method, host, p).match(p)
 }
 
 // Covering returns every route that covers a request, the most specific first (D8), with its
-// limiter. Match returns the first of them whose limiter is not in Shadow mode. path is decoded and
-// need not be canonical.
-func (r *Routes) Covering(method, path string) []Match {
-	t := r.compiled.table
+// limiter. Match returns the first of them whose limiter is not in Shadow mode.
+func (r *Routes) Covering(method, host, path string) []Match {
+	s := r.compiled.routes
 	if r.compiled.all != nil {
-		t = r.compiled.all
+		s = r.compiled.all
 	}
 	var all []Match
 	p := folded(path)
-	t.walk(method, p, func(by *cover) bool {
+	s.find(host).walk(method, p, func(by *cover) bool {
 		all = append(all, by.match(p))
 		return true
 	})

@@ -39,15 +39,15 @@ func TestCoveringRoutesAreListedMostSpecificFirst(t *testing.T) {
 		{"GET", "/", []string{"all /*"}},
 	} {
 		var got []string
-		for _, m := range routes.Covering(c.method, c.path) {
+		for _, m := range routes.Covering(c.method, "", c.path) {
 			got = append(got, m.Limiter().Name+" "+m.Route().String())
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s %s is covered by %q, want %q", c.method, c.path, got, c.want)
 		}
-		for _, m := range routes.Covering(c.method, c.path) {
+		for _, m := range routes.Covering(c.method, "", c.path) {
 			if m.Limiter().Mode == weir.Enforce {
-				if first := routes.Match(c.method, c.path); first.Route() != m.Route() {
+				if first := routes.Match(c.method, "", c.path); first.Route() != m.Route() {
 					t.Errorf("%s %s matches %v, and the first route that covers it is %v", c.method, c.path, first.Route(), m.Route())
 				}
 				break

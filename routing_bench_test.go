@@ -21,13 +21,13 @@ func literalRoutes() map[string][]string {
 func matches(b *testing.B, routes map[string][]string, path, want string) {
 	b.Helper()
 	d := deciderFor(b, routes)
-	if got := name(d.Match("GET", path)); got != want {
+	if got := name(d.Match("GET", "", path)); got != want {
 		b.Fatalf("GET %s: limiter %q, want %q", path[:min(len(path), 80)], got, want)
 	}
 	var m weir.Match
 	b.ReportAllocs()
 	for b.Loop() {
-		m = d.Match("GET", path)
+		m = d.Match("GET", "", path)
 	}
 	_ = m
 }

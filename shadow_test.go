@@ -156,7 +156,7 @@ func TestAShadowFallsThroughToTheNextMatchingRoute(t *testing.T) {
 
 func TestARequestThatOnlyAShadowCoversIsUnlimited(t *testing.T) {
 	x := newTried(t, policyOf(shadowOf(routed(limiter("s", "1 per minute by ip"), "/a"))))
-	m := x.d.Match("GET", "/a")
+	m := x.d.Match("GET", "", "/a")
 	if m.Limiter() != nil || !m.HasTrials() {
 		t.Errorf("limiter %v, trials %v", m.Limiter(), m.HasTrials())
 	}
@@ -166,7 +166,7 @@ func TestARequestThatOnlyAShadowCoversIsUnlimited(t *testing.T) {
 		}
 		x.wantShadows(want)
 	}
-	if m := x.d.Match("GET", "/b"); m.HasTrials() {
+	if m := x.d.Match("GET", "", "/b"); m.HasTrials() {
 		t.Error("a trial is evaluated though nothing covers the request")
 	}
 }
@@ -246,7 +246,7 @@ func TestShadowsDoNotChangeTheEnforcedLimiter(t *testing.T) {
 		}
 		for _, method := range []string{"GET", "HEAD", "POST"} {
 			for _, path := range append(paths, "/A/B/", "/a/b/d", "/a//b") {
-				a, b := plain.Match(method, path), shaded.Match(method, path)
+				a, b := plain.Match(method, "", path), shaded.Match(method, "", path)
 				if a.Route() != b.Route() || (a.Limiter() == nil) != (b.Limiter() == nil) {
 					t.Fatalf("%s %s: %v without shadows, %v with", method, path, a.Route(), b.Route())
 				}

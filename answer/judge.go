@@ -19,10 +19,11 @@ type Question struct {
 	Keys weir.Keys
 
 	Method string // case-sensitive, as received
+	Host   string // the value of its Host field, as received; empty: none
 	Path   string // decoded, without the query
 
 	// Match is the limiter for the request, if the door has chosen it. The zero value means that
-	// Method and Path choose, or if Chosen is set, that no limiter covers the request.
+	// Method, Host and Path choose, or if Chosen is set, that no limiter covers the request.
 	Match  weir.Match
 	Chosen bool
 	// Limiters name the limiters outright, in place of Match, Method and Path. The request is
@@ -123,7 +124,7 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 	r := weir.Request{Cost: q.Cost, Match: q.Match, Limiters: q.Limiters, Scratch: &a.scratch}
 	if len(q.Limiters) == 0 {
 		if !q.Chosen && r.Match.Limiter() == nil && !r.Match.HasTrials() {
-			r.Match = j.decider.Match(q.Method, q.Path)
+			r.Match = j.decider.Match(q.Method, q.Host, q.Path)
 		}
 		if r.Match.Limiter() == nil && !r.Match.HasTrials() {
 			a.Decision = weir.Decision{Allowed: true, Outcome: weir.Unlimited}

@@ -188,7 +188,7 @@ func TestAChargeNeedsNoCredential(t *testing.T) {
 	e := setUp(t, ok)
 	decider := e.decider
 	e.start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		match := decider.Match("GET", "/v1/wp/status")
+		match := decider.Match("GET", "", "/v1/wp/status")
 		next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			httplimit.WriteError(w, http.StatusBadRequest, "invalid_request", "no safe reading")
 		})

@@ -104,9 +104,9 @@ func (m *Middleware) Judge() *answer.Judge { return m.judge }
 // ours. A path with dot segments is answered 400 if a route covers it, resolved or as it is.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		match := m.decider.Match(r.Method, r.URL.Path)
+		match := m.decider.Match(r.Method, r.Host, r.URL.Path)
 		if hasDots(r.URL.Path) {
-			if covered := m.coverOfDots(r.URL.Path, match); covered.Limiter() != nil {
+			if covered := m.coverOfDots(r, match); covered.Limiter() != nil {
 				m.Charge(w, r, covered, http.HandlerFunc(m.refuseDots))
 				return
 			}
@@ -132,12 +132,12 @@ func hasDots(path string) bool {
 // coverOfDots returns the limiter that a path with dot segments is charged to: the one that covers
 // the resolved path, or else the path as it is. Some handlers resolve such a path (http.ServeMux
 // redirects) and some do not (http.StripPrefix), so only a 400 is sure to count it correctly (D10).
-func (m *Middleware) coverOfDots(path string, resolved weir.Match) weir.Match {
+func (m *Middleware) coverOfDots(r *http.Request, resolved weir.Match) weir.Match {
 	if resolved.Limiter() != nil {
 		return resolved
 	}
-	before, _, _ := strings.Cut(path, "/.")
-	return m.decider.CatchAll(before)
+	before, _, _ := strings.Cut(r.URL.Path, "/.")
+	return m.decider.CatchAll(r.Host, before)
 }
 
 func (m *Middleware) refuseDots(w http.ResponseWriter, r *http.Request) {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 )
 
@@ -163,10 +164,10 @@ func TestAHostHasOneForm(t *testing.T) {
 
 // A source that appends a value extends what is there already, and a source without one leaves it.
 func TestAHostThatIsNoneLeavesTheKeyAlone(t *testing.T) {
-	if got, ok := identity.AppendHost([]byte("key"), "example com"); ok || string(got) != "key" {
+	if got, ok := weir.AppendHost([]byte("key"), "example com"); ok || string(got) != "key" {
 		t.Errorf("%q, %v", got, ok)
 	}
-	if got, ok := identity.AppendHost([]byte("key"), "Example.com:1"); !ok || string(got) != "keyexample.com" {
+	if got, ok := weir.AppendHost([]byte("key"), "Example.com:1"); !ok || string(got) != "keyexample.com" {
 		t.Errorf("%q, %v", got, ok)
 	}
 }

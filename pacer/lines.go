@@ -44,7 +44,7 @@ func (t *Transport) line(r *http.Request) *line {
 
 // requestKey appends the parts of a request that it may be counted by, in the form of the request.
 func (t *Transport) requestKey(key []byte, r *http.Request) ([]byte, *weir.Limiter) {
-	limiter := t.routes.Match(r.Method, r.URL.Path).Limiter()
+	limiter := t.routes.Match(r.Method, hostOf(r), r.URL.Path).Limiter()
 	key = append(append(key, r.URL.Scheme...), 0)
 	key = append(append(key, origin(r)...), 0)
 	if limiter == nil {
@@ -69,6 +69,14 @@ func (t *Transport) requestKey(key []byte, r *http.Request) ([]byte, *weir.Limit
 	return key, limiter
 }
 
+// hostOf returns what a request's Host field is.
+func hostOf(r *http.Request) string {
+	if r.Host != "" {
+		return r.Host
+	}
+	return r.URL.Host
+}
+
 // answer returns the first source of a part that a request has, and its value.
 func (t *Transport) answer(r *http.Request, part weir.Part) (source, value string) {
 	for _, source := range part {
@@ -76,7 +84,7 @@ func (t *Transport) answer(r *http.Request, part weir.Part) (source, value strin
 			return source, ""
 		}
 		if name, parameter := weir.SplitSource(source); name == "path" {
-			if value, ok := t.routes.Match(r.Method, r.URL.Path).Parameter(parameter); ok {
+			if value, ok := t.routes.Match(r.Method, hostOf(r), r.URL.Path).Parameter(parameter); ok {
 				return source, value
 			}
 		} else if value, ok := t.options.Source(r, source); ok && value != "" {

@@ -265,7 +265,7 @@ func (w *warner) holes() {
 	catching := w.catching()
 	caught := func(prefix string) bool {
 		const anything = "\x00" // no route has it
-		return catching != nil && catching.Match("", prefix+anything).Limiter() != nil
+		return catching != nil && catching.Match("", "", prefix+anything).Limiter() != nil
 	}
 	var open []hole
 	prefixes := make(map[string]bool)

@@ -55,7 +55,7 @@ value of a field, a cookie, a parameter or a claim, since it may be a secret.
 			who.Set(identity.Session, sessionID(session))
 			who.Set(identity.Token, apiTokenID(token))
 			who.SetPlan(redactToken(plan))
-			if name, ok := identity.AppendHost(nil, host); ok {
+			if name, ok := weir.AppendHost(nil, host); ok {
 				who.Set(identity.Host, string(name))
 			} else if host != "" {
 				return cli.UsageError("for example --host shop.example.com", "--host %q: expected the name of a host", host)

@@ -71,7 +71,7 @@ A workspace creates an API token and syncs; %[1]s admits %[2]d requests. Paste:
 // admits returns how many requests a new caller has in the tightest window of the limiter that
 // covers a route; 0 if a block to paste cannot show that.
 func admits(s *edge.Server, method, path string) (n int64, limiter string) {
-	l := s.Decider().Match(method, path).Limiter()
+	l := s.Decider().Match(method, "", path).Limiter()
 	if l == nil {
 		return 0, ""
 	}

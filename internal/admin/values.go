@@ -95,7 +95,7 @@ func hostOf(text string) (string, error) {
 		}
 		name = ascii
 	}
-	host, ok := identity.AppendHost(nil, name)
+	host, ok := weir.AppendHost(nil, name)
 	if !ok {
 		return "", errors.New("host must be the name or the address of a host, such as shop.example.com")
 	}

@@ -28,7 +28,7 @@ func TestTheTrafficIsModestAndMeetsEveryLimiter(t *testing.T) {
 	for _, r := range cast {
 		perSecond += float64(r.visitors) / r.every.Seconds()
 		for _, a := range r.acts {
-			if l := routes.Match(a.method, a.path).Limiter(); l != nil {
+			if l := routes.Match(a.method, "", a.path).Limiter(); l != nil {
 				met[l.Name] = true
 			}
 		}

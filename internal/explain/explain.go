@@ -91,13 +91,14 @@ func Request(p weir.Policy, method, sent string, who Caller) (*Explanation, erro
 	if err != nil {
 		return nil, err
 	}
+	host := who.values[identity.Host]
 	e := &Explanation{Method: method, Path: sent, Windows: []CountedWindow{}}
 	escaped, query, hasQuery := strings.Cut(sent, "?")
 	path, err := target.Canonical(escaped)
 	if err != nil { // a path without a canonical form is rejected, and still counted (D10)
 		e.because("%v: backends differ in how they read that, so it is answered 400 invalid_request, and charged to the surface's fallback", err)
 		var unreadable target.Choice
-		target.Choose(d, &target.Request{Method: method, Raw: escaped}, &unreadable)
+		target.Choose(d, &target.Request{Method: method, Host: host, Raw: escaped}, &unreadable)
 		e.fill(&p, unreadable.Match, who)
 		return e, nil
 	}
@@ -110,7 +111,7 @@ func Request(p weir.Policy, method, sent string, who Caller) (*Explanation, erro
 		e.because("%s is another spelling of %s: dot segments are resolved, empty segments removed, needless escapes undone; the backend receives this form", escaped, path)
 	}
 	var choice target.Choice
-	target.Choose(d, &target.Request{Method: method, Path: decoded, Ambiguous: identity.AgentIsAmbiguous(query), Query: query}, &choice)
+	target.Choose(d, &target.Request{Method: method, Host: host, Path: decoded, Ambiguous: identity.AgentIsAmbiguous(query), Query: query}, &choice)
 	switch choice.Kind {
 	case target.Health:
 		e.because("the gateway answers health checks itself, outside all limits")
@@ -132,7 +133,7 @@ func Request(p weir.Policy, method, sent string, who Caller) (*Explanation, erro
 		}
 	}
 	e.fill(&p, choice.Match, who)
-	return e, e.explainRoutes(p, decoded, choice.Match, d.CatchAll(decoded))
+	return e, e.explainRoutes(p, host, decoded, choice.Match, d.CatchAll(host, decoded))
 }
 
 // uncounted is a store for a Decider that only chooses limiters.
@@ -219,12 +220,12 @@ func (e *Explanation) explainEnds(l *weir.Limiter) {
 }
 
 // explainRoutes adds why the route of m was chosen for a decoded path, and what the others do.
-func (e *Explanation) explainRoutes(p weir.Policy, path string, m, fallback weir.Match) error {
+func (e *Explanation) explainRoutes(p weir.Policy, host, path string, m, fallback weir.Match) error {
 	routes, err := weir.NewRoutes(p)
 	if err != nil {
 		return err
 	}
-	all := routes.Covering(e.Method, path)
+	all := routes.Covering(e.Method, host, path)
 	covering := map[owned]bool{}
 	for _, c := range all {
 		covering[owned{c.Limiter().Name, c.Route()}] = true
@@ -252,6 +253,12 @@ func (e *Explanation) explainRoute(p weir.Policy, path string, m weir.Match, cov
 		return
 	}
 	won := m.Route()
+	switch {
+	case strings.HasPrefix(won.Host, "*"):
+		e.because("%s names all hosts under %s, so it comes before routes that name no host", won, won.Host[2:])
+	case won.Host != "":
+		e.because("%s names this host, so it comes before routes that name another, or none", won)
+	}
 	switch {
 	case filledIn(m) != path && !won.Prefix:
 		e.because("%s also covers what follows it after / or . or ;, in letters of any case: a backend may take that for the same endpoint", won)

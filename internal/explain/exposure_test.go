@@ -194,7 +194,7 @@ func TestTheWorstMinuteOfALimitOfThirtyIsSixty(t *testing.T) {
 			}
 		}
 	}
-	limiter := d.Match("POST", "/api/v1/widget/leads").Limiter()
+	limiter := d.Match("POST", "", "/api/v1/widget/leads").Limiter()
 	if said := Exposure(limiter, Parties(weir.Policy{})[1], 60); passed != 60 || said == nil || *said != (Bound{Requests: 60, Exact: true}) {
 		t.Errorf("%d passed in 60 s, and %v is said", passed, said)
 	}

@@ -247,7 +247,7 @@ func (c *caller) trusts(a netip.Addr) bool {
 func counted(row *weir.Source, v []byte) []byte {
 	switch {
 	case row.Name == identity.Host:
-		host, _ := identity.AppendHost(nil, text(v))
+		host, _ := weir.AppendHost(nil, text(v))
 		return host
 	case row.Name == identity.Cookie:
 		value, _ := identity.CookieValue(text(v))

@@ -141,7 +141,7 @@ func TestEveryOperationIsDescribedWithItsLimiter(t *testing.T) {
 	for path, item := range d.Spec.Paths.Map() {
 		for method, o := range item.Operations() {
 			name := method + " " + path
-			l := decider.Match(method, strings.ReplaceAll(path, "{id}", "x")).Limiter()
+			l := decider.Match(method, "", strings.ReplaceAll(path, "{id}", "x")).Limiter()
 			said, _ := o.Extensions["x-weir-limiter"].(map[string]any)
 			if l == nil {
 				if said != nil || o.Responses.Status(http.StatusTooManyRequests) != nil {

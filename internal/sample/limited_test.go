@@ -60,7 +60,7 @@ func (k *bench) behind(rows ...[3]string) func(target, credential, body string) 
 		if credential != "" {
 			r.Header.Set("Authorization", credential)
 		}
-		if decider.Match(method, r.URL.Path).Limiter() == nil {
+		if decider.Match(method, "", r.URL.Path).Limiter() == nil {
 			return k.exchange(handler, r, rateHeaders...)
 		}
 		return k.exchange(handler, r)

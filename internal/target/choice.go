@@ -48,6 +48,7 @@ const (
 // A Request is the input of Choose.
 type Request struct {
 	Method  string // as received
+	Host    string // the value of its Host field, as received; empty: none
 	Path    string // canonical and decoded, or "*" for OPTIONS; unused if Raw is set
 	Raw     string // the path as received if it has no canonical form; else empty
 	Purpose Purpose
@@ -100,11 +101,11 @@ func Choose(d *weir.Decider, r *Request, c *Choice) {
 	if r.Raw != "" {
 		var path string
 		c.Kind, c.Parameter = Unreadable, ""
-		c.Match, path = unreadable(d, r.Raw)
-		c.Surface = surfaceOf(d, path)
+		c.Match, path = unreadable(d, r.Host, r.Raw)
+		c.Surface = surfaceOf(d, r.Host, path)
 		return
 	}
-	c.Kind, c.Parameter, c.Surface = Plain, "", surfaceOf(d, r.Path)
+	c.Kind, c.Parameter, c.Surface = Plain, "", surfaceOf(d, r.Host, r.Path)
 	switch {
 	case r.Path == "*":
 		c.Kind, c.Match = Asterisk, weir.Match{}
@@ -113,17 +114,17 @@ func Choose(d *weir.Decider, r *Request, c *Choice) {
 		c.Kind, c.Match = Health, weir.Match{}
 		return
 	case c.Surface != NoSurface && r.Purpose == CORSPreflight:
-		c.Kind, c.Match = Preflight, preflight(d, r.Path)
+		c.Kind, c.Match = Preflight, preflight(d, r.Host, r.Path)
 		return
 	case !IsMethod(r.Method):
 		c.Kind = UnknownMethod
 	}
-	c.Match = match(d, r.Method, r.Path)
+	c.Match = match(d, r.Method, r.Host, r.Path)
 	if c.Kind != Plain || !r.Ambiguous && r.Query == "" {
 		return
 	}
 	if name, ok := ambiguous(r, c.Match.Limiter()); ok {
-		c.Kind, c.Parameter, c.Match = AmbiguousQuery, name, d.CatchAll(r.Path)
+		c.Kind, c.Parameter, c.Match = AmbiguousQuery, name, d.CatchAll(r.Host, r.Path)
 	}
 }
 
@@ -164,11 +165,11 @@ func isHealth(path string) bool { return path == "/healthz" || path == "/readyz"
 
 // surfaceOf returns the surface of a decoded canonical path, in any letter case. If only some
 // upstreams would read the path as a surface's, the catch-all route decides.
-func surfaceOf(d *weir.Decider, path string) Surface {
+func surfaceOf(d *weir.Decider, host, path string) Surface {
 	if s := surface(path); s != NoSurface || strings.IndexByte(path, ';') < 0 {
 		return s
 	}
-	return surface(d.CatchAll(path).Route().Path)
+	return surface(d.CatchAll(host, path).Route().Path)
 }
 
 func surface(path string) Surface {

@@ -112,6 +112,6 @@ func BenchmarkChoose(b *testing.B) {
 func BenchmarkMatch(b *testing.B) {
 	d := testDecider(b)
 	for b.Loop() {
-		d.Match("POST", "/api/v1/widget/init")
+		d.Match("POST", "", "/api/v1/widget/init")
 	}
 }

@@ -12,12 +12,12 @@ import (
 // match returns the match for a canonical, decoded path (see Decode). An upstream might cut the
 // path off at a decoded "?" or "#", or drop spaces around a name, so the path is matched without
 // these.
-func match(d *weir.Decider, method, path string) weir.Match {
+func match(d *weir.Decider, method, host, path string) weir.Match {
 	// three times faster than strings.ContainsAny, which reads byte by byte
 	if strings.IndexByte(path, '?') >= 0 || strings.IndexByte(path, '#') >= 0 || strings.IndexByte(path, ' ') >= 0 {
 		path = cut(path)
 	}
-	return d.Match(method, path)
+	return d.Match(method, host, path)
 }
 
 func cut(path string) string {
@@ -35,12 +35,12 @@ func cut(path string) string {
 // unreadable returns what a path with no canonical form is charged to: the catch-all of the surface
 // that it was probably meant for (D10). path is the guess by which that surface was found. Use it
 // for nothing else.
-func unreadable(d *weir.Decider, raw string) (m weir.Match, path string) {
+func unreadable(d *weir.Decider, host, raw string) (m weir.Match, path string) {
 	path = Guess(raw)
-	if m = d.CatchAll(path); m.Limiter() == nil {
+	if m = d.CatchAll(host, path); m.Limiter() == nil {
 		// Resolved, dot segments lead out of every surface, but an upstream may not resolve them.
 		path, _, _ = strings.Cut(path, "/..")
-		m = d.CatchAll(path)
+		m = d.CatchAll(host, path)
 	}
 	return m, path
 }
@@ -51,11 +51,11 @@ const preflightLimiter = "widget-other"
 
 // preflight returns the match that counts CORS preflights for a path. It is never a visitor's or a
 // token's own budget (D9).
-func preflight(d *weir.Decider, path string) weir.Match {
+func preflight(d *weir.Decider, host, path string) weir.Match {
 	if m := d.Named(preflightLimiter); m.Limiter() != nil {
 		return m
 	}
-	return d.CatchAll(path)
+	return d.CatchAll(host, path)
 }
 
 // IsMethod reports whether a gateway accepts the method. It answers any other with 405.

@@ -129,7 +129,7 @@ func TestReloadsDoNotKeepOldPoliciesInMemory(t *testing.T) {
 		if err := d.Swap(p); err != nil {
 			t.Fatal(err)
 		}
-		l := d.Match("GET", "/").Limiter()
+		l := d.Match("GET", "", "/").Limiter()
 		runtime.AddCleanup(l, func(int) { mu.Lock(); gone++; mu.Unlock() }, 0)
 		ask(h, "GET", "/")
 	}
@@ -163,7 +163,7 @@ func TestNoMetricKeepsTheNetworksOfFormerPoliciesInMemory(t *testing.T) {
 		if err := d.Swap(p); err != nil {
 			t.Fatal(err)
 		}
-		l := d.Match("GET", "/").Limiter()
+		l := d.Match("GET", "", "/").Limiter()
 		counted := decide(t, d, "192.0.2.2")
 		local := counted
 		local.Outcome = weir.CountedLocally

@@ -55,7 +55,7 @@ const initPath = "/api/v1/widget/init"
 func endpointsOf(routes *weir.Routes, l *weir.Limiter, segments map[string]string) []endpoint {
 	var all []endpoint
 	add := func(e endpoint) bool {
-		covered := routes.Match(e.method, e.path).Limiter()
+		covered := routes.Match(e.method, "", e.path).Limiter()
 		if covered == nil || covered.Name != l.Name {
 			return false
 		}

@@ -73,7 +73,7 @@ func (l *timeline) whyNoPreflight() gap {
 			return gap{}
 		}
 	}
-	covered := l.run.plan.routes.Match(http.MethodOptions, path).Limiter()
+	covered := l.run.plan.routes.Match(http.MethodOptions, "", path).Limiter()
 	switch {
 	case covered == nil:
 		return inherently("the policy counts no preflights here")

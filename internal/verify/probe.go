@@ -202,7 +202,7 @@ func (p *probe) requestOf(c caller) request { return c.request(p.run.options, p.
 
 // covers reports whether this limiter counts a request by the policy.
 func (p *probe) covers(r request) bool {
-	covered := p.run.plan.routes.Match(r.method, r.path).Limiter()
+	covered := p.run.plan.routes.Match(r.method, r.host, r.path).Limiter()
 	return covered != nil && covered.Name == p.name
 }
 

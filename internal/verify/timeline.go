@@ -322,7 +322,7 @@ func (l *timeline) provoke(ctx context.Context) error {
 		// Without a credential.
 		absentFrom(request{method: e.method, path: e.path}, l.who.main.place),
 	} {
-		covered := l.run.plan.routes.Match(r.method, strings.ReplaceAll(r.path, "%2f", "/")).Limiter()
+		covered := l.run.plan.routes.Match(r.method, r.host, strings.ReplaceAll(r.path, "%2f", "/")).Limiter()
 		if dir == "" || covered == nil {
 			continue // no limiter, no fields
 		}

@@ -181,7 +181,7 @@ func (x *exchange) read(head string) {
 // readTarget reads the request's target. Most are canonical as they are.
 func (x *exchange) readTarget() bool {
 	raw := x.head.Target
-	x.Asked = target.Request{Method: x.head.Method, Purpose: rules.Purpose(x.head.Method, x.field)}
+	x.Asked = target.Request{Method: x.head.Method, Host: x.head.Host, Purpose: rules.Purpose(x.head.Method, x.field)}
 	path, query, _ := strings.Cut(raw, "?")
 	if target.IsPlain(path) && target.IsPlainQuery(query) && target.Query(query) == query && x.c.engine.ShownQuery(query) == query {
 		x.Asked.Path, x.Path, x.query, x.onward = path, path, query, raw
