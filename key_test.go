@@ -154,17 +154,17 @@ func TestMistakesAreExplained(t *testing.T) {
 		})
 	}
 	for in, want := range map[string]string{
-		"":              "a route is [METHOD] [HOST]/path",
-		"GET POST /x":   "a route is [METHOD] [HOST]/path",
-		"get /x":        "not in capital letters",
-		"/a*b":          "a star is allowed at the end",
-		"/a?b=1":        "without query",
-		"/a%2fb":        "decoded path",
-		"/a/../b":       "dot segment",
-		"//a":           "empty or a dot segment",
-		"/a\x00":        "control character",
-		"/a\u0085b":     "not in capital letters",
-		"example/a": "does not begin with a slash",
+		"":            "a route is [METHOD] [HOST]/path",
+		"GET POST /x": "a route is [METHOD] [HOST]/path",
+		"get /x":      "not in capital letters",
+		"/a*b":        "a star is allowed at the end",
+		"/a?b=1":      "without query",
+		"/a%2fb":      "decoded path",
+		"/a/../b":     "dot segment",
+		"//a":         "empty or a dot segment",
+		"/a\x00":      "control character",
+		"/a\u0085b":   "not in capital letters",
+		"example/a":   "does not begin with a slash",
 	} {
 		t.Run(in, func(t *testing.T) {
 			if _, err := ParseRoute(in); err == nil || !strings.Contains(err.Error(), want) {

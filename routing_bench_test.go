@@ -90,3 +90,38 @@ func BenchmarkMatchOfARouteWithParameters(b *testing.B) {
 	}
 	b.Run("hostile policy", func(b *testing.B) { matches(b, all, strings.Repeat("/x", 4<<10), "") })
 }
+
+// BenchmarkMatchOfAHost is what hosts add to a match, for a policy of 1,000 of them.
+func BenchmarkMatchOfAHost(b *testing.B) {
+	sites := map[string][]string{"none": {"/v1/chat*"}}
+	for i := range 1000 {
+		sites[fmt.Sprintf("l%d", i)] = []string{fmt.Sprintf("tenant%d.example.com/v1/chat*", i)}
+	}
+	stars := map[string][]string{"wide": {"*.example.net/v1/chat*"}}
+	for name, routes := range sites {
+		stars[name] = routes
+	}
+	for _, c := range []struct {
+		name   string
+		routes map[string][]string
+		host   string
+		want   string
+	}{
+		{"no hosts", map[string][]string{"none": {"/v1/chat*"}}, "tenant505.example.com", "none"},
+		{"1000 hosts", sites, "tenant505.example.com", "l505"},
+		{"1000 hosts, another spelling", sites, "Tenant505.Example.com.:8443", "l505"},
+		{"1000 hosts, unknown", sites, "www.example.org", "none"},
+		{"with a star", stars, "a.b.example.net", "wide"},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			d := deciderFor(b, c.routes)
+			if got := name(d.Match("GET", c.host, "/v1/chat")); got != c.want {
+				b.Fatalf("limiter %q, want %q", got, c.want)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				d.Match("GET", c.host, "/v1/chat")
+			}
+		})
+	}
+}

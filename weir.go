@@ -174,7 +174,7 @@ type Keys interface {
 // A Request is what Decide judges.
 type Request struct {
 	Method string // case-sensitive, as received
-	Host   string // the value of its Host field, as received; empty: no route that names one covers it
+	Host   string // of its Host field, as received; empty: routes that name a host do not cover it
 	Path   string // decoded, without query
 	Keys   Keys   // required
 
