@@ -95,7 +95,7 @@ func (c *compiled) match(method, host, path string) Match {
 	var found *cover
 	n := 0
 	var met trials
-	c.all.find(host).walk(method, path, func(by *cover) bool {
+	c.all.Get(host).walk(method, path, func(by *cover) bool {
 		if by.limiter.Mode != Shadow {
 			found = by
 			return false

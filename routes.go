@@ -29,7 +29,7 @@ func (r *Routes) Covering(method, host, path string) []Match {
 	}
 	var all []Match
 	p := folded(path)
-	s.find(host).walk(method, p, func(by *cover) bool {
+	s.Get(host).walk(method, p, func(by *cover) bool {
 		all = append(all, by.match(p))
 		return true
 	})
