@@ -34,8 +34,8 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 		Reader:    policyReader(),
 		Candidate: f.candidate,
 
-		Upstream: f.upstream,
-		Engine:   engines[f.engine.Value],
+		Sites:  f.upstream,
+		Engine: engines[f.engine.Value],
 
 		Store:         f.store,
 		StoreDeadline: f.storeDeadline.Duration,

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/edge"
+	"github.com/weirlimit/weir/internal/gateway"
 )
 
 // names is a list of host names.
@@ -29,41 +31,68 @@ func (n *names) Set(value string) error {
 func (n *names) String() string { return strings.Join(*n, ",") }
 func (n *names) Type() string   { return "NAME,..." }
 
-// upstreams are a backend's URLs, which differ in host and port only. The flag is repeatable.
-type upstreams []*url.URL
+// upstreams are the backends by host. The flag is repeatable.
+type upstreams []gateway.Site
 
-// Set adds the URLs of a comma-separated list.
+// Set adds the URLs of a comma-separated list. HOST= before one begins those of a host.
 func (u *upstreams) Set(value string) error {
 	all := slices.Clone(*u)
+	host := ""
 	for _, element := range strings.Split(value, ",") {
+		element = strings.TrimSpace(element)
+		if name, rest, ok := cutSite(element); ok {
+			route, err := weir.ParseRoute(name + "/*")
+			if err != nil || route.Host == "" {
+				return fmt.Errorf("host %q of %q: expected a name such as api.example.com or *.example.com, without a port", name, element)
+			}
+			host, element = route.Host, rest
+		}
 		var one cli.Endpoint
-		if err := one.Set(strings.TrimSpace(element)); err != nil {
+		if err := one.Set(element); err != nil {
 			return err
 		}
-		for i, other := range all {
+		i := slices.IndexFunc(all, func(s gateway.Site) bool { return s.Host == host })
+		if i < 0 {
+			all = append(all, gateway.Site{Host: host})
+			i = len(all) - 1
+		}
+		of := &all[i]
+		for i, other := range of.Upstreams {
 			switch {
 			case one.Scheme != other.Scheme:
 				return fmt.Errorf("%s and %s: the addresses of one backend are all http or all https", other.Host, one.Host)
 			case basePath(one.URL) != basePath(other):
 				return fmt.Errorf("base paths %q of %s and %q of %s: expected the same path for all addresses of one backend", basePath(other), other.Host, basePath(one.URL), one.Host)
 			case edge.HostPort(one.URL) == edge.HostPort(other):
-				return fmt.Errorf("%s is given twice (addresses %d and %d): give each address once", one.Host, i+1, len(all)+1)
+				return fmt.Errorf("%s is given twice (addresses %d and %d): give each address once", one.Host, i+1, len(of.Upstreams)+1)
 			}
 		}
-		all = append(all, one.URL)
+		of.Upstreams = append(slices.Clip(of.Upstreams), one.URL)
 	}
 	*u = all
 	return nil
 }
 
+// cutSite cuts HOST= before a URL.
+func cutSite(element string) (host, rest string, ok bool) {
+	host, rest, ok = strings.Cut(element, "=")
+	return host, rest, ok && !strings.ContainsAny(host, "/?")
+}
+
 func basePath(u *url.URL) string { return strings.TrimSuffix(u.EscapedPath(), "/") }
 
 func (u *upstreams) String() string {
-	all := make([]string, len(*u))
-	for i, one := range *u {
-		all[i] = one.String()
+	var all []string
+	for _, s := range *u {
+		for i, one := range s.Upstreams {
+			text := one.String()
+			if i == 0 && s.Host != "" {
+				text = s.Host + "=" + text
+			}
+			all = append(all, text)
+		}
 	}
 	return strings.Join(all, ",")
 }
 
-func (u *upstreams) Type() string { return "URL,..." }
+func (u *upstreams) Type() string { return "[HOST=]URL,..." }

@@ -70,7 +70,7 @@ func before(t *testing.T, engine gateway.Engine, app *apptest.Server) *edge {
 	}
 	g, err := gateway.New(gateway.Options{
 		Engine: engine, Decider: decider, Identity: resolver, Log: slog.New(slog.DiscardHandler),
-		Upstream: &url.URL{Scheme: "http", Host: app.Addr},
+		Sites: gateway.To(&url.URL{Scheme: "http", Host: app.Addr}),
 		Observe: func(o answer.Observation) {
 			if o.Outcome == answer.Admitted && o.Limiter == "widget-leads" {
 				e.leads.Add(1)

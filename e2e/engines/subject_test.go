@@ -117,7 +117,7 @@ func newGateway(t testing.TB, name string, engine gateway.Engine, answers map[st
 		Engine:   engine,
 		Decider:  decider,
 		Identity: resolver,
-		Upstream: &url.URL{Scheme: "http", Host: s.upstream.addr()},
+		Sites:    gateway.To(&url.URL{Scheme: "http", Host: s.upstream.addr()}),
 		Log:      slog.New(slog.DiscardHandler),
 		Observe: func(o answer.Observation) {
 			if o.Outcome == answer.Admitted {

@@ -183,7 +183,7 @@ func newLanguageAPI(t *testing.T, engine gateway.Engine) *languageAPI {
 		t.Fatal(err)
 	}
 	c := inProcess(t, parsed(t, readText(t, examples+"policies/llm-api.yaml")), func() time.Time { return time.Unix(a.now.Load(), 0) })
-	c.Upstream, c.TokenFile, c.Engine = []*url.URL{at}, filepath.Join(t.TempDir(), "tokens"), engine
+	c.Sites, c.TokenFile, c.Engine = gateway.To(at), filepath.Join(t.TempDir(), "tokens"), engine
 	var lines string
 	for i, plan := range []string{"", " plan=pro"} {
 		token, id, hash, err := identity.NewToken(rand.Reader)

@@ -46,7 +46,7 @@ func TestAnOutcomeIsTheStatusThatTheCallerGets(t *testing.T) {
 	for name, engine := range map[string]gateway.Engine{"fast": gateway.EngineAuto, "std": gateway.EngineStd} {
 		t.Run(name, func(t *testing.T) {
 			c := inProcess(t, parsed(t, outcomes), func() time.Time { return time.Unix(1_800_000_000, 0) })
-			c.Upstream, c.TokenFile, c.Engine = []*url.URL{at}, filepath.Join(t.TempDir(), "tokens"), engine
+			c.Sites, c.TokenFile, c.Engine = gateway.To(at), filepath.Join(t.TempDir(), "tokens"), engine
 			if err := os.WriteFile(c.TokenFile, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/edge"
+	"github.com/weirlimit/weir/internal/gateway"
 )
 
 // The policies of examples/policies do what their comments say. Each test goes through the comment
@@ -41,7 +42,7 @@ func newExample(t *testing.T, name string, settings ...func(*edge.Config)) *exam
 		t.Fatal(err)
 	}
 	c := inProcess(t, parsed(t, readText(t, examples+"policies/"+name)), func() time.Time { return e.now })
-	c.Upstream, c.TokenFile = []*url.URL{at}, filepath.Join(t.TempDir(), "tokens")
+	c.Sites, c.TokenFile = gateway.To(at), filepath.Join(t.TempDir(), "tokens")
 	var lines string
 	for i := range e.tokens {
 		token, id, hash, err := identity.NewToken(rand.Reader)

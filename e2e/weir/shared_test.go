@@ -332,7 +332,7 @@ func TestEdgesWithDifferentClocksReportTheSameTime(t *testing.T) {
 	onBothEngines(t.Name())
 	for i, skew := range []time.Duration{-7 * time.Minute, 7 * time.Minute} {
 		c := inProcess(t, policy, func() time.Time { return clock.Now().Add(skew) })
-		c.StoreDeadline, c.Upstream, c.Log = 10*time.Second, []*url.URL{upstream}, slog.New(slog.NewTextHandler(t.Output(), nil))
+		c.StoreDeadline, c.Sites, c.Log = 10*time.Second, gateway.To(upstream), slog.New(slog.NewTextHandler(t.Output(), nil))
 		if testEngine == engineStd {
 			c.Engine = gateway.EngineStd
 		}

@@ -35,7 +35,7 @@ func (b *backend) rows() (itself Row, credentials []Row) {
 // openBackend opens the sample backend, or what the upstream's callers are verified by. self
 // rejects addresses of this server.
 func openBackend(ctx context.Context, c *Config, self *ownListeners, own *parts) (*backend, error) {
-	if len(c.Upstream) > 0 {
+	if len(c.Sites) > 0 {
 		return openUpstream(ctx, c, self, own)
 	}
 	return openSample(ctx, c, own)
@@ -76,23 +76,45 @@ func openSample(ctx context.Context, c *Config, own *parts) (*backend, error) {
 }
 
 func openUpstream(ctx context.Context, c *Config, self *ownListeners, own *parts) (*backend, error) {
-	addresses := make([]string, len(c.Upstream))
-	for i, u := range c.Upstream {
-		addresses[i] = u.String()
-	}
 	b := &backend{attach: func(o *gateway.Options) {
-		o.Upstream, o.MoreUpstreams, o.Avoid = c.Upstream[0], c.Upstream[1:], self.checkSelfProxy
+		o.Sites, o.Avoid = c.Sites, self.checkSelfProxy
 		o.Credentials = map[string]string{
 			identity.Session: "Begin a session with the service behind this address; send its token as Authorization: Bearer <token>.",
 			identity.Token:   "The operator of this service issues them; send yours " + c.tokenExamples() + ".",
 		}
 		o.HideTokens = c.hiddenTokens()
 	}}
-	b.lines[0] = strings.Join(addresses, ", ")
+	b.lines[0] = describeSites(c.Sites)
 	var err error
 	if b.sessions, b.lines[1], err = openSessions(ctx, c, own); err != nil {
 		return nil, err
 	}
 	b.tokens, b.lines[2], err = openTokens(ctx, c, own)
 	return b, err
+}
+
+// maxDescribed is how many sites start-up prints.
+const maxDescribed = 8
+
+// describeSites returns the upstreams, for the rows of start-up.
+func describeSites(sites []gateway.Site) string {
+	var all []string
+	for i, s := range sites {
+		if i == maxDescribed && len(sites) > maxDescribed+1 {
+			all = append(all, fmt.Sprintf("and %d more", len(sites)-i))
+			break
+		}
+		addresses := make([]string, len(s.Upstreams))
+		for j, u := range s.Upstreams {
+			addresses[j] = u.String()
+		}
+		text := strings.Join(addresses, ", ")
+		if s.Host != "" {
+			text = s.Host + " at " + text
+		} else if len(sites) > 1 {
+			text = "all other hosts at " + text
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "; ")
 }

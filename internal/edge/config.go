@@ -35,8 +35,8 @@ type Config struct {
 
 	// Upstream are the addresses of the backend, which differ in host and port only; none: the
 	// sample backend.
-	Upstream []*url.URL
-	Engine   gateway.Engine
+	Sites  []gateway.Site
+	Engine gateway.Engine
 
 	Store         Store // the zero value is the memory of this process
 	StoreDeadline time.Duration

@@ -59,7 +59,7 @@ func (s *Server) open(ctx context.Context, h *hooks) (err error) {
 	if s.listeners, err = openListeners(c.Listen, own); err != nil {
 		return err
 	}
-	self := &ownListeners{upstream: c.Upstream}
+	self := &ownListeners{sites: c.Sites}
 	if err := self.claimListener(ctx, s.listeners.public, s.listeners.by()); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/admin"
+	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/policyfile"
@@ -40,7 +41,7 @@ func testConfig(t *testing.T, policy string) Config {
 		t.Fatal(err)
 	}
 	return Config{
-		Listen: "127.0.0.1:0", Policy: document, Reader: policies, Upstream: []*url.URL{upstream},
+		Listen: "127.0.0.1:0", Policy: document, Reader: policies, Sites: gateway.To(upstream),
 		StoreDeadline: time.Second, Data: t.TempDir(), Memory: memstore.MinMemory,
 		Callers: Callers{ClientIPHeader: "X-Forwarded-For", IPv6Prefix: 64},
 		Log:     slog.New(slog.DiscardHandler),

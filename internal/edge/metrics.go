@@ -59,7 +59,7 @@ func (d *publicDoor) upstreams() []telemetry.Upstream {
 	states := d.gateway.Upstreams()
 	all := make([]telemetry.Upstream, len(states))
 	for i, s := range states {
-		all[i] = telemetry.Upstream{Address: s.Address.String(), Well: s.Well, Busy: s.Busy, Kept: s.Kept, Failures: s.Failures}
+		all[i] = telemetry.Upstream{Site: s.Site, Address: s.Address.String(), Well: s.Well, Busy: s.Busy, Kept: s.Kept, Failures: s.Failures}
 		if !d.gateway.Fast() {
 			all[i].Kept = -1 // unknown with net/http
 		}

@@ -16,7 +16,7 @@ func TestTheMetricsDescribeTheOpenServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Policy, c.Upstream, c.Memory, c.MaxData = contract, nil, 256<<20, 1<<30
+	c.Policy, c.Sites, c.Memory, c.MaxData = contract, nil, 256<<20, 1<<30
 	s, h := opened(t, c)
 	s.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/api/v1/widget/typing", nil))
 	w := httptest.NewRecorder()

@@ -86,7 +86,7 @@ func (d *publicDoor) row(c *Config) Row {
 	switch {
 	case d.gateway.Fast():
 		text = "Weir's own for HTTP/1.1, net/http for HTTP/2"
-	case len(c.Upstream) == 0:
+	case len(c.Sites) == 0:
 		text = "net/http, as always for the sample backend"
 	case c.Engine == gateway.EngineStd:
 		text = "net/http, since --engine is std"

@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"fmt"
+	"iter"
 	"net"
 	"net/netip"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/gateway"
 )
 
 // maxLookUp bounds the time in which start-up looks up the name of an upstream that has the port of
@@ -22,8 +24,8 @@ const maxLookUp = 2 * time.Second
 // them: the server would send requests to itself without end, or let the public reach the admin
 // listener. A loop through another machine is not detected.
 type ownListeners struct {
-	upstream []*url.URL
-	all      []ownListener
+	sites []gateway.Site
+	all   []ownListener
 }
 
 type ownListener struct {
@@ -42,7 +44,7 @@ func (o *ownListeners) claimListener(ctx context.Context, l net.Listener, by str
 		return nil
 	}
 	o.all = append(o.all, ownListener{at.AddrPort(), by})
-	for _, u := range o.upstream {
+	for u := range o.upstreams() {
 		host, port, err := net.SplitHostPort(HostPort(u))
 		if err != nil {
 			continue // the gateway reports it
@@ -59,6 +61,19 @@ func (o *ownListeners) claimListener(ctx context.Context, l net.Listener, by str
 		}
 	}
 	return nil
+}
+
+// upstreams returns all addresses of all sites.
+func (o *ownListeners) upstreams() iter.Seq[*url.URL] {
+	return func(yield func(*url.URL) bool) {
+		for _, s := range o.sites {
+			for _, u := range s.Upstreams {
+				if !yield(u) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // checkSelfProxy returns an error if this server itself listens at an address. It is for every

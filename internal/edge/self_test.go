@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/weirlimit/weir/internal/gateway"
 )
 
 func TestWhichConnectionsEndAtThisServer(t *testing.T) {
@@ -63,7 +65,7 @@ func TestTheServerItselfIsRejectedAsUpstream(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				self := &ownListeners{upstream: []*url.URL{upstream}}
+				self := &ownListeners{sites: gateway.To(upstream)}
 				err = self.claimListener(t.Context(), l, "--listen")
 				if (err != nil) != wanted {
 					t.Errorf("upstream %s, listening on %v: %v, want it refused: %v", host, l.Addr(), err, wanted)

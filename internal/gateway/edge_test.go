@@ -144,7 +144,7 @@ func open(t testing.TB, backend http.Handler, change func(*Options)) *edge {
 		t.Fatal(err)
 	}
 	o.Identity = resolver
-	if o.Upstream != nil {
+	if o.Sites != nil {
 		o.Backend = nil
 	}
 	e.gateway, err = New(o)
@@ -284,7 +284,7 @@ func before(t testing.TB, rawURL string) func(*Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(o *Options) { o.Upstream = u }
+	return func(o *Options) { o.Sites = To(u) }
 }
 
 var loopback = []netip.Prefix{mustPrefix("127.0.0.0/8")}

@@ -21,5 +21,5 @@ func (e Engine) String() string {
 
 // isFast reports whether HTTP/1.1 is served by the fast engine.
 func (o *Options) isFast() bool {
-	return o.Engine == EngineAuto && o.Upstream != nil && o.Wrap == nil && o.WrapTransport == nil
+	return o.Engine == EngineAuto && len(o.Sites) > 0 && o.Wrap == nil && o.WrapTransport == nil
 }

@@ -303,8 +303,7 @@ func TestAddressesFailAndRecover(t *testing.T) {
 	serve(0)
 	serve(1)
 	e := open(t, nil, func(o *Options) {
-		o.Upstream = &url.URL{Scheme: "http", Host: addrs[0]}
-		o.MoreUpstreams = []*url.URL{{Scheme: "http", Host: addrs[1]}}
+		o.Sites = To(&url.URL{Scheme: "http", Host: addrs[0]}, &url.URL{Scheme: "http", Host: addrs[1]})
 	})
 	c := e.caller()
 	ask := func(method string) (int, string) {

@@ -67,7 +67,7 @@ func TestAnUpstreamFailsAtEveryByteOfAnUpload(t *testing.T) {
 	eventually(t, "nothing is in flight", func() bool {
 		return e.gateway.InFlight() == 0 && e.gateway.rules.Open.Load() == 0 && o.open.Load() == 0
 	})
-	for _, a := range e.gateway.pool.States() {
+	for _, a := range e.gateway.rules.Sites[0].Pool.States() {
 		if a.Busy != 0 {
 			t.Errorf("%d requests are in flight at %v", a.Busy, a.Address)
 		}

@@ -58,8 +58,7 @@ type Gateway struct {
 	options Options
 	rules   *rules.Rules
 	std     *std.Engine
-	pool    *upstream.Pool // the addresses of the upstream; nil: Backend
-	cert    *certificate   // nil: cleartext
+	cert    *certificate // nil: cleartext
 	clock   *pace.Clock
 }
 
@@ -69,9 +68,14 @@ func New(o Options) (*Gateway, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	o.Limits = o.Limits.WithDefaults(len(o.Sites) > 0)
 	g := &Gateway{options: o, clock: pace.NewClock()}
+	with := o.rules()
 	var err error
-	if g.rules, err = rules.New(o.rules()); err != nil {
+	if with.Sites, err = g.newSites(); err != nil {
+		return nil, err
+	}
+	if g.rules, err = rules.New(with); err != nil {
 		return nil, err
 	}
 	if o.CertFile != "" || o.KeyFile != "" {
@@ -79,13 +83,7 @@ func New(o Options) (*Gateway, error) {
 			return nil, err
 		}
 	}
-	engine := std.Options{Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Kept: keptFor}
-	if o.Upstream != nil {
-		if g.pool, err = g.newPool(); err != nil {
-			return nil, err
-		}
-		engine.Pool, engine.Dialer = g.pool, g.newDialer()
-	}
+	engine := std.Options{Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Dialer: g.newDialer(), Kept: keptFor}
 	if g.std, err = std.New(g.rules, engine); err != nil {
 		return nil, err
 	}
@@ -96,12 +94,10 @@ func (o *Options) check() error {
 	switch {
 	case o.Decider == nil || o.Identity == nil:
 		return errors.New("new gateway: Decider and Identity are required")
-	case (o.Backend == nil) == (o.Upstream == nil):
-		return errors.New("new gateway: one of Backend and Upstream is required, not both")
+	case (o.Backend == nil) == (len(o.Sites) == 0):
+		return errors.New("new gateway: one of Backend and Sites is required, not both")
 	case o.ProxyProtocol && len(o.TrustedProxies) == 0:
 		return errors.New("new gateway: the PROXY protocol needs trusted proxies to take it from: name their networks")
-	case o.Upstream == nil && len(o.MoreUpstreams) > 0:
-		return errors.New("new gateway: MoreUpstreams are further addresses of Upstream, which is not set")
 	}
 	return nil
 }
@@ -111,7 +107,6 @@ func (o *Options) rules() rules.Options {
 	return rules.Options{
 		Decider:        o.Decider,
 		Identity:       o.Identity,
-		Upstream:       o.Upstream,
 		CORSOrigins:    o.CORSOrigins,
 		IETF:           o.IETF,
 		TrustedProxies: o.TrustedProxies,
@@ -166,11 +161,19 @@ func (g *Gateway) Malformed() map[int]int64 { return g.rules.AllMalformed() }
 // gave no answer that could be passed on, by the status of the gateway's answer.
 func (g *Gateway) Unanswered() map[int]int64 { return g.rules.AllUnanswered() }
 
-// Upstreams returns how the addresses of the upstream are doing, in the order of Options; nil
+// An UpstreamState is how an address of a site's upstream is doing.
+type UpstreamState struct {
+	Site string // Site.Host
+	upstream.State
+}
+
+// Upstreams returns how the addresses of the upstreams are doing, in the order of Options; nil
 // before Backend. Kept connections are those of the fast engine.
-func (g *Gateway) Upstreams() []upstream.State {
-	if g.pool == nil {
-		return nil
+func (g *Gateway) Upstreams() (all []UpstreamState) {
+	for _, site := range g.rules.Sites {
+		for _, state := range site.Pool.States() {
+			all = append(all, UpstreamState{site.Host, state})
+		}
 	}
-	return g.pool.States()
+	return all
 }

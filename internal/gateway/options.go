@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 )
 
-// Options are what a Gateway is made from. Decider, Identity and one of Backend and Upstream are
+// Options are what a Gateway is made from. Decider, Identity and one of Backend and Sites are
 // required.
 type Options struct {
 	Decider  *weir.Decider
@@ -21,19 +21,16 @@ type Options struct {
 	// Backend receives what is admitted, in canonical form; it finds the caller by
 	// httplimit.CallerOf.
 	Backend http.Handler
-	// Upstream receives it instead: scheme, host, and a base path that is put before every path.
-	Upstream *url.URL
-	// MoreUpstreams are further addresses of the same backend: they differ from Upstream in host
-	// and port alone. Each request goes to the least busy one; one that fails is avoided for a
-	// while.
-	MoreUpstreams []*url.URL
+	// Sites receive it instead, each the requests for its hosts. A request for a host that no site
+	// names is answered 421.
+	Sites []Site
 
 	// Avoid, if set, returns why no connection may be made to an address that the upstream's names
 	// resolve to, such as one at which this gateway listens itself; nil: it may. It is called
 	// before each connection, by several goroutines, and must not block.
 	Avoid func(netip.AddrPort) error
 
-	// HideTokens are the places of tokens that Upstream does not get: the gateway removes the
+	// HideTokens are the places of tokens that upstreams do not get: the gateway removes the
 	// field, the Authorization of that scheme, or the parameter, also from trailers and whether or
 	// not the token is valid. None means that all are forwarded.
 	HideTokens []identity.Place
@@ -91,7 +88,7 @@ type Options struct {
 	// it sees paths as they were received. Its ResponseWriter must unwrap to the one it was given,
 	// or be it.
 	Wrap func(http.Handler) http.Handler
-	// WrapTransport, if set, is put around the transport of requests to Upstream.
+	// WrapTransport, if set, is put around the transport of requests to Sites.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 
 	// Engine selects what speaks HTTP/1.1; the zero value is the fast engine if that can serve.
@@ -99,3 +96,17 @@ type Options struct {
 
 	Limits Limits
 }
+
+// A Site is the backend of some hosts.
+type Site struct {
+	// Host is compared as that of a route is (weir.Route): a name, or *.example.com. Empty: all
+	// hosts that no other site names.
+	Host string
+	// Upstreams are the addresses of the backend, at least one: scheme, host, and a base path that
+	// is put before every path. They differ in host and port alone. Each request goes to the least
+	// busy one; one that fails is avoided for a while.
+	Upstreams []*url.URL
+}
+
+// To returns the sites of a gateway before a single backend, which gets the requests for all hosts.
+func To(upstreams ...*url.URL) []Site { return []Site{{Upstreams: upstreams}} }

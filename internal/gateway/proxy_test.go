@@ -67,10 +67,10 @@ func TestWithoutAHostTheUpstreamGetsItsOwn(t *testing.T) {
 	var own string
 	e := open(t, nil, func(options *Options) {
 		o.use(options)
-		own = options.Upstream.Host
+		own = options.Sites[0].Upstreams[0].Host
 		// The first address's name is used for each address.
 		nowhere := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
-		options.MoreUpstreams = []*url.URL{nowhere}
+		options.Sites = To(options.Sites[0].Upstreams[0], nowhere)
 	})
 	for request, want := range map[string]string{
 		"GET / HTTP/1.0\r\n": own,
@@ -173,11 +173,11 @@ func TestTheBasePathIsPutBeforeTheCanonicalOne(t *testing.T) {
 	} {
 		e := open(t, nil, func(o *Options) {
 			behind(t, func(_ http.ResponseWriter, r *http.Request) { targets <- r.RequestURI })(o)
-			u, err := url.Parse(o.Upstream.String() + base)
+			u, err := url.Parse(o.Sites[0].Upstreams[0].String() + base)
 			if err != nil {
 				t.Fatal(err)
 			}
-			o.Upstream = u
+			o.Sites = To(u)
 		})
 		for target, onward := range table {
 			if target == "" {

@@ -36,7 +36,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 			cut()
 			s.fast.Wait()
 		}
-		g.closeUpstream()
+		g.closeUpstreams()
 		return err
 	case <-ctx.Done():
 	}
@@ -68,10 +68,7 @@ func (g *Gateway) start(base context.Context) (*servers, error) {
 	if !g.Fast() {
 		return &servers{std: g.std.Server(base), secure: g.cert != nil}, nil
 	}
-	engine, err := fast.New(base, g.rules, fast.Options{Pool: g.pool, Clock: g.clock, TLS: g.TLSConfig()})
-	if err != nil {
-		return nil, err
-	}
+	engine := fast.New(base, g.rules, fast.Options{Clock: g.clock, TLS: g.TLSConfig()})
 	return &servers{std: g.std.HTTP2Server(base), secure: g.cert != nil, fast: engine}, nil
 }
 
@@ -126,14 +123,14 @@ func (g *Gateway) drain(s *servers, cut context.CancelFunc) {
 	} else if s.fast != nil {
 		s.fast.Wait()
 	}
-	g.closeUpstream()
+	g.closeUpstreams()
 }
 
-// closeUpstream closes the connections that are kept to the upstream.
-func (g *Gateway) closeUpstream() {
-	if g.pool != nil {
-		g.std.CloseIdle()
-		_ = g.pool.Close()
+// closeUpstreams closes the connections that are kept to upstreams.
+func (g *Gateway) closeUpstreams() {
+	g.std.CloseIdle()
+	for _, site := range g.rules.Sites {
+		_ = site.Pool.Close()
 	}
 }
 

@@ -48,7 +48,7 @@ func TestATunnelEndsIfOneSideIsGone(t *testing.T) {
 					t.Error("the upstream's connection is open")
 				}
 			}
-			for _, a := range e.gateway.pool.States() {
+			for _, a := range e.gateway.rules.Sites[0].Pool.States() {
 				if a.Busy != 0 {
 					t.Errorf("%d exchanges are in flight at %v", a.Busy, a.Address)
 				}

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
 func TestUpstreamsShareRequestsAndAFailedOneIsSkipped(t *testing.T) {
@@ -42,7 +41,7 @@ func TestUpstreamsShareRequestsAndAFailedOneIsSkipped(t *testing.T) {
 	}
 	e := open(t, nil, func(o *Options) {
 		before(t, "http://"+l.Addr().String()+"/base")(o)
-		o.MoreUpstreams = []*url.URL{serve("one"), serve("two")}
+		o.Sites = To(o.Sites[0].Upstreams[0], serve("one"), serve("two"))
 	})
 	for range 8 {
 		req, err := http.NewRequest("POST", e.url("/elsewhere"), strings.NewReader("body"))
@@ -80,15 +79,14 @@ func TestUpstreamAddressesDifferOnlyInHostAndPort(t *testing.T) {
 		"http://127.0.0.1:1/base/":      "twice",
 	} {
 		t.Run(bad, func(t *testing.T) {
-			o := Options{Upstream: &url.URL{Scheme: "http", Host: "127.0.0.1:1", Path: "/base"}}
 			more, err := url.Parse(bad)
 			if err != nil {
 				t.Fatal(err)
 			}
-			o.MoreUpstreams = []*url.URL{more}
-			g := Gateway{options: o, rules: new(rules.Rules)}
-			if _, err := g.newPool(); err == nil || !strings.Contains(err.Error(), why) {
-				t.Errorf("%s with %v: %v; want %q", bad, o.Upstream, err, why)
+			o := Options{Sites: To(&url.URL{Scheme: "http", Host: "127.0.0.1:1", Path: "/base"}, more), Limits: Limits{}.WithDefaults(true)}
+			g := Gateway{options: o}
+			if _, err := g.newSites(); err == nil || !strings.Contains(err.Error(), why) {
+				t.Errorf("%s with %v: %v; want %q", bad, o.Sites, err, why)
 			}
 		})
 	}

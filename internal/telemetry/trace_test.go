@@ -116,7 +116,7 @@ func newTraced(t *testing.T, upstream http.Handler, to string, change func(*tele
 		t.Fatal(err)
 	}
 	g, err := gateway.New(gateway.Options{
-		Decider: newDecider(t, "3 per minute by ip", weir.Options{}), Identity: who, Upstream: at, Log: log,
+		Decider: newDecider(t, "3 per minute by ip", weir.Options{}), Identity: who, Sites: gateway.To(at), Log: log,
 		Observe: e.tracer.Observe, Wrap: e.tracer.Wrap, WrapTransport: e.tracer.WrapTransport,
 	})
 	if err != nil {

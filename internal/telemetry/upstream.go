@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 // An Upstream is the state of one address of the upstream: see upstream.State. Address is a label,
 // so it is configured by the operator and contains only a scheme, a host and a port.
 type Upstream struct {
+	Site     string // the host of the requests that it gets, as a route names it; empty: all others
 	Address  string
 	Well     bool
 	Busy     int
@@ -25,13 +27,13 @@ var (
 	descUnanswered = prometheus.NewDesc("weir_upstream_unanswered_total",
 		"Requests without an answer of the upstream, or with one that could not be forwarded, by the status of the answer: 504 after a time-out, 502 otherwise.", []string{"status"}, nil)
 	descUpstreamUp = prometheus.NewDesc("weir_upstream_up",
-		"1 while the address is in use; 0 from a failure until it answers again: meanwhile other addresses are preferred, and it is probed from time to time.", []string{"upstream"}, nil)
+		"1 while the address is in use; 0 from a failure until it answers again: meanwhile other addresses are preferred, and it is probed from time to time.", []string{"site", "upstream"}, nil)
 	descUpstreamBusy = prometheus.NewDesc("weir_upstream_requests_in_flight",
-		"Requests in flight to the address, including websockets.", []string{"upstream"}, nil)
+		"Requests in flight to the address, including websockets.", []string{"site", "upstream"}, nil)
 	descUpstreamKept = prometheus.NewDesc("weir_upstream_connections_kept",
-		"Idle connections to the address in the fast engine's pool. Those of net/http (HTTP/2, --engine std) are not included.", []string{"upstream"}, nil)
+		"Idle connections to the address in the fast engine's pool. Those of net/http (HTTP/2, --engine std) are not included.", []string{"site", "upstream"}, nil)
 	descUpstreamFailures = prometheus.NewDesc("weir_upstream_failures_total",
-		"Failures that counted against the address: one for an outage, and one for each probe that fails during it.", []string{"upstream"}, nil)
+		"Failures that counted against the address: one for an outage, and one for each probe that fails during it.", []string{"site", "upstream"}, nil)
 )
 
 // gatewayDescs returns the descriptions of those families.
@@ -57,14 +59,15 @@ func (s *Sources) collectGateway(to chan<- prometheus.Metric) {
 		return
 	}
 	for _, u := range s.Upstreams() {
+		site := cmp.Or(u.Site, "*")
 		gauge := func(d *prometheus.Desc, v float64) {
-			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, u.Address)
+			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, site, u.Address)
 		}
 		gauge(descUpstreamUp, boolValue(u.Well))
 		gauge(descUpstreamBusy, float64(u.Busy))
 		if u.Kept >= 0 {
 			gauge(descUpstreamKept, float64(u.Kept))
 		}
-		to <- prometheus.MustNewConstMetric(descUpstreamFailures, prometheus.CounterValue, float64(u.Failures), u.Address)
+		to <- prometheus.MustNewConstMetric(descUpstreamFailures, prometheus.CounterValue, float64(u.Failures), site, u.Address)
 	}
 }

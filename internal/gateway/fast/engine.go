@@ -28,22 +28,18 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/gateway/rules"
-	"github.com/weirlimit/weir/internal/target"
-	"github.com/weirlimit/weir/internal/upstream"
 )
 
 // Options are what an Engine needs beside the rules. All but TLS are required.
 type Options struct {
-	Pool  *upstream.Pool // connections to the upstream
-	Clock *pace.Clock    // which the engine ticks
-	TLS   *tls.Config    // nil: cleartext
+	Clock *pace.Clock // which the engine ticks
+	TLS   *tls.Config // nil: cleartext
 }
 
 // An Engine serves HTTP/1.1 before an upstream. Connections that turn out to speak HTTP/2 go to
@@ -51,8 +47,6 @@ type Options struct {
 type Engine struct {
 	*rules.Rules
 	base      context.Context
-	basePath  string // of the upstream, escaped; put before every path
-	pool      *upstream.Pool
 	clock     *pace.Clock
 	secure    *tls.Config
 	exchanges sync.Pool // of *exchange
@@ -72,15 +66,11 @@ type Engine struct {
 // still there.
 const lookAfter = 100 * time.Millisecond
 
-// New returns an engine for one run of Serve, before the upstream of the rules. ctx is the base of
+// New returns an engine for one run of Serve, before the upstreams of the rules. ctx is the base of
 // every connection's context: if it ends, exchanges break off.
-func New(ctx context.Context, r *rules.Rules, o Options) (*Engine, error) {
-	base, _, err := target.Decode(r.Upstream.EscapedPath())
-	if err != nil {
-		return nil, err
-	}
+func New(ctx context.Context, r *rules.Rules, o Options) *Engine {
 	e := &Engine{
-		Rules: r, base: ctx, basePath: strings.TrimSuffix(base, "/"), pool: o.Pool, clock: o.Clock,
+		Rules: r, base: ctx, clock: o.Clock,
 		handed: &handedListener{conns: make(chan net.Conn), closed: make(chan struct{})},
 		alive:  make(map[*conn]struct{}),
 	}
@@ -90,7 +80,7 @@ func New(ctx context.Context, r *rules.Rules, o Options) (*Engine, error) {
 		e.secure = o.TLS.Clone()
 		e.secure.NextProtos = []string{"h2", "http/1.1", "http/1.0"}
 	}
-	return e, nil
+	return e
 }
 
 // Serve serves connections from l until that is closed. Those that speak HTTP/2 come out of the

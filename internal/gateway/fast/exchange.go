@@ -24,7 +24,7 @@ type exchange struct {
 	head wire.Request
 	rules.Route
 	query  string // raw, as it came
-	onward string // the target that the upstream is asked for
+	onward string // the target that the upstream is asked for, without the base path
 
 	caller  identity.Caller
 	values  []string // the results of Header, one after another
@@ -185,9 +185,6 @@ func (x *exchange) readTarget() bool {
 	path, query, _ := strings.Cut(raw, "?")
 	if target.IsPlain(path) && target.IsPlainQuery(query) && target.Query(query) == query && x.c.engine.ShownQuery(query) == query {
 		x.Asked.Path, x.Path, x.query, x.onward = path, path, query, raw
-		if base := x.c.engine.basePath; base != "" {
-			x.onward = base + raw
-		}
 		return true
 	}
 	u, err := target.Parse(x.head.Method, raw)
@@ -196,7 +193,7 @@ func (x *exchange) readTarget() bool {
 	}
 	x.Asked.Read(u)
 	x.Path, x.query = rules.PathOf(&x.Asked, u), u.RawQuery
-	x.onward = x.c.engine.basePath + u.EscapedPath()
+	x.onward = u.EscapedPath()
 	if query := target.Query(x.c.engine.ShownQuery(u.RawQuery)); query != "" || u.ForceQuery {
 		x.onward += "?" + query
 	}

@@ -16,10 +16,10 @@ func (x *exchange) appendRequest(b []byte) []byte {
 	onward := x.c.engine.Onward(&rules.Head{
 		Method: head.Method, Minor: head.Minor, Host: head.Host, Length: head.Length, Peer: x.c.peer, Secure: x.c.engine.secure != nil,
 		Proto: head.Values(rules.ForwardedProto), Upgrade: x.upgrade(),
-	})
+	}, x.Site)
 	x.websocket, x.alone = onward.Websocket, onward.Alone
 
-	b = append(append(append(b, head.Method...), ' '), x.onward...)
+	b = append(append(append(append(b, head.Method...), ' '), x.Site.EscapedBase...), x.onward...)
 	b = wire.AppendField(append(b, " HTTP/1.1\r\n"...), "Host", onward.Host)
 	b, announced := x.appendForwarded(b)
 	b = append(x.caller.AppendChain(append(b, rules.ForwardedFor+": "...)), "\r\n"...)

@@ -105,7 +105,7 @@ func (x *exchange) converse(streams bool) error {
 		now = time.Now() // the body, or the limiter's store, may have been awaited
 	}
 	for want := (upstream.Want{Now: now, Ask: !streams}); ; {
-		u, err := c.engine.pool.Take(&c.ctx, want)
+		u, err := x.Site.Pool.Take(&c.ctx, want)
 		if err != nil {
 			return err
 		}
@@ -270,7 +270,7 @@ func (x *exchange) inform() {
 
 // upstreamFailed answers for an upstream that did not.
 func (x *exchange) upstreamFailed(err error) {
-	at := x.c.engine.Upstream.Host
+	at := x.Site.Address
 	if x.conn != nil {
 		at = x.conn.Address().Host
 	}

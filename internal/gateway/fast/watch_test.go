@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"testing"
 	"time"
 
@@ -32,11 +31,8 @@ func TestTheWatchEndsIfTheUploadEndsAtTheSameTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	r := &rules.Rules{Options: rules.Options{Upstream: &url.URL{Scheme: "http", Host: l.Addr().String()}, Log: slog.Default()}}
-	engine, err := New(context.Background(), r, Options{Pool: pool, Clock: pace.NewClock()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := &rules.Rules{Options: rules.Options{Log: slog.Default()}}
+	engine := New(context.Background(), r, Options{Clock: pace.NewClock()})
 	u, err := pool.Take(context.Background(), upstream.Want{})
 	if err != nil {
 		t.Fatal(err)

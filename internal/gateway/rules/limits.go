@@ -39,7 +39,9 @@ type Limits struct {
 	Body int64
 }
 
-func (l Limits) withDefaults(upstream bool) Limits {
+// WithDefaults returns the limits with the defaults in place of zeros. upstream is false before a
+// handler.
+func (l Limits) WithDefaults(upstream bool) Limits {
 	for _, d := range []struct {
 		field    *time.Duration
 		fallback time.Duration

@@ -38,13 +38,13 @@ type Onward struct {
 	Alone          bool   // Connection: close is sent, and the connection ends with this exchange
 }
 
-// Onward returns what the upstream receives of a request.
-func (r *Rules) Onward(h *Head) Onward {
+// Onward returns what the upstream of a site receives of a request.
+func (r *Rules) Onward(h *Head, to *Site) Onward {
 	o := Onward{Host: h.Host, ForwardedProto: r.proto(h), ForwardedHost: h.Host, Websocket: h.IsWebsocket(), Alone: isAlone(h.Method, h.Length)}
 	if o.Host == "" {
 		// HTTP/1.0 may send no Host, and any version an empty one (RFC 9112, section 3.2). The
 		// upstream gets its own then, of several addresses the first one's.
-		o.Host = r.host
+		o.Host = to.own
 	}
 	return o
 }

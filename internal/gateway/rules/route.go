@@ -13,6 +13,7 @@ import (
 type Route struct {
 	Asked  target.Request
 	Choice target.Choice
+	Site   *Site // whose upstream gets the request; nil: none serves its host, or the backend is a handler
 
 	CORS   *CORS  // nil: not a surface that browsers call
 	Origin string // the Access-Control-Allow-Origin of the answer; empty: none
@@ -22,6 +23,7 @@ type Route struct {
 // of the request, empty if it has none.
 func (r *Rules) Choose(t *Route, field func(name string) string) {
 	target.Choose(r.Decider, &t.Asked, &t.Choice)
+	t.Site = r.siteOf(t.Asked.Host)
 	t.CORS, t.Origin = nil, ""
 	if t.Choice.Surface == target.Widget {
 		t.CORS, t.Origin = r.CORS, r.CORS.Allow(field("Origin"))
@@ -46,6 +48,11 @@ func (r *Rules) Own(ctx context.Context, t *Route, values func(name string) []st
 		return &serverOptions
 	case target.Health:
 		return r.health(ctx, t.Asked.Method, t.Asked.Path)
+	}
+	if t.Site == nil && len(r.Sites) > 0 {
+		return &misdirected
+	}
+	switch t.Choice.Kind {
 	case target.Unreadable:
 		return &ambiguousPath
 	case target.AmbiguousQuery:

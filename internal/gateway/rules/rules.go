@@ -5,6 +5,7 @@
 //
 //	rules.go      the rules of one gateway, made from its options
 //	limits.go     how long and how much
+//	site.go       the upstreams, by host
 //	route.go      what a request asks for, and which of our own answers it gets
 //	answers.go    the answers of our own: one table
 //	withheld.go   the fields of a request that a backend never gets: one table
@@ -25,9 +26,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/weirlimit/weir"
@@ -43,7 +42,7 @@ import (
 type Options struct {
 	Decider        *weir.Decider
 	Identity       *identity.Resolver
-	Upstream       *url.URL // nil: the backend is a handler
+	Sites          []*Site // none: the backend is a handler
 	CORSOrigins    []string
 	IETF           bool
 	TrustedProxies []netip.Prefix
@@ -85,7 +84,7 @@ type Rules struct {
 	TakenOver pace.Set
 
 	hidden         hiddenTokens
-	host           string // of the upstream's URL, for requests that have none
+	sites          weir.HostTable[*Site]
 	dates          headers.DateCache
 	ready          readiness
 	notedForwarder atomic.Bool
@@ -93,16 +92,16 @@ type Rules struct {
 
 // New checks the options and returns their rules, with defaults for limits that are not set.
 func New(o Options) (*Rules, error) {
-	o.Limits = o.Limits.withDefaults(o.Upstream != nil)
+	o.Limits = o.Limits.WithDefaults(len(o.Sites) > 0)
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
 	r := &Rules{Options: o, Pace: o.Limits.pace(), hidden: newHiddenTokens(o.HideTokens)}
 	r.AnswerPace = r.Pace.OfAnswers()
-	if o.Upstream != nil {
-		r.host = hostOf(o.Upstream)
+	err := r.addSites(o.Sites)
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if r.CORS, err = newCORS(o.CORSOrigins, o.limitFields()...); err != nil {
 		return nil, err
 	}
@@ -131,16 +130,6 @@ func (o *Options) limitFields() []string {
 		fields = append(fields, headers.Denial)
 	}
 	return fields
-}
-
-// hostOf returns the Host by which an upstream is asked for itself: its host and, if the URL has
-// one, its port. A zone is this machine's own name for a link (RFC 6874, section 1), and left out.
-func hostOf(u *url.URL) string {
-	zone, end := strings.IndexByte(u.Host, '%'), strings.IndexByte(u.Host, ']')
-	if zone < 0 || end < zone {
-		return u.Host
-	}
-	return u.Host[:zone] + u.Host[end:]
 }
 
 // Trusts reports whether a peer is a trusted proxy.

@@ -26,10 +26,10 @@ import (
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/gateway/rules"
-	"github.com/weirlimit/weir/internal/upstream"
 )
 
-// Options are what an Engine needs beside the rules. One of Backend and Pool is required.
+// Options are what an Engine needs beside the rules. Backend is required if the rules have no
+// sites.
 type Options struct {
 	Backend http.Handler // receives what is admitted
 	TLS     *tls.Config  // nil: cleartext
@@ -38,17 +38,16 @@ type Options struct {
 	Wrap          func(http.Handler) http.Handler
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 
-	Pool   *upstream.Pool // the addresses of the rules' Upstream
-	Dialer *net.Dialer    // connects to them
-	Kept   time.Duration  // for how long a connection to them is kept unused
+	Dialer *net.Dialer   // connects to the addresses of the rules' sites
+	Kept   time.Duration // for how long a connection to them is kept unused
 }
 
 // An Engine serves requests by net/http. It is safe for concurrent use.
 type Engine struct {
 	*rules.Rules
 	options   Options
-	backend   http.Handler           // serveBackend
-	proxy     *httputil.ReverseProxy // nil: Backend
+	backend   http.Handler                           // serveBackend
+	proxies   map[*rules.Site]*httputil.ReverseProxy // nil: Backend
 	transport *http.Transport
 }
 
@@ -56,12 +55,10 @@ type Engine struct {
 func New(r *rules.Rules, o Options) (*Engine, error) {
 	e := &Engine{Rules: r, options: o}
 	e.backend = http.HandlerFunc(e.serveBackend)
-	if o.Pool == nil {
-		return e, nil
+	if len(r.Sites) > 0 {
+		e.newProxies()
 	}
-	var err error
-	e.proxy, e.transport, err = e.newProxy()
-	return e, err
+	return e, nil
 }
 
 // Handler serves one request after another, without what Server does for connections.

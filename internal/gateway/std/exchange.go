@@ -55,7 +55,7 @@ func (x *exchange) WriteHeader(status int) {
 		if x.CORS != nil && !x.IsPreflight() {
 			x.CORS.Complete(header(h), x.Origin)
 		}
-		if _, typed := h["Content-Type"]; !typed && x.engine.proxy != nil {
+		if _, typed := h["Content-Type"]; !typed && x.engine.proxies != nil {
 			h["Content-Type"] = nil // net/http would guess what the upstream did not declare
 		}
 		x.farewell()
@@ -185,7 +185,7 @@ func (x *exchange) identify(w http.ResponseWriter) (chain string) {
 		x.engine.Identity.Start(caller, &identity.HTTPRequest{Request: x.request})
 	}
 	x.Client = caller.Addr()
-	if x.engine.proxy == nil {
+	if x.engine.proxies == nil {
 		return ""
 	}
 	return caller.Chain()

@@ -174,7 +174,7 @@ func (e *Engine) attemptBackend(w http.ResponseWriter, r *http.Request, x *excha
 		}
 		r.Body = http.MaxBytesReader(x.ResponseWriter, r.Body, limit)
 	}
-	if e.proxy == nil {
+	if e.proxies == nil {
 		e.options.Backend.ServeHTTP(w, r)
 	} else {
 		e.serveUpstream(w, r, chain)

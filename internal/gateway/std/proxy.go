@@ -3,14 +3,11 @@ package std
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,31 +18,25 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// newProxy returns the reverse proxy before the upstream, and the transport it owns.
-func (e *Engine) newProxy() (*httputil.ReverseProxy, *http.Transport, error) {
-	escaped, decoded, err := target.Decode(e.Upstream.EscapedPath())
-	if err != nil {
-		return nil, nil, fmt.Errorf("upstream %q: %w", e.Upstream.Redacted(), err)
-	}
-	base := url.URL{
-		Scheme: e.Upstream.Scheme, Host: upstream.AddressOf(e.Upstream).Host,
-		Path: strings.TrimSuffix(decoded, "/"), RawPath: strings.TrimSuffix(escaped, "/"),
-	}
-	transport := e.newTransport()
-	var through http.RoundTripper = transport
+// newProxies makes the reverse proxies before the upstreams, and the transport that they share.
+func (e *Engine) newProxies() {
+	e.transport = e.newTransport()
+	var through http.RoundTripper = e.transport
 	if e.options.WrapTransport != nil {
-		through = e.options.WrapTransport(transport)
+		through = e.options.WrapTransport(e.transport)
 	}
-	// outermost, so that a trace shows each address that was tried
-	through = e.options.Pool.Transport(through)
-	return &httputil.ReverseProxy{
-		Rewrite:        func(p *httputil.ProxyRequest) { e.rewrite(p, &base) },
-		Transport:      through,
-		BufferPool:     new(bufferPool),
-		ModifyResponse: e.receive,
-		ErrorHandler:   e.upstreamFailed,
-		ErrorLog:       slog.NewLogLogger(e.Log.Handler(), slog.LevelWarn),
-	}, transport, nil
+	e.proxies = make(map[*rules.Site]*httputil.ReverseProxy, len(e.Sites))
+	for _, site := range e.Sites {
+		e.proxies[site] = &httputil.ReverseProxy{
+			Rewrite: func(p *httputil.ProxyRequest) { e.rewrite(p, site) },
+			// outermost, so that a trace shows each address that was tried
+			Transport:      site.Pool.Transport(through),
+			BufferPool:     new(bufferPool),
+			ModifyResponse: e.receive,
+			ErrorHandler:   e.upstreamFailed,
+			ErrorLog:       slog.NewLogLogger(e.Log.Handler(), slog.LevelWarn),
+		}
+	}
 }
 
 // newTransport returns a transport for one upstream: HTTP/1.1, many kept connections, bodies
@@ -76,23 +67,16 @@ func (e *Engine) newTransport() *http.Transport {
 	}
 }
 
-// rewrite makes the request that the upstream at base receives. The path has its canonical form
+// rewrite makes the request that the upstream of a site receives. The path has its canonical form
 // here.
-func (e *Engine) rewrite(p *httputil.ProxyRequest, base *url.URL) {
+func (e *Engine) rewrite(p *httputil.ProxyRequest, site *rules.Site) {
 	in, out := p.In, p.Out
-	path, raw := base.Path+in.URL.Path, ""
-	if in.URL.RawPath != "" || base.RawPath != base.Path {
-		raw = base.RawPath + in.URL.EscapedPath()
-	}
-	*out.URL = url.URL{
-		Scheme: base.Scheme, Host: base.Host, Path: path, RawPath: raw,
-		// httputil drops parts of a query that it cannot parse
-		RawQuery: target.Query(e.ShownQuery(in.URL.RawQuery)), ForceQuery: in.URL.ForceQuery,
-	}
+	*out.URL = site.URL(in.URL)
+	out.URL.RawQuery = target.Query(e.ShownQuery(in.URL.RawQuery)) // httputil drops parts that it cannot parse
 	e.stripWithheld(out.Header)
 	e.passTrailers(p)
 	head := headOf(in)
-	onward := e.Onward(&head)
+	onward := e.Onward(&head, site)
 	out.Host, out.Close = onward.Host, onward.Alone
 	values := [2]string{onward.ForwardedProto, onward.ForwardedHost}
 	out.Header[rules.ForwardedFor] = in.Header[rules.ForwardedFor] // serveUpstream's
@@ -150,17 +134,18 @@ func (b *trailed) Read(p []byte) (int, error) {
 // after it.
 func (e *Engine) serveUpstream(w http.ResponseWriter, r *http.Request, chain string) {
 	r.Header[rules.ForwardedFor] = []string{chain}
+	x := exchangeOf(w)
+	proxy := e.proxies[x.Site]
 	head := headOf(r)
 	if !head.IsWebsocket() {
 		delete(r.Header, "Upgrade") // httputil drops Connection
-		e.proxy.ServeHTTP(w, r)
+		proxy.ServeHTTP(w, r)
 		return
 	}
 	ctx, leave := context.WithCancel(r.Context())
 	defer leave()
-	x := exchangeOf(w)
 	x.leave = leave
-	e.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, upgrading{}, x)))
+	proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, upgrading{}, x)))
 }
 
 // upgrading is the key of the *exchange in the context of a request that asks for an upgrade.
@@ -184,7 +169,7 @@ func (e *Engine) upstreamFailed(w http.ResponseWriter, r *http.Request, err erro
 	case sent != nil:
 		write(w, rules.BodyFailed(sent))
 	default:
-		write(w, e.NoUpstream(r.Method, e.Upstream.Host, err))
+		write(w, e.NoUpstream(r.Method, x.Site.Address, err))
 	}
 }
 

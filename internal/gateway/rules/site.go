@@ -1,0 +1,83 @@
+package rules
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/weirlimit/weir/internal/target"
+	"github.com/weirlimit/weir/internal/upstream"
+)
+
+// A Site is an upstream, and the hosts whose requests it gets (D33). Make one with NewSite.
+type Site struct {
+	Host    string         // in the form of weir.Route.Host; empty: all that no other site names
+	Pool    *upstream.Pool // its addresses
+	Address string         // the first of them, as host:port
+
+	// The base path, which is put before every path, without the slash at its end: decoded, and
+	// escaped.
+	Base, EscapedBase string
+
+	scheme string
+	own    string // the host of its URL, for requests that have none
+}
+
+// NewSite returns the site of a host. first is the URL of the pool's first address.
+func NewSite(host string, first *url.URL, pool *upstream.Pool) (*Site, error) {
+	escaped, decoded, err := target.Decode(first.EscapedPath())
+	if err != nil {
+		return nil, fmt.Errorf("upstream %q: %w", first.Redacted(), err)
+	}
+	return &Site{
+		Host: host, Pool: pool, Address: upstream.AddressOf(first).Host, scheme: first.Scheme, own: hostOf(first),
+		Base: strings.TrimSuffix(decoded, "/"), EscapedBase: strings.TrimSuffix(escaped, "/"),
+	}, nil
+}
+
+// URL returns the URL that the upstream is asked for. of has its canonical form; its query is left
+// out.
+func (s *Site) URL(of *url.URL) url.URL {
+	u := url.URL{Scheme: s.scheme, Host: s.Address, Path: s.Base + of.Path, ForceQuery: of.ForceQuery}
+	if of.RawPath != "" || s.EscapedBase != s.Base {
+		u.RawPath = s.EscapedBase + of.EscapedPath()
+	}
+	return u
+}
+
+// hostOf returns the Host by which an upstream is asked for itself: its host and, if the URL has
+// one, its port. A zone is this machine's own name for a link (RFC 6874, section 1), and left out.
+func hostOf(u *url.URL) string {
+	zone, end := strings.IndexByte(u.Host, '%'), strings.IndexByte(u.Host, ']')
+	if zone < 0 || end < zone {
+		return u.Host
+	}
+	return u.Host[:zone] + u.Host[end:]
+}
+
+// addSites makes sites findable by host.
+func (r *Rules) addSites(all []*Site) error {
+	seen := make(map[string]bool, len(all))
+	for _, s := range all {
+		if seen[s.Host] {
+			return fmt.Errorf("new gateway: two upstreams are for host %q: name each host once, with all its addresses", s.Host)
+		}
+		seen[s.Host] = true
+		r.sites.Set(s.Host, s)
+	}
+	return nil
+}
+
+// siteOf returns the site of a request; nil if no upstream serves its host, or if the backend is a
+// handler.
+func (r *Rules) siteOf(host string) *Site {
+	if found := r.sites.Get(host); found != nil {
+		return *found
+	}
+	return nil
+}
+
+// misdirected answers a request for a host that no upstream serves (RFC 9110, section 15.5.20).
+var misdirected = Answer{Status: http.StatusMisdirectedRequest, Code: "misdirected_request",
+	Message: "No service with this host name is served here. Check the address, or the Host field."}
