@@ -1,0 +1,155 @@
+package gateway
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+)
+
+// sitePolicy has a limiter for each of two hosts, one for all under a name, and one for the rest.
+func sitePolicy(t *testing.T) weir.Policy {
+	t.Helper()
+	var p weir.Policy
+	for name, routes := range map[string]string{"api": "api.example.com/*", "shop": "shop.example.com/*", "wide": "*.example.com/*", "rest": "/*"} {
+		r, err := weir.ParseRoute(routes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := weir.ParseWindow(map[string]string{"api": "11", "shop": "12", "wide": "13", "rest": "14"}[name] + " per minute by ip")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Limiters = append(p.Limiters, weir.Limiter{Name: name, Routes: []weir.Route{r}, Windows: []weir.Window{w}})
+	}
+	return p
+}
+
+// siteBackend answers with its name, the Host that it received, and the target.
+func siteBackend(t *testing.T, name, base string) *url.URL {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %s %s", name, r.Host, r.RequestURI)
+	}))
+	t.Cleanup(s.Close)
+	u, err := url.Parse(s.URL + base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func TestEachHostHasItsOwnUpstreamAndLimit(t *testing.T) {
+	e := open(t, nil, func(o *Options) {
+		o.Decider = testDecider(t, sitePolicy(t))
+		o.Sites = []Site{
+			{Host: "api.example.com", Upstreams: []*url.URL{siteBackend(t, "api", "")}},
+			{Host: "*.example.com", Upstreams: []*url.URL{siteBackend(t, "wide", "/base")}},
+		}
+	})
+	for _, c := range []struct{ host, answer, limit string }{
+		{"api.example.com", "api api.example.com /x?a=1", "11"},
+		{"API.Example.COM", "api API.Example.COM /x?a=1", "11"},
+		{"api.example.com:8443", "api api.example.com:8443 /x?a=1", "11"},
+		{"api.example.com.", "api api.example.com. /x?a=1", "11"},
+		{"Api.example.com.:80", "api Api.example.com.:80 /x?a=1", "11"},
+		{"shop.example.com", "wide shop.example.com /base/x?a=1", "12"},
+		{"a.b.example.com", "wide a.b.example.com /base/x?a=1", "13"},
+		{"xn--bcher-kva.example.com", "wide xn--bcher-kva.example.com /base/x?a=1", "13"},
+		{"example.com", "", "14"}, // no upstream serves it, and the last limiter counts it
+		{"api.example.com.evil.test", "", "14"},
+		{"api.example.com@evil.test", "", "-"}, // not a host at all
+		{"api%2eexample.com", "", "14"},
+		{"127.0.0.1", "", "14"},
+	} {
+		res := e.send("GET /x?a=1 HTTP/1.1\r\nHost: " + c.host + "\r\nConnection: close\r\n\r\n")
+		switch {
+		case c.limit == "-":
+			if res.StatusCode != http.StatusBadRequest {
+				t.Errorf("%s: status %d, want 400", c.host, res.StatusCode)
+			}
+		case c.answer == "":
+			want(t, res, http.StatusMisdirectedRequest, "misdirected_request", c.limit)
+		default:
+			if got := text(t, res); got != c.answer || limitOf(res.Header) != c.limit {
+				t.Errorf("%s: %q by limit %s, want %q by %s", c.host, got, limitOf(res.Header), c.answer, c.limit)
+			}
+		}
+	}
+}
+
+// No spelling of a host gets a second budget, and a host that nobody serves spends one too.
+func TestSpellingsOfAHostShareItsBudget(t *testing.T) {
+	e := open(t, nil, func(o *Options) {
+		o.Decider = testDecider(t, sitePolicy(t))
+		o.Sites = []Site{{Host: "api.example.com", Upstreams: []*url.URL{siteBackend(t, "api", "")}}}
+	})
+	admitted := 0
+	for i := range 40 {
+		host := []string{"api.example.com", "API.example.com", "api.example.com.", "api.example.com:1", "Api.Example.Com.:65535"}[i%5]
+		switch res := e.send("GET / HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n"); res.StatusCode {
+		case http.StatusOK:
+			admitted++
+		case http.StatusTooManyRequests:
+		default:
+			t.Errorf("%s: %s", host, res.Status)
+		}
+	}
+	if admitted != 11 {
+		t.Errorf("%d requests were admitted, want 11", admitted)
+	}
+	statuses := map[int]int{}
+	for range 20 {
+		statuses[e.send("GET / HTTP/1.1\r\nHost: unknown.test\r\nConnection: close\r\n\r\n").StatusCode]++
+	}
+	if statuses[http.StatusMisdirectedRequest] != 14 || statuses[http.StatusTooManyRequests] != 6 {
+		t.Errorf("statuses %v: want 14 times 421, then 429", statuses)
+	}
+}
+
+// One upstream that is down takes the requests of its own hosts down only.
+func TestASiteThatIsDownLeavesTheOthersAlone(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := &url.URL{Scheme: "http", Host: l.Addr().String()}
+	l.Close()
+	e := open(t, nil, func(o *Options) {
+		o.Decider = testDecider(t, sitePolicy(t))
+		o.Sites = []Site{
+			{Host: "shop.example.com", Upstreams: []*url.URL{gone}},
+			{Upstreams: []*url.URL{siteBackend(t, "rest", "")}},
+		}
+	})
+	for range 3 {
+		want(t, e.send("GET / HTTP/1.1\r\nHost: shop.example.com\r\nConnection: close\r\n\r\n"), http.StatusBadGateway, "upstream_unavailable", "12")
+		if got := text(t, e.send("GET / HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n")); !strings.HasPrefix(got, "rest ") {
+			t.Errorf("the other host: %q", got)
+		}
+	}
+	states := e.gateway.Upstreams()
+	if len(states) != 2 || states[0].Site != "shop.example.com" || states[0].Well || states[1].Site != "" || !states[1].Well {
+		t.Errorf("states %+v", states)
+	}
+}
+
+func TestTwoUpstreamsForOneHostAreRefused(t *testing.T) {
+	at := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
+	resolver, err := identity.New(identity.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = New(Options{Decider: testDecider(t, sitePolicy(t)), Identity: resolver, Sites: []Site{
+		{Host: "api.example.com", Upstreams: []*url.URL{at}}, {Host: "api.example.com", Upstreams: []*url.URL{at}},
+	}})
+	if err == nil || !strings.Contains(err.Error(), `"api.example.com"`) {
+		t.Error(err)
+	}
+}
