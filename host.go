@@ -57,9 +57,9 @@ func isPortSuffix(s string) bool {
 	return s[0] == ':' && strings.Trim(s[1:], "0123456789") == ""
 }
 
-// A HostTable holds values by host, as routes are found by theirs (D33): a request gets the value of
-// its own host, else that of the longest name with a star that covers it, else that of all hosts.
-// The zero value is empty. Get is safe for concurrent use while Set is not called.
+// A HostTable holds values by host, as routes are found by theirs (D33). A request gets the value
+// of its own host, else that of the longest name with a star that covers it, else that of all
+// hosts. The zero value is empty. Get is safe for concurrent use while Set is not called.
 type HostTable[T any] struct {
 	any   *T
 	exact map[string]*T // by host; with under nil if no host was set

@@ -99,7 +99,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.adminHosts, "admin-hosts", "further host names that the admin listener accepts in Host")
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy, or contract for the built-in one, see 'weir policy show' (default contract before the sample backend; --upstream needs one)")
 	flags.StringVar(&f.candidate, "candidate", "", "`FILE` with a policy that is evaluated on the same requests and never enforced")
-	flags.Var(&f.upstream, "upstream", "the backend to protect; several addresses share its requests; repeatable (default the built-in sample backend)")
+	flags.Var(&f.upstream, "upstream", "the backend to protect; several addresses share its requests; HOST= before a URL begins the backend of that host, or of all under a name (*.example.com); repeatable (default the built-in sample backend)")
 	flags.Var(&f.engine, "engine", "the HTTP/1.1 engine before --upstream: auto is Weir's own, or net/http if traces are on; std is net/http. HTTP/2 and the sample backend always use net/http")
 	flags.Var(&f.store, "store", "where counts are kept: memory (on Linux a mapped file in --data, which survives a restart), or a store that all nodes share: redis://, rediss:// or redis-sentinel:// (see above)")
 	flags.StringVar(&f.data, "data", f.data, "`DIR` for everything that must survive a restart: counts, rows, generated keys; only one server can use it, and 'weir token' at the same time")

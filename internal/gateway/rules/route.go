@@ -13,7 +13,9 @@ import (
 type Route struct {
 	Asked  target.Request
 	Choice target.Choice
-	Site   *Site // whose upstream gets the request; nil: none serves its host, or the backend is a handler
+	// Site is whose upstream gets the request; nil: none serves its host, or the backend is a
+	// handler.
+	Site *Site
 
 	CORS   *CORS  // nil: not a surface that browsers call
 	Origin string // the Access-Control-Allow-Origin of the answer; empty: none

@@ -72,7 +72,8 @@ func (e *Engine) newTransport() *http.Transport {
 func (e *Engine) rewrite(p *httputil.ProxyRequest, site *rules.Site) {
 	in, out := p.In, p.Out
 	*out.URL = site.URL(in.URL)
-	out.URL.RawQuery = target.Query(e.ShownQuery(in.URL.RawQuery)) // httputil drops parts that it cannot parse
+	// httputil drops parts that it cannot parse
+	out.URL.RawQuery = target.Query(e.ShownQuery(in.URL.RawQuery))
 	e.stripWithheld(out.Header)
 	e.passTrailers(p)
 	head := headOf(in)
