@@ -183,12 +183,12 @@ func TestCallsInTheQueueWaitForWhatTheCallsAheadGiveBack(t *testing.T) {
 	})
 }
 
-// The call that holds the whole budget was sent, but its response has not come. A refusal of another
-// call has shown that nothing is left.
+// The call that holds the whole budget was sent, but its response has not come. A refusal of
+// another call has shown that nothing is left.
 func TestACallWaitsForWhatACallWithoutAResponseMayGiveBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		_, routes := newSettlingServer(t, chat("8100 per day by ip"))
-		s, _ := newSettlingServer(t, chat("4100 per day by ip")) // less than its policy file declares
+		s, _ := newSettlingServer(t, chat("4100 per day by ip")) // less than its file declares
 		s.costs = func(int) int64 { return 100 }
 		s.lasts = func() time.Duration { return time.Second }
 		var sent atomic.Int64
