@@ -8,22 +8,48 @@ type views [][]view
 // A view is a window's budget, and what a call asks of it.
 type view struct {
 	budget
-	ask  ask
-	most int64 // units that calls may give back, at most
+	ask ask
+	// units that calls of this process which were sent give back at most
+	most int64
+	// calls give units back when they have ended
+	returns bool
+	// a call that starts is taken to give back all that it is charged
+	free bool
+}
+
+// calls returns how many calls could start between now and then.
+func (v *view) calls(now, then int64) int64 {
+	n := v.capacity(v.ask, now, then)
+	if v.free && n > 0 {
+		return endless
+	}
+	return n
 }
 
 func (l *line) views(t *Transport) views {
 	all := make(views, len(l.ways))
 	for i, w := range l.ways {
 		for _, window := range w.windows {
-			all[i] = append(all[i], view{window.snapshot(), t.ask(l.cost, window), window.mostBack()})
+			all[i] = append(all[i], window.look(t.ask(l.cost, window)))
 		}
 	}
 	return all
 }
 
+// look returns a window's view.
+func (w *window) look(a ask) view {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := view{budget: w.copy(), ask: a}
+	if w.on {
+		v.most, v.returns = w.mostBack(), true
+	}
+	return v
+}
+
 // optimistic returns the views with the largest values that are possible: units in flight or lost
-// have already been charged, and windows are no longer than is known now.
+// have already been charged, windows are no longer than is known now, and calls give back all that
+// they can, also those that have not started.
 func (v views) optimistic() views {
 	all := make(views, len(v))
 	for i, way := range v {
@@ -32,6 +58,7 @@ func (v views) optimistic() views {
 				b.length = 0
 			}
 			b.remaining = max(b.remaining, min(b.remaining+b.most, b.limit))
+			b.free = b.returns
 			all[i] = append(all[i], b)
 		}
 	}
@@ -45,7 +72,7 @@ func (v views) when(now, n int64) int64 {
 		for _, way := range v {
 			free := int64(endless)
 			for i := range way {
-				free = min(free, way[i].capacity(way[i].ask, now, then))
+				free = min(free, way[i].calls(now, then))
 			}
 			if sum += free; sum >= n {
 				return true

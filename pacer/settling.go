@@ -3,6 +3,7 @@ package pacer
 import (
 	"context"
 	"io"
+	"math"
 	"net/http"
 	"sync"
 )
@@ -18,10 +19,17 @@ type settling struct {
 	tick  uint64 // orders starts, ends and responses
 	read  uint64 // tick of the newest response
 	ended []endedCall
-	open  int64 // units of the calls whose answers have not ended
+	open  int64 // units of the calls whose responses were read and whose answers have not ended
 
-	kept  float64 // the part of their charge that calls have kept, at most; see learned
-	known bool    // kept was learned
+	// the parts of their charge that calls have kept at most and at least; see learn
+	most, least float64
+	known       bool // they were learned
+
+	// What is left and what calls that have not ended are charged, together, at most, as a response
+	// has shown it, and the units of the calls that have ended since. It falls by what they keep, and
+	// rises only if others get units back.
+	whole      int64
+	endedSince int64
 }
 
 // An endedCall is a call whose answer has ended. No response has stated what is left since.
@@ -31,32 +39,40 @@ type endedCall struct {
 }
 
 // back returns how many units the calls that have ended give back, as far as was learned. Calls
-// that ended while the newest response was on its way may be in that already. They only count if
-// idle is true: then no call is under way that will tell more.
-func (s *settling) back(idle bool) (units int64) {
-	kept := s.kept
+// that ended while the newest response was on its way may be in that already, so they do not count.
+// The server may have settled other calls before their end was seen here, and the newest response
+// may include them: whole bounds the result. If idle is true, no call is under way that will show
+// more, so all calls count, and one call that starts will show what is left. If it would otherwise
+// wait for long, they count with the least that they can have kept.
+func (s *settling) back(remaining int64, idle, long bool) (units int64) {
+	kept := s.most
 	switch {
 	case !s.known && !idle:
 		return 0
-	case !s.known:
-		kept = 0 // the response to one call will show it
+	case idle && long, !s.known:
+		kept = s.least
 	}
 	for _, e := range s.ended {
 		if idle || e.tick > s.read {
-			units += e.units - int64(kept*float64(e.units))
+			units += e.units - keptOf(kept, e.units)
 		}
 	}
-	return units
+	if idle {
+		return units
+	}
+	return max(min(units, s.whole-keptOf(s.most, s.endedSince)-s.open-remaining), 0)
 }
 
-// mostBack returns how many units of calls that were admitted can come back at most.
+// keptOf returns how many of the units that a call was charged it has kept, if it kept this part.
+func keptOf(part float64, units int64) int64 { return int64(math.Ceil(part * float64(units))) }
+
+// mostBack returns how many units can come back at most of calls of this process that were sent.
+// Those in flight may have been charged too. w.mu is held.
 func (w *window) mostBack() (units int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for _, e := range w.ended {
 		units += e.units
 	}
-	return units + w.open
+	return units + w.open + w.flying
 }
 
 // start returns the tick of a call that starts.
@@ -71,18 +87,24 @@ func (s *settling) end(units int64) {
 	if s.tick++; len(s.ended) < most {
 		s.ended = append(s.ended, endedCall{s.tick, units})
 	}
+	s.endedSince += units
 }
 
 // observe handles a response that states what is left. was and is are the budget before and after
-// it. alone means that no other call was in flight. A refusal shows that calls keep all of their
-// charge, or that others spend.
-func (s *settling) observe(of sent, was, is *budget, alone, refused bool) {
-	if is.reset != was.reset || is.limit != was.limit { // another window: nothing comes back to it
+// it. flying is what other calls without a response may have been charged. A refusal shows that
+// calls keep all of their charge, or that others spend.
+func (s *settling) observe(of sent, was, is *budget, remaining, flying int64, refused bool) {
+	if refused { // less than its cost is left, and 0 is stated
+		remaining = of.cost
+	}
+	another := is.reset != was.reset || is.limit != was.limit
+	if another { // nothing comes back to it
 		s.ended = s.ended[:0]
 	}
-	full, certain, left := int64(0), alone && of.tick > s.read, s.ended[:0]
+	full, after, certain, left := int64(0), int64(0), flying == 0 && of.tick > s.read, s.ended[:0]
 	for _, e := range s.ended {
 		if e.tick > of.tick {
+			after += e.units
 			left = append(left, e)
 			continue
 		}
@@ -91,26 +113,42 @@ func (s *settling) observe(of sent, was, is *budget, alone, refused bool) {
 	}
 	switch {
 	case full == 0:
+	case refused && s.known && flying+s.open == 0: // it was sent to find out what is left
 	case refused:
-		s.learn(1)
+		s.most, s.known = 1, true
 	case certain && was.phase == known && is.phase == known && !was.upperBound:
 		s.learn(float64(was.remaining-of.cost+full-is.remaining) / float64(full))
+	}
+	// the calls that ended while this one was in flight may still have been charged in full
+	whole, atMost := remaining+s.open+flying+is.lost+after, s.whole-keptOf(s.least, s.endedSince)
+	switch ended := s.endedSince - after; {
+	case another || is.remaining > atMost:
+		s.whole, s.endedSince = max(whole, is.remaining), after
+	case whole < atMost:
+		if ended > 0 && !refused {
+			s.most = max(s.most, min(float64(s.whole-whole)/float64(ended), 1))
+		}
+		s.whole, s.endedSince = whole, after
 	}
 	s.ended = left
 	s.tick++
 	s.read = s.tick
 }
 
-// learn takes part into what calls keep of their charge. What is learned falls by a thousandth
-// each time, so it is close to the most that any call has kept lately: with less memory, calls of
-// very different costs are refused. What others spend at the same time makes it larger.
+// learn learns which part of their charge calls keep. What is learned moves by a thousandth each
+// time, so it is close to the most and the least that any call has kept lately: with less memory,
+// calls of very different costs are refused. What others spend at the same time makes it larger. A
+// negative part shows nothing: a call whose end was not seen yet has given units back.
 func (s *settling) learn(part float64) {
 	const memory = 0.999
-	part = min(max(part, 0), 1)
-	if s.known {
-		part = max(part, memory*s.kept)
+	if part = min(part, 1); part < 0 {
+		return
 	}
-	s.kept, s.known = part, true
+	if !s.known {
+		s.most, s.least, s.known = max(part, s.most), part, true
+		return
+	}
+	s.most, s.least = max(part, memory*s.most), min(part, 1-memory*(1-s.least))
 }
 
 // endedIn handles the end of a call that was charged to the window with this reset.
@@ -128,21 +166,24 @@ func (w *window) endedIn(reset, units int64) {
 type charged struct {
 	n     int
 	of    [maxWindows]*window
-	reset [maxWindows]int64
+	reset [maxWindows]int64 // 0: not known
 	units [maxWindows]int64
 }
 
 // charged returns the windows to which a call may get units back when it has ended. Its answer has
-// been handled.
+// been handled, and was no refusal: finish has counted the call as open.
 func (l *line) charged(p pass) (c charged) {
 	for _, w := range p.way.windows {
+		if !w.on {
+			continue
+		}
 		w.mu.Lock()
-		if w.on && w.view.phase == known {
-			c.of[c.n], c.reset[c.n], c.units[c.n] = w, w.view.reset, w.cost(l.cost)
-			w.open += c.units[c.n]
-			c.n++
+		c.of[c.n], c.units[c.n] = w, w.cost(l.cost)
+		if w.view.phase == known {
+			c.reset[c.n] = w.view.reset
 		}
 		w.mu.Unlock()
+		c.n++
 	}
 	return c
 }

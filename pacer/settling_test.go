@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -162,6 +163,83 @@ func TestWhatComesBackIsUsedBeforeTheReset(t *testing.T) {
 			t.Errorf("%d calls took %v: their %d units fit the day, so none waits for its end", s.calls, took, s.spent)
 		}
 		t.Logf("%v, at most %d in flight", took, s.most)
+	})
+}
+
+// What is left is enough for three calls at a time. The calls behind them can start soon, because
+// each gives most of its charge back, so none fails for a wait until the end of the day.
+func TestCallsInTheQueueWaitForWhatTheCallsAheadGiveBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, routes := newSettlingServer(t, chat("14000 per day by ip"))
+		s.costs = func(int) int64 { return 100 }
+		s.lasts = func() time.Duration { return time.Second }
+		took := s.call(20, 20, pacer.New(&pacer.Options{Base: s, Routes: routes}))
+		if s.refused != 0 || s.calls != 20 || s.most != 3 {
+			t.Errorf("%d calls, %d refusals, at most %d in flight: want 20, 0 and 3", s.calls, s.refused, s.most)
+		}
+		if took > time.Minute {
+			t.Errorf("20 calls of a second, 3 at a time, took %v", took)
+		}
+	})
+}
+
+// The call that holds the whole budget was sent, but its response has not come. A refusal of
+// another call has shown that nothing is left.
+func TestACallWaitsForWhatACallWithoutAResponseMayGiveBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, routes := newSettlingServer(t, chat("8100 per day by ip"))
+		s, _ := newSettlingServer(t, chat("4100 per day by ip")) // less than its file declares
+		s.costs = func(int) int64 { return 100 }
+		s.lasts = func() time.Duration { return time.Second }
+		var sent atomic.Int64
+		base := doer(func(r *http.Request) (*http.Response, error) {
+			first := sent.Add(1) == 1
+			response, err := s.RoundTrip(r)
+			if first {
+				pass(10 * time.Second)
+			}
+			return response, err
+		})
+		client := pacer.New(&pacer.Options{Base: base, Routes: routes})
+		var all sync.WaitGroup
+		all.Go(func() { s.call(1, 1, client) })
+		pass(5 * time.Second)
+		r, _ := http.NewRequest("POST", "http://api.example.com/v1/chat", nil)
+		_, err := client.RoundTrip(r) // a second probe
+		if wait := asWait(t, err); wait.Reason != pacer.Refused {
+			t.Errorf("the second call: %v", err)
+		}
+		s.call(1, 1, client)
+		all.Wait()
+		if s.calls != 2 || s.refused != 1 {
+			t.Errorf("%d calls were served and %d refused: want 2 and 1", s.calls, s.refused)
+		}
+	})
+}
+
+// The server has settled a call before the caller has read its answer to the end. What came back is
+// in the next response, and is not expected a second time.
+func TestWhatAResponseIncludesIsNotExpectedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, routes := newSettlingServer(t, chat("40000 per day by ip"))
+		s.costs = func(i int) int64 { return 80 + int64(i%5)*10 }
+		calls := 0
+		s.lasts = func() time.Duration { // no two answers end at the same time
+			calls++
+			return time.Second + time.Duration(calls*37%100)*10*time.Millisecond
+		}
+		base := doer(func(r *http.Request) (*http.Response, error) {
+			response, err := s.RoundTrip(r)
+			if body, ok := response.Body.(*settlingBody); ok {
+				time.AfterFunc(body.lasts-300*time.Millisecond, body.over)
+				body.over = nil
+			}
+			return response, err
+		})
+		s.call(200, 20, pacer.New(&pacer.Options{Base: base, Routes: routes}))
+		if s.refused != 0 || s.calls != 200 {
+			t.Errorf("%d calls, %d refusals: want 200 and 0", s.calls, s.refused)
+		}
 	})
 }
 

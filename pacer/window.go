@@ -124,7 +124,7 @@ type started struct {
 func (w *window) canStart(g *ledger, a ask) (v verdict) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.expect(&a)
+	w.expect(&a, g.now())
 	if g.shared == nil {
 		return w.view.canStart(a, g.now())
 	}
@@ -136,11 +136,11 @@ func (w *window) canStart(g *ledger, a ask) (v verdict) {
 func (w *window) start(g *ledger, a ask) (v verdict, as started) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.expect(&a)
+	now := g.now()
+	w.expect(&a, now)
 	if g.shared != nil {
 		return w.startShared(g, a)
 	}
-	now := g.now()
 	if v = w.view.canStart(a, now); v.start {
 		w.flying += a.cost
 		w.view.setFlight(g.process, w.flying, 0, now)
@@ -150,9 +150,10 @@ func (w *window) start(g *ledger, a ask) (v verdict, as started) {
 }
 
 // expect adds to an ask the units that have come back since the newest response.
-func (w *window) expect(a *ask) {
+func (w *window) expect(a *ask, now int64) {
+	const long = 60 * second
 	if len(w.ended) > 0 {
-		a.back = w.back(w.flying == 0 && w.open == 0)
+		a.back = w.back(w.view.remaining, w.flying == 0 && w.open == 0, w.view.restored(now)-now > long)
 	}
 }
 
@@ -188,15 +189,21 @@ const (
 	nonbound                   // fields, of another window of the same limiter
 )
 
+// admitted reports whether the call was served, as far as a caller can see.
+func (a answer) admitted() bool { return a.kind > lost && !a.refused }
+
 // finish handles an answer. It returns the local time at which the reported budget is restored, or
 // at which a request can start that another limit has refused; 0 if the fields are not credible.
 func (w *window) finish(g *ledger, s sent, a answer) (until int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.flying -= s.cost
+	if w.on && a.admitted() { // at once: between the two the call would seem to have ended
+		w.open += s.cost
+	}
 	if w.on && a.kind == binding {
 		was := w.view
-		defer func() { w.observe(s, &was, &w.view, w.flying == 0, a.refused) }()
+		defer func() { w.observe(s, &was, &w.view, a.fields.Remaining, w.flying, a.refused) }()
 	}
 	if g.shared != nil {
 		return w.finishShared(g, s, a)
@@ -254,6 +261,11 @@ func (b *budget) learn(s sent, a answer) (until int64) {
 func (w *window) snapshot() budget {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.copy()
+}
+
+// copy is snapshot while w.mu is held.
+func (w *window) copy() budget {
 	b := w.view
 	b.flights = []flight{{units: b.inFlight()}}
 	return b
