@@ -68,7 +68,7 @@ final class Budget
     public Clock $clock;
 
     /**
-     * Counts the starts, and so orders them: a response is newer than another if its request
+     * Counts the starts, and the ends of calls that Settling counts, and so orders them: a response is newer than another if its request
      * started after the other was read. newest is started when the last response was read; turned
      * is started when a window ended.
      */
@@ -127,16 +127,17 @@ final class Budget
     /**
      * Sets the units in flight and the waiting calls of a process, and drops processes that have
      * ended. Page views are short, so processes without any are dropped as soon as their share of
-     * a window's first second does not matter any more.
+     * a window's first second does not matter any more. Of those that $settling has, it is known
+     * that they live.
      */
-    public function setFlight(int $process, int $units, int $waiting, int $now): void
+    public function setFlight(int $process, int $units, int $waiting, int $now, ?Settling $settling = null): void
     {
         $kept = [];
         $own = ['process' => $process, 'units' => 0, 'waiting' => 0, 'taken' => 0, 'at' => 0];
         foreach ($this->flights as $f) {
             if ($f['process'] === $process) {
                 $own = $f;
-            } elseif ($now - $f['at'] < self::FLIGHT_LIFE
+            } elseif (($now - $f['at'] < self::FLIGHT_LIFE || $settling?->has($f['process']))
                 && ($f['units'] > 0 || $f['waiting'] > 0 || $f['taken'] > 0 && $now - $this->opened < Clock::SECOND)) {
                 $kept[] = $f;
             }
@@ -206,8 +207,11 @@ final class Budget
         return min($this->clock->reaches($this->reset, $now), $this->ends);
     }
 
-    /** Decides whether a call may start now. */
-    public function canStart(Ask $a, int $now): Verdict
+    /**
+     * Decides whether a call may start now. $back are the units that have come back since the
+     * newest response, by an estimate.
+     */
+    public function canStart(Ask $a, int $now, int $back = 0): Verdict
     {
         if ($now < $this->seen - Clock::SECOND) {
             $this->blocked = 0; // the local clock was set back
@@ -223,7 +227,7 @@ final class Budget
         if ($this->phase === self::UNKNOWN) {
             return $this->mayProbe($a, $now);
         }
-        if (!$this->fits($this->remaining, $a)) {
+        if (!$this->fits(min($this->remaining + $back, max($this->limit, $this->remaining)), $a)) {
             return Verdict::wait($this->restored($now), Wait::SPENT);
         }
         if (!$this->fair($a, $now)) {
@@ -624,11 +628,12 @@ final class Budget
 
     /**
      * Returns this budget with the largest values that are possible: units in flight or lost have
-     * already been charged, and windows are no longer than is known now.
+     * already been charged, $back units come back, and windows are no longer than is known now.
      */
-    public function optimistic(): self
+    public function optimistic(int $back = 0): self
     {
         $b = clone $this;
+        $b->remaining = max($b->remaining, min($b->remaining + $back, $b->limit));
         $b->flights = [];
         $b->lost = 0;
         $b->lengthWas = 0;

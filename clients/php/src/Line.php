@@ -25,12 +25,14 @@ final class Line
         public readonly string $at = '',
         /** The window of the family's first budget. */
         public readonly ?Window $main = null,
+        /** null: any number of calls may be in flight. */
+        public readonly ?Slots $slots = null,
     ) {
     }
 
     /** Identifies the line among those of this process. */
     public function name(): string
     {
-        return implode('', array_map(static fn (Window $w): string => $w->key, $this->windows));
+        return ($this->slots->key ?? '').implode('', array_map(static fn (Window $w): string => $w->key, $this->windows));
     }
 }

@@ -16,9 +16,10 @@ namespace Weir\Pacer;
  *         $again = $pacer->answered($result, $status, $headers);
  *     }
  *
- * Each Pass ends in one call of answered, lost or unsent. Nothing here sleeps but a Store, for the
- * some milliseconds that its constructor names. The processes that share a credential share a
- * Store; without one a Pacer sees its own calls only.
+ * Each Pass ends in one call of answered, lost or unsent; or in began and ended, if the head of an
+ * answer comes before its body. Nothing here sleeps but a Store, for the some milliseconds that its
+ * constructor names. The processes that share a credential share a Store; without one a Pacer sees
+ * its own calls only.
  */
 final class Pacer
 {
@@ -35,6 +36,10 @@ final class Pacer
 
     /** @var array<string, Window> */
     private array $windows = [];
+    /** @var array<string, Slots> */
+    private array $slots = [];
+    /** @var ?\WeakMap<self, true> those that may hold something that others wait for */
+    private static ?\WeakMap $holders = null;
     /** The number of windows at which those that can be forgotten are looked for. */
     private int $sweepAt = self::MAX_WINDOWS;
     /** Unix nanoseconds less hrtime, at the construction. */
@@ -78,7 +83,7 @@ final class Pacer
             $threshold === null => self::threshold(...),
             default => static fn (int $limit): int => max($threshold, 0),
         };
-        foreach ([Answer::class, Sent::class, Verdict::class, Wait::class] as $class) {
+        foreach ([Answer::class, Process::class, Sent::class, Verdict::class, Wait::class] as $class) {
             class_exists($class); // loaded now, and not while a store is locked
         }
         $this->origin = (int) (microtime(true) * 1e6) * 1000 - hrtime(true);
@@ -86,16 +91,58 @@ final class Pacer
     }
 
     /**
-     * Tells the store once more what is not in flight any more, if it failed when the answer came:
-     * the other processes would leave room for that for a minute.
+     * Writes to the store once more what this process does not hold any more, if it failed when the
+     * answer came: the other processes would leave room for that until it is too old.
      */
     public function __destruct()
     {
+        if ($this->pid !== getmypid()) {
+            return;
+        }
         foreach ($this->windows as $window) {
-            if ($window->untold && $this->pid === getmypid()) {
+            if ($window->untold) {
                 $this->away = 0;
                 $this->update($window, static fn () => null);
             }
+        }
+        foreach ($this->slots as $slots) {
+            if ($slots->untold) {
+                $this->away = 0;
+                $this->hold($slots, $slots->held);
+            }
+        }
+    }
+
+    /**
+     * Has a fatal error, after which PHP runs no destructors, give back what the calls hold: the
+     * process may live on, as a worker of PHP-FPM does.
+     */
+    private function endWithScript(): void
+    {
+        if (self::$holders === null) {
+            self::$holders = new \WeakMap();
+            register_shutdown_function(static function (): void {
+                if (((error_get_last()['type'] ?? 0) & (E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR | E_USER_ERROR)) !== 0) {
+                    foreach (self::$holders as $pacer => $true) {
+                        $pacer->endAll();
+                    }
+                }
+            });
+        }
+        self::$holders[$this] = true;
+    }
+
+    private function endAll(): void
+    {
+        $this->checkProcess();
+        foreach ($this->windows as $window) {
+            if ($window->settling !== null && $window->flying + $window->open > 0) {
+                $window->flying = $window->open = 0;
+                $this->update($window, static fn () => null);
+            }
+        }
+        foreach ($this->slots as $slots) {
+            $this->hold($slots, 0);
         }
     }
 
@@ -109,10 +156,19 @@ final class Pacer
     public function admit(Call $call): Pass|Wait
     {
         $line = $this->line($call);
+        if ($line->slots !== null && !$this->hold($line->slots, $line->slots->held + 1)) {
+            $this->report();
+
+            // nobody knows when a call will end
+            return new Wait($line->host, $line->limiter, Wait::SLOTS, Clock::SECOND, Clock::SECOND, 0, $this->unix());
+        }
         [$result, $elsewhere] = $this->try($line);
         if ($elsewhere !== '') {
             $line = $this->line($call);
             [$result] = $this->try($line);
+        }
+        if (!$result instanceof Pass) {
+            $this->release($line);
         }
         $this->report();
 
@@ -120,23 +176,29 @@ final class Pacer
     }
 
     /**
-     * Counts a call in flight without asking whether it may start: one that will be sent when a
-     * Wait is over, by something that cannot ask again then.
+     * Counts a call in flight without asking whether there is budget for it: one that will be sent
+     * when a Wait is over, by something that cannot ask again then. It returns null if as many calls
+     * are in flight as the limiter allows.
      */
-    public function reserve(Call $call): Pass
+    public function reserve(Call $call): ?Pass
     {
         $line = $this->line($call);
+        if ($line->slots !== null && !$this->hold($line->slots, $line->slots->held + 1)) {
+            $this->report();
+
+            return null;
+        }
         $starts = [];
         foreach ($line->windows as $window) {
             $starts[] = $this->start($line, $window, $this->ask($line, $window), true)[1];
         }
         $this->report();
 
-        return new Pass($this, $line, $starts);
+        return new Pass($this, $line, $starts, $line->slots !== null);
     }
 
     /**
-     * Handles the response to a call. After a 429 it returns when the call can be sent again, or
+     * Handles the response to a call, of which all has been read. After a 429 it returns when the call can be sent again, or
      * null if the response does not show that; then the 429 goes to the caller. After any other
      * status it returns null.
      *
@@ -144,10 +206,27 @@ final class Pacer
      */
     public function answered(Pass $pass, int $status, iterable $headers): ?Wait
     {
+        $wait = $this->began($pass, $status, $headers);
+        $this->ended($pass);
+
+        return $wait;
+    }
+
+    /**
+     * Handles the head of the response to a call, and returns what answered does. Until ended, the
+     * call counts as one in flight for a limiter with in_flight, and its units can come back.
+     *
+     * @param iterable<string, string|list<string>> $headers in any letter case
+     */
+    public function began(Pass $pass, int $status, iterable $headers): ?Wait
+    {
         if (!$pass->open) {
             return null;
         }
         $answer = Fields::read($status, $headers);
+        if ($pass->line->slots?->refused($pass->line, $answer)) {
+            $answer = $answer->as(Answer::UNSENT); // no window was charged
+        }
         $until = $this->finish($pass, $answer);
         $wait = null;
         if ($answer->refused && ($until > 0 || $answer->wait > 0)) {
@@ -157,6 +236,28 @@ final class Pacer
         $this->report();
 
         return $wait;
+    }
+
+    /** Handles the end of a response that began: all of it has been read, or nobody will read it. */
+    public function ended(Pass $pass): void
+    {
+        if (!$pass->underWay) {
+            return;
+        }
+        $pass->underWay = false;
+        $this->checkProcess();
+        foreach ($pass->charged as $i => $reset) {
+            $window = $pass->line->windows[$i];
+            $units = $window->cost($pass->line->cost);
+            $window->open = max($window->open - $units, 0);
+            $this->update($window, static function (Budget $b, int $now, ?Family $family, ?Settling $settling) use ($reset, $units): void {
+                if ($b->phase === Budget::KNOWN && $b->reset === $reset) {
+                    $settling->end($b, $units);
+                }
+            });
+        }
+        $this->release($pass->line, $pass);
+        $this->report();
     }
 
     /** Handles a call that ended without a response. It may have been charged. */
@@ -206,7 +307,7 @@ final class Pacer
 
     /**
      * Returns what is known of the window that makes a call wait longest, else of the one with the
-     * least left. It counts nothing.
+     * least left; nothing if the limiter has none. It counts nothing.
      */
     public function budget(Call $call): Standing
     {
@@ -220,7 +321,28 @@ final class Pacer
             }
         }
 
-        return $worst;
+        $line = $this->line($call);
+
+        return $worst ?? new Standing($line->host, $line->limiter, '', false, 0, 0, 0, 0, 0, null);
+    }
+
+    /**
+     * Reports whether a call may start before its Wait is over: when the answers of others end, or
+     * because of what other processes do.
+     */
+    public function isChanging(Call $call): bool
+    {
+        if ($this->store !== null) {
+            return true;
+        }
+        $line = $this->line($call);
+        foreach ($line->windows as $window) {
+            if ($window->settling !== null) {
+                return true;
+            }
+        }
+
+        return $line->slots !== null;
     }
 
     /** Reports whether other processes may change what this Pacer knows. */
@@ -241,7 +363,7 @@ final class Pacer
         $b = clone $window->view;
         $known = $b->phase === Budget::KNOWN && $now < $b->restored($now) && $now >= $b->seen;
         $inFlight = $b->inFlight();
-        $verdict = (clone $b)->canStart($this->ask($line, $window), $now);
+        $verdict = (clone $b)->canStart($this->ask($line, $window), $now, $window->settling?->back($b) ?? 0);
         $wait = null;
         if (!$verdict->start) {
             $for = max($verdict->until - $now, 1);
@@ -294,22 +416,22 @@ final class Pacer
             $starts[] = $started;
         }
 
-        return [new Pass($this, $line, $starts), ''];
+        return [new Pass($this, $line, $starts, $line->slots !== null), ''];
     }
 
     private function ask(Line $line, Window $window): Ask
     {
-        return new Ask($line->cost, $this->threshold, $this->process, $window->declaredLimit, $window->declaredLength);
+        return new Ask($window->cost($line->cost), $this->threshold, $this->process, $window->declaredLimit, $window->declaredLength);
     }
 
     private function canStart(Window $window, Ask $ask): Verdict
     {
         if ($this->store === null) {
-            return $window->view->canStart($ask, $this->now());
+            return $window->view->canStart($ask, $this->now(), $window->settling?->back($window->view) ?? 0);
         }
         $verdict = null;
-        $this->update($window, static function (Budget $b, int $now) use ($ask, &$verdict): void {
-            $verdict = $b->canStart($ask, $now);
+        $this->update($window, static function (Budget $b, int $now, ?Family $family, ?Settling $settling) use ($ask, &$verdict): void {
+            $verdict = $b->canStart($ask, $now, $settling?->back($b) ?? 0);
         });
 
         return $verdict;
@@ -325,7 +447,7 @@ final class Pacer
         $before = $window->flying;
         $verdict = $started = null;
         $elsewhere = '';
-        $this->update($window, function (Budget $b, int $now, ?Family $family) use ($line, $window, $ask, $anyway, $before, &$verdict, &$started, &$elsewhere): void {
+        $this->update($window, function (Budget $b, int $now, ?Family $family, ?Settling $settling) use ($line, $window, $ask, $anyway, $before, &$verdict, &$started, &$elsewhere): void {
             $window->flying = $before;
             $elsewhere = '';
             if ($family !== null && !$anyway && $family->line($line->place) !== Family::MAIN) {
@@ -335,11 +457,12 @@ final class Pacer
 
                 return;
             }
-            $verdict = $anyway ? Verdict::start() : $b->canStart($ask, $now);
+            $verdict = $anyway ? Verdict::start() : $b->canStart($ask, $now, $settling?->back($b) ?? 0);
             $started = [0, $now];
             if ($verdict->start) {
                 $window->flying = $before + $ask->cost;
-                $b->setFlight($this->process, $window->flying, $window->wanting, $now);
+                $settling?->set($this->process, $window->flying, $window->open, $now);
+                $b->setFlight($this->process, $window->flying, $window->wanting, $now, $settling);
                 $started = [$b->begin($ask, $now), $now];
             }
         });
@@ -359,30 +482,98 @@ final class Pacer
         if ($line->place !== '' && $a->kind === Answer::BINDING) {
             return $this->finishUncovered($pass, $a);
         }
+        $began = !$a->refused && !in_array($a->kind, [Answer::UNSENT, Answer::LOST], true);
         $bound = $this->bound($line, $a);
         $until = 0;
         foreach ($line->windows as $i => $window) {
             $one = $a->kind === Answer::BINDING && $i !== $bound ? $a->as(Answer::NONBOUND) : $a;
-            $until = max($until, $this->learn($line, $window, $pass->starts[$i], $one));
+            $open = $window->open;
+            $also = !$began || $window->settling === null ? null : function (Budget $b, int $now, ?Family $family, Settling $settling) use ($pass, $i, $line, $window, $open): void {
+                unset($pass->charged[$i]);
+                $window->open = $open;
+                if ($b->phase === Budget::KNOWN) {
+                    $pass->charged[$i] = $b->reset;
+                    $window->open = $open + $window->cost($line->cost);
+                    $settling->set($this->process, $window->flying, $window->open, $now);
+                }
+            };
+            $until = max($until, $this->learn($line, $window, $pass->starts[$i], $one, $also));
+        }
+        $pass->underWay = $began && ($pass->charged !== [] || $pass->holds);
+        if (!$began) {
+            $this->release($line, $pass);
         }
 
         return $until;
+    }
+
+    /** Gives back the slot that a call holds, if it holds one. */
+    private function release(Line $line, ?Pass $pass = null): void
+    {
+        if ($line->slots !== null && ($pass === null || $pass->holds)) {
+            $this->hold($line->slots, max($line->slots->held - 1, 0));
+        }
+        if ($pass !== null) {
+            $pass->holds = false;
+        }
+    }
+
+    /**
+     * Sets how many slots this process holds. False: that many are not free, or the store does not
+     * say so. What is given back is free in any case.
+     */
+    private function hold(Slots $slots, int $wanted): bool
+    {
+        $before = $slots->held;
+        if ($this->store === null) {
+            $slots->held = max(min($wanted, $slots->limit), 0);
+
+            return $slots->held === $wanted;
+        }
+        $slots->held = min($wanted, $before);
+        if ($this->now() < $this->away) {
+            $slots->untold = $slots->untold || $wanted < $before;
+
+            return $wanted <= $before;
+        }
+        try {
+            $held = 0;
+            $this->store->update($slots->key, function (?string $state) use ($slots, $wanted, &$held): string {
+                return $slots->next($state, $this->process, $wanted, $this->now(), $held);
+            });
+            $slots->held = $held;
+            $slots->untold = false;
+
+            return $held === $wanted;
+        } catch (\Exception $e) {
+            $this->failure = $e;
+            $this->away = $this->now() + Clock::SECOND;
+            $slots->untold = true;
+
+            return $wanted <= $before;
+        }
     }
 
     /**
      * Handles one window's part of an answer.
      *
      * @param array{int, int}                              $started
-     * @param ?\Closure(?Family): void $also    changes the family in the same step
+     * @param ?\Closure(Budget, int, ?Family, ?Settling): void $also    is done in the same step
      */
     private function learn(Line $line, Window $window, array $started, Answer $a, ?\Closure $also = null): int
     {
-        $window->flying = max($window->flying - $line->cost, 0);
+        $cost = $window->cost($line->cost);
+        $window->flying = max($window->flying - $cost, 0);
         $until = 0;
-        $this->update($window, static function (Budget $b, int $now, ?Family $family) use ($line, $window, $started, $a, $also, &$until): void {
-            $until = $b->learn(new Sent($line->cost, $started[0], $started[1], $now, $window->declaredLength), $a);
+        $this->update($window, static function (Budget $b, int $now, ?Family $family, ?Settling $settling) use ($cost, $window, $started, $a, $also, &$until): void {
+            $sent = new Sent($cost, $started[0], $started[1], $now, $window->declaredLength);
+            $was = $settling === null || $a->kind !== Answer::BINDING ? null : clone $b;
+            $until = $b->learn($sent, $a);
+            if ($was !== null) {
+                $settling->observe($sent, $was, $b, $a->refused);
+            }
             if ($also !== null) {
-                $also($family);
+                $also($b, $now, $family, $settling);
             }
         });
 
@@ -401,14 +592,14 @@ final class Pacer
             $to = $this->match($line, $family, $at, $a->fields, $name)
                 ?? ($family->isFull() ? $at : $line->place);
         }
-        $assign = static fn (Family $f) => $f->assign($line->place, $to, $name);
+        $assign = static fn (Budget $b, int $now, ?Family $f) => $f->assign($line->place, $to, $name);
         $news = $family->settled($line->place, $name) !== $to || $name !== Family::MAIN && !$family->isNamed($to, $name);
         $also = $news ? $assign : null;
         if ($to === $at && $window === $main) {
             return $this->learn($line, $window, $pass->starts[0], $a, $also);
         }
         if ($also !== null) {
-            $this->update($main, static fn (Budget $b, int $now, ?Family $f) => $also($f));
+            $this->update($main, $also);
         }
         if ($to === $at) {
             return $this->learn($line, $window, $pass->starts[0], $a);
@@ -494,7 +685,7 @@ final class Pacer
         foreach ($line->windows as $window) {
             $ask = $this->ask($line, $window);
             $views[] = [$window->view, $ask];
-            $least[] = [$window->view->optimistic(), $ask];
+            $least[] = [$window->view->optimistic($window->settling?->most($window->view) ?? 0), $ask];
         }
         $expected = max($v->until, self::when($views, $now));
 
@@ -546,29 +737,33 @@ final class Pacer
      * Changes a window's budget, in the store if there is one. $change may be called more than
      * once.
      *
-     * @param callable(Budget, int, ?Family): mixed $change
+     * @param callable(Budget, int, ?Family, ?Settling): mixed $change
      */
     private function update(Window $window, callable $change): void
     {
         if ($this->store !== null && $this->now() >= $this->away) {
             try {
-                $next = $family = null;
-                $this->store->update($window->key, function (?string $state) use ($window, $change, &$next, &$family): string {
+                $next = $family = $settling = null;
+                $this->store->update($window->key, function (?string $state) use ($window, $change, &$next, &$family, &$settling): string {
                     $now = $this->now();
                     $b = $state === null ? null : Budget::decode($state, $rest);
                     if ($b === null || !$b->plausible($now)) {
                         $b = new Budget();
                         $b->phase = $window->isDeclared() ? Budget::UNKNOWN : Budget::SILENT;
+                        $rest = '';
                     }
+                    $settling = $window->settling === null ? null : Settling::decode($rest ?? '');
                     $family = $window->family === null ? null : Family::decode($rest ?? '');
-                    $b->setFlight($this->process, $window->flying, $window->wanting, $now);
-                    $change($b, $now, $family);
+                    $settling?->set($this->process, $window->flying, $window->open, $now);
+                    $b->setFlight($this->process, $window->flying, $window->wanting, $now, $settling);
+                    $change($b, $now, $family, $settling);
                     $next = $b;
 
-                    return $family === null ? $b->encode() : $b->encode().$family->encode();
+                    return $b->encode().($family ?? $settling)?->encode();
                 });
                 $window->view = $next;
                 $window->family = $family;
+                $window->settling = $settling;
                 $window->untold = false;
 
                 return;
@@ -579,8 +774,9 @@ final class Pacer
             }
         }
         $now = $this->now();
-        $window->view->setFlight($this->process, $window->flying, 0, $now);
-        $change($window->view, $now, $window->family);
+        $window->settling?->set($this->process, $window->flying, $window->open, $now);
+        $window->view->setFlight($this->process, $window->flying, 0, $now, $window->settling);
+        $change($window->view, $now, $window->family, $window->settling);
     }
 
     /** Calls onStoreFailure, outside of any step of the store. */
@@ -606,17 +802,42 @@ final class Pacer
         foreach ($limiter->windows as $declared) {
             $windows[] = $this->covered($call, $limiter, $declared, $parameters);
         }
+        $slots = $limiter->inFlight === null ? null : $this->slots($call, $limiter, $parameters);
+        if ($slots !== null || in_array(true, array_column($limiter->windows, 'settles'), true)) {
+            $this->endWithScript();
+        }
 
-        return new Line($call->host, $limiter->name, $limiter->cost, $windows);
+        return new Line($call->host, $limiter->name, $limiter->cost, $windows, slots: $slots);
+    }
+
+    /** @param array<string, string> $parameters */
+    private function slots(Call $call, Limiter $limiter, array $parameters): Slots
+    {
+        $declared = $limiter->inFlight;
+        $parts = [$call->scheme, $call->host, $limiter->name, 'in flight', $declared['by']];
+        foreach ($declared['key'] as $part) {
+            [$source, $value] = self::first($call, $part, $parameters);
+            array_push($parts, $source, $source === 'ip' ? $value : Source::subject($source, $value)[0]);
+        }
+        $key = self::name($parts);
+        if (count($this->slots) >= self::MAX_WINDOWS) {
+            $this->slots = array_filter($this->slots, static fn (Slots $s): bool => $s->held > 0 || $s->untold);
+        }
+
+        return $this->slots[$key] ??= new Slots($key, $declared['limit']);
     }
 
     /**
-     * @param array{limit: int, seconds: int, span: string, by: string, key: list<list<string>>} $declared
+     * @param array{limit: int, seconds: int, span: string, by: string, key: list<list<string>>,
+     *     requests: bool, settles: bool} $declared
      * @param array<string, string> $parameters
      */
     private function covered(Call $call, Limiter $limiter, array $declared, array $parameters): Window
     {
         $parts = [$call->scheme, $call->host, $limiter->name, $declared['by'], $declared['span']];
+        if ($declared['requests']) {
+            $parts[] = 'requests';
+        }
         $people = [];
         foreach ($declared['key'] as $part) {
             [$source, $value] = self::first($call, $part, $parameters);
@@ -629,7 +850,13 @@ final class Pacer
         }
         $key = self::name($parts);
 
-        return $this->windows[$key] ?? $this->keep(new Window($key, implode(' + ', $people), $declared['limit'], $declared['seconds']));
+        if (isset($this->windows[$key])) {
+            return $this->windows[$key];
+        }
+        $window = new Window($key, implode(' + ', $people), $declared['limit'], $declared['seconds'], $declared['requests']);
+        $window->settling = $declared['settles'] ? new Settling() : null;
+
+        return $this->keep($window);
     }
 
     /**
@@ -702,7 +929,7 @@ final class Pacer
             $now = $this->now();
             $this->windows = array_filter(
                 $this->windows,
-                static fn (Window $w): bool => $w->flying > 0 || $w->wanting > 0 || !$w->view->idle($now),
+                static fn (Window $w): bool => $w->flying > 0 || $w->open > 0 || $w->wanting > 0 || !$w->view->idle($now),
             );
             // so that many that cannot be forgotten are not looked at with each call
             $this->sweepAt = max(self::MAX_WINDOWS, 2 * count($this->windows));
@@ -732,7 +959,10 @@ final class Pacer
         if ($this->pid !== getmypid()) {
             $this->newProcess();
             foreach ($this->windows as $window) {
-                $window->flying = $window->wanting = 0;
+                $window->flying = $window->open = $window->wanting = 0;
+            }
+            foreach ($this->slots as $slots) {
+                $slots->held = 0;
             }
         }
     }

@@ -14,11 +14,14 @@ namespace Weir\Pacer;
  *
  * A route is a path with an optional method before it and an optional star at its end; the most
  * specific one counts. A segment of the path may be a parameter, such as {tenant}. A window is
- * LIMIT per [N] UNIT by SOURCE[ or SOURCE…][+SOURCE…], or LIMIT per calendar day, week or month
+ * LIMIT [requests] per [N] UNIT by SOURCE[ or SOURCE…][+SOURCE…], or LIMIT per calendar day, week or month
  * [in ZONE] [from day N] by the same; the sources are session, token, agent, ip, host, header:NAME,
  * cookie:NAME, query:NAME, claim:NAME and, of a parameter, path:NAME. Limits and lengths may differ
  * from the server's, because responses override them. They matter if a limiter has several windows:
  * they show which window a response describes.
+ *
+ * cost, count and in_flight have the forms of a policy: a cost that the answer states is reserved
+ * first, as in ['reserve' => 4000, 'from' => 'json:usage.total_tokens'].
  */
 final class Routes
 {
@@ -61,18 +64,25 @@ final class Routes
     private const EMPTY = ['nodes' => [], 'lengths' => []];
 
     /**
-     * @param list<array{name: string, routes: list<string>, windows: list<string>,
-     *     cost?: int}> $limiters
+     * @param list<array{name: string, routes: list<string>, windows?: list<string>,
+     *     cost?: int|array{reserve?: int|array{at_most: int}, from?: string},
+     *     count?: array<string, list<int|string>>, in_flight?: string}> $limiters
      *
-     * @throws \InvalidArgumentException if a route or a window has another form
+     * @throws \InvalidArgumentException if a route, a window, a cost or in_flight has another form
      */
     public function __construct(array $limiters)
     {
         foreach ($limiters as $l) {
-            if (count($l['windows']) < 1 || count($l['windows']) > 4) {
-                throw new \InvalidArgumentException("limiter {$l['name']} needs one to four windows");
+            $windows = array_map(self::window(...), $l['windows'] ?? []);
+            $inFlight = isset($l['in_flight']) ? self::inFlight($l['in_flight']) : null;
+            if (count($windows) > 4 || $windows === [] && $inFlight === null) {
+                throw new \InvalidArgumentException("limiter {$l['name']} needs one to four windows, or in_flight");
             }
-            $limiter = new Limiter($l['name'], max($l['cost'] ?? 1, 1), array_map(self::window(...), $l['windows']));
+            foreach ($windows as &$window) {
+                $window['settles'] = isset($l['count']) || isset($l['cost']['from']) && !$window['requests'];
+            }
+            unset($window);
+            $limiter = new Limiter($l['name'], self::cost($l['name'], $l['cost'] ?? 1), $windows, $inFlight);
             foreach ($l['routes'] as $route) {
                 $this->add($route, $limiter);
             }
@@ -224,28 +234,58 @@ final class Routes
         return $names;
     }
 
-    /** @return array{limit: int, seconds: int, span: string, by: string, key: list<list<string>>} */
+    /** Returns the units that a request is charged before it is served. */
+    private static function cost(string $name, mixed $cost): int
+    {
+        $units = is_array($cost) ? $cost['reserve'] ?? 1 : $cost;
+        $units = is_array($units) ? $units['at_most'] ?? null : $units;
+        if (!is_int($units)) {
+            throw new \InvalidArgumentException("limiter $name: its cost has to be a number, or [reserve => a number, from => …]; a reserve that requests state is [at_most => a number, …]");
+        }
+
+        return max($units, 1);
+    }
+
+    /** @return array{limit: int, by: string, key: list<list<string>>} */
+    private static function inFlight(string $text): array
+    {
+        if (preg_match('/^(\d{1,15}) by (\S.*)\z/', $text, $m) !== 1 || (int) $m[1] < 1) {
+            throw new \InvalidArgumentException("in_flight \"$text\": the form is LIMIT by SOURCE, as in 10 by token or ip");
+        }
+
+        return ['limit' => (int) $m[1]] + self::key("in_flight \"$text\"", $m[2]);
+    }
+
+    /** @return array{limit: int, seconds: int, span: string, requests: bool, by: string, key: list<list<string>>} */
     private static function window(string $text): array
     {
-        $form = '/^(\d{1,15}) per (?:calendar (?<calendar>day|week|month)(?<place>(?: in \S+)?(?: from day \d{1,2})?)'
+        $form = '/^(\d{1,15})(?<requests> requests?)? per (?:calendar (?<calendar>day|week|month)(?<place>(?: in \S+)?(?: from day \d{1,2})?)'
             .'|(?:(?<n>\d{1,8}) )?(?<unit>second|minute|hour|day)s?) by (?<by>\S.*)\z/';
         if (preg_match($form, $text, $m) !== 1 || (int) $m[1] < 1) {
-            throw new \InvalidArgumentException("window \"$text\": the form is LIMIT per [N] UNIT by SOURCE, as in 60 per minute by token or ip, or LIMIT per calendar UNIT [in ZONE] [from day N] by SOURCE");
+            throw new \InvalidArgumentException("window \"$text\": the form is LIMIT [requests] per [N] UNIT by SOURCE, as in 60 per minute by token or ip, or LIMIT [requests] per calendar UNIT [in ZONE] [from day N] by SOURCE");
         }
         [$seconds, $span] = $m['calendar'] !== '' ? self::calendar($text, $m['calendar'], $m['place']) : self::span($text, $m['n'], $m['unit']);
+
+        return ['limit' => (int) $m[1], 'seconds' => $seconds, 'span' => $span, 'requests' => $m['requests'] !== '']
+            + self::key("window \"$text\"", $m['by']);
+    }
+
+    /** @return array{by: string, key: list<list<string>>} */
+    private static function key(string $of, string $by): array
+    {
         $key = [];
-        foreach (explode('+', $m['by']) as $part) {
+        foreach (explode('+', $by) as $part) {
             $sources = preg_split('/\s+or\s+/', trim($part));
             foreach ($sources as $source) {
                 if (preg_match('/^(?:[a-z][a-z0-9-]*|header:[A-Za-z0-9-]+|(?:path|cookie|query|claim):\S+)\z/', $source) !== 1) {
-                    throw new \InvalidArgumentException("window \"$text\": \"$source\" is no key source: session, token, agent, ip, host, header:NAME, cookie:NAME, query:NAME, claim:NAME and path:NAME are");
+                    throw new \InvalidArgumentException("$of: \"$source\" is no key source: session, token, agent, ip, host, header:NAME, cookie:NAME, query:NAME, claim:NAME and path:NAME are");
                 }
             }
             $key[] = $sources;
         }
         $by = implode('+', array_map(static fn (array $part): string => implode(' or ', $part), $key));
 
-        return ['limit' => (int) $m[1], 'seconds' => $seconds, 'span' => $span, 'by' => $by, 'key' => $key];
+        return ['by' => $by, 'key' => $key];
     }
 
     /** @return array{int, string} the length in seconds, and the text that distinguishes it */

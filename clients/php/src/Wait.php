@@ -13,6 +13,8 @@ final class Wait
     public const REFUSED = 'refused';
     /** The first call of a window is in flight; its response will show what is left. */
     public const PROBING = 'probing';
+    /** As many calls are in flight as the limiter allows, and one has to end first. */
+    public const SLOTS = 'slots';
 
     /** When the call can be expected to start, on this machine's clock. */
     public readonly \DateTimeImmutable $until;
@@ -58,6 +60,7 @@ final class Wait
             self::SPENT => 'budget spent',
             self::REFUSED => 'refused',
             self::PROBING => 'asking for the budget',
+            self::SLOTS => 'too many calls in flight',
         ][$this->reason];
 
         return sprintf('%s: %s; come back in %.3f s, at %s', $of, $why, $this->seconds(), $this->until->format('Y-m-d\TH:i:s.v\Z'));

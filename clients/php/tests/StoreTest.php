@@ -12,6 +12,7 @@ use Weir\Pacer\MemoryStore;
 use Weir\Pacer\Pacer;
 use Weir\Pacer\Pass;
 use Weir\Pacer\PdoStore;
+use Weir\Pacer\Routes;
 use Weir\Pacer\Store;
 use Weir\Pacer\StoreException;
 use Weir\Pacer\Wait;
@@ -178,6 +179,40 @@ final class StoreTest extends TestCase
         $store->update($this->key, static fn () => 'before');
         self::assertSame(SIGKILL, $this->end($this->worker('die', $this->name($kind)), true));
         self::assertSame('before', $this->get($store));
+    }
+
+    /** @dataProvider shared */
+    public function testTheSlotsOfAProcessThatIsKilledAreFree(string $kind): void
+    {
+        $routes = new Routes([['name' => 'all', 'routes' => ['/*'], 'windows' => ['100 per day by ip'], 'cost' => ['reserve' => 1, 'from' => 'header:X-Cost'], 'in_flight' => '2 by ip']]);
+        $call = new Call('GET', 'https://api.example.com/things');
+        $p = new Pacer($this->store($kind), $routes);
+        $w = $this->worker('slot', $this->name($kind));
+        self::assertSame("held\n", fgets($w[1][1]));
+        $own = $p->admit($call);
+        self::assertInstanceOf(Pass::class, $own);
+        self::assertSame(Wait::SLOTS, $p->admit($call)->reason);
+        $p->answered($own, 200, []);
+        $own = $p->admit($call);
+        self::assertSame(Wait::SLOTS, $p->admit($call)->reason, 'the other process lives');
+        proc_terminate($w[0], SIGKILL);
+        $this->end($w, true);
+        self::assertInstanceOf(Pass::class, $p->admit($call));
+    }
+
+    /** @dataProvider shared */
+    public function testTheSlotsOfAScriptThatEndsAreFree(string $kind): void
+    {
+        $routes = new Routes([['name' => 'all', 'routes' => ['/*'], 'in_flight' => '1 by ip']]);
+        $call = new Call('GET', 'https://api.example.com/things');
+        $store = $this->store($kind);
+        self::assertSame(255, $this->end($this->worker('fatal', $this->name($kind))));
+        $p = new Pacer($store, $routes);
+        $line = new \ReflectionMethod(Pacer::class, 'line');
+        $line->setAccessible(true);
+        $key = $line->invoke($p, $call)->slots->key;
+        self::assertSame('', $this->get($store, $key), 'it has given its slot back, though its process may live on');
+        self::assertInstanceOf(Pass::class, $p->admit($call));
     }
 
     public function testAForkedProcessCountsForItself(): void

@@ -10,6 +10,7 @@ use GuzzleHttp\Promise\PromiseInterface;
 use GuzzleHttp\Promise\Utils;
 use Psr\Http\Message\RequestInterface;
 use Psr\Http\Message\ResponseInterface;
+use Weir\Pacer\LastRead;
 use Weir\Pacer\Pacer;
 use Weir\Pacer\Pass;
 use Weir\Pacer\Time;
@@ -114,7 +115,7 @@ final class PaceMiddleware
         return $this->send($q, $pass, $q->options)->then(function (ResponseInterface $response) use ($q, $turn, $pass) {
             $wait = $this->refused($q, $pass, $response);
             if ($wait === null) {
-                return $response;
+                return LastRead::of($response, $this->pacer, $pass);
             }
             try {
                 $turn->again($wait);
@@ -145,7 +146,7 @@ final class PaceMiddleware
             $wait = $this->refused($q, $pass, $response);
             try {
                 if ($wait === null) {
-                    return $response;
+                    return LastRead::of($response, $this->pacer, $pass);
                 }
                 if ($this->maxWait <= 0 || $wait->again > $q->left) {
                     throw new WaitException($wait, $this->maxWait);
@@ -157,12 +158,12 @@ final class PaceMiddleware
 
                 return $this->enqueue($line, $q, true);
             } finally {
-                $this->drain($line);
+                $this->drainAfter($line);
             }
         }, function ($reason) use ($line, $pass, $id) {
             $this->landed($line, $id);
             $this->failed($pass, $reason);
-            $this->drain($line);
+            $this->drainAfter($line);
 
             return Create::rejectionFor($reason);
         });
@@ -173,6 +174,17 @@ final class PaceMiddleware
         unset($this->flying[$line][$id]);
         if ($this->flying[$line] === []) {
             unset($this->flying[$line]);
+        }
+    }
+
+    /** Looks at the queue of a call that has returned, and at those that wait for a slot, as it held. */
+    private function drainAfter(string $line): void
+    {
+        $this->drain($line);
+        foreach ($this->queues as $other => $queue) {
+            if ($queue[0]->needsSlot ?? false) {
+                $this->drain($other);
+            }
         }
     }
 
@@ -194,7 +206,7 @@ final class PaceMiddleware
     /** Handles an answer. It returns how long to wait before the request is sent again, or null. */
     private function refused(Queued $q, Pass $pass, ResponseInterface $response): ?Wait
     {
-        $wait = $this->pacer->answered($pass, $response->getStatusCode(), $response->getHeaders());
+        $wait = $this->pacer->began($pass, $response->getStatusCode(), $response->getHeaders());
         if ($wait === null || $q->attempt > $this->retries || !$q->body->rewind()) {
             return null;
         }
@@ -229,7 +241,9 @@ final class PaceMiddleware
     private function await(string $line, Queued $q): void
     {
         while (in_array($q, $this->queues[$line] ?? [], true)) {
-            foreach ($this->flying[$line] ?? [] as $other) {
+            // calls of other queues may hold the slot that this one waits for
+            $flying = $this->flying[$line] ?? (($this->queues[$line][0]->needsSlot ?? false) ? array_merge(...array_values($this->flying)) : []);
+            foreach ($flying as $other) {
                 $other->wait(false);
                 break;
             }
@@ -297,14 +311,15 @@ final class PaceMiddleware
                 }
                 [$wait, $pause, $least] = [$result, $result->again, $result->least];
             }
+            $q->needsSlot = $wait?->reason === Wait::SLOTS;
             if ($wait !== null && ($left <= 0 || $least > $left)) {
                 return $this->reject($line, $q, $left, $wait);
             }
-            if ($flying) {
+            if ($flying || $q->needsSlot && $this->flying !== []) {
                 return false;
             }
             // with the requests of others in flight it may be over sooner
-            if ($wait === null || $least >= $pause || $pauses === [] || !$this->pacer->isShared()) {
+            if ($wait === null || $least >= $pause || $pauses === [] || !$this->pacer->isShared() && !$q->needsSlot) {
                 break;
             }
             if (!$patient) {
@@ -314,12 +329,21 @@ final class PaceMiddleware
             }
             $this->time->sleep(min(array_shift($pauses), $pause, $left));
         }
+        if ($q->needsSlot) {
+            return false; // nobody knows when one is free, so it is asked again
+        }
         if ($wait !== null && $pause > $left) {
             return $this->reject($line, $q, $left, $wait);
         }
+        $pass = $this->pacer->reserve($q->call);
+        if ($pass === null) {
+            $q->needsSlot = true;
+
+            return false;
+        }
         $this->leave($line, $q, $left - $pause);
         $delay = $pause + min(random_int(0, Turn::nanos($this->jitter)), max($left - $pause, 0));
-        $q->promise->resolve($this->started($line, $q, $this->pacer->reserve($q->call), $delay));
+        $q->promise->resolve($this->started($line, $q, $pass, $delay));
 
         return true;
     }

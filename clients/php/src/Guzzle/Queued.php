@@ -24,6 +24,8 @@ final class Queued
     /** hrtime since which it waits. */
     public int $since = 0;
     public ?Promise $promise = null;
+    /** Whether it waits for a call in flight to end. */
+    public bool $needsSlot = false;
 
     public function __construct(
         public readonly RequestInterface $request,

@@ -8,6 +8,7 @@ use Psr\Http\Client\ClientInterface;
 use Psr\Http\Message\RequestInterface;
 use Psr\Http\Message\ResponseInterface;
 use Weir\Pacer\Body;
+use Weir\Pacer\LastRead;
 use Weir\Pacer\Pacer;
 use Weir\Pacer\Time;
 use Weir\Pacer\Turn;
@@ -56,9 +57,9 @@ final class PacedClient implements ClientInterface
                     Unsent::is($e) ? $this->pacer->unsent($pass) : $this->pacer->lost($pass);
                     throw $e;
                 }
-                $wait = $this->pacer->answered($pass, $response->getStatusCode(), $response->getHeaders());
+                $wait = $this->pacer->began($pass, $response->getStatusCode(), $response->getHeaders());
                 if ($wait === null || $attempt > $this->retries || !$body->rewind()) {
-                    return $response;
+                    return LastRead::of($response, $this->pacer, $pass);
                 }
                 $turn->again($wait);
             }

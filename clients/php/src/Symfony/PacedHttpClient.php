@@ -107,6 +107,16 @@ final class PacedHttpClient implements HttpClientInterface, ResetInterface
         if ($r->sending->pass !== null) {
             $this->pacer->lost($r->sending->pass);
         }
+        $this->ended($r);
+    }
+
+    /** @internal a response that has been read to its end */
+    public function ended(PacedResponse $r): void
+    {
+        if ($r->sending->answer !== null) {
+            $this->pacer->ended($r->sending->answer);
+            $r->sending->answer = null;
+        }
     }
 
     /**
@@ -195,9 +205,10 @@ final class PacedHttpClient implements HttpClientInterface, ResetInterface
                 }
                 if ($last) {
                     unset($open[$id]);
+                    $this->ended($r);
                 }
                 yield $r => $chunk;
-                if ($first && $until !== INF) {
+                if (($first || $last) && $until !== INF) {
                     break; // what waits may start now
                 }
             }
@@ -281,7 +292,7 @@ final class PacedHttpClient implements HttpClientInterface, ResetInterface
             ($this->onWait)($result);
         }
         $again = min($result->again, max($left, 0));
-        if ($result->reason === Wait::SPENT && !$this->pacer->isShared()) {
+        if ($result->reason === Wait::SPENT && !$this->pacer->isChanging($s->call)) {
             $again = min($again + random_int(0, Turn::nanos($this->jitter)), max($left, $result->again));
             $s->notBefore = $now + $again;
         }
@@ -301,11 +312,13 @@ final class PacedHttpClient implements HttpClientInterface, ResetInterface
         }
         $s->pass = null;
         [$status, $headers, $redirected] = self::firstHop($inner);
-        $wait = $this->pacer->answered($pass, $status, $headers);
+        $wait = $this->pacer->began($pass, $status, $headers);
+        $s->answer = $pass;
         if ($wait === null || $redirected || $s->attempt > $this->retries || !$s->rewind()) {
             return true;
         }
         $s->attempt++;
+        $s->answer = null;
         $inner->cancel();
         $r->inner = null;
         $now = $this->time->now();
@@ -361,6 +374,7 @@ final class PacedHttpClient implements HttpClientInterface, ResetInterface
             ($r->inner->getInfo('connect_time') ?? 0) > 0 || ($r->inner->getInfo('primary_ip') ?? '') !== ''
                 ? $this->pacer->lost($pass) : $this->pacer->unsent($pass);
         }
+        $this->ended($r);
     }
 
     private function seconds(): float

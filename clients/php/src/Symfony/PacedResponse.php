@@ -10,6 +10,7 @@ use Symfony\Component\HttpClient\Exception\TransportException;
 use Symfony\Component\HttpClient\Response\StreamableInterface;
 use Symfony\Component\HttpClient\Response\StreamWrapper;
 use Symfony\Contracts\HttpClient\ChunkInterface;
+use Symfony\Contracts\HttpClient\Exception\HttpExceptionInterface;
 use Symfony\Contracts\HttpClient\Exception\TransportExceptionInterface;
 use Symfony\Contracts\HttpClient\ResponseInterface;
 
@@ -51,7 +52,7 @@ final class PacedResponse implements ResponseInterface, StreamableInterface
         $inner = $this->initialized();
         $this->held = null;
 
-        return $inner->getContent($throw);
+        return $this->all(static fn (): string => $inner->getContent($throw));
     }
 
     public function toArray(bool $throw = true): array
@@ -59,7 +60,7 @@ final class PacedResponse implements ResponseInterface, StreamableInterface
         $inner = $this->initialized();
         $this->held = null;
 
-        return $inner->toArray($throw);
+        return $this->all(static fn (): array => $inner->toArray($throw));
     }
 
     public function toStream(bool $throw = true)
@@ -67,7 +68,29 @@ final class PacedResponse implements ResponseInterface, StreamableInterface
         $inner = $this->initialized();
         $this->held = null;
 
+        if ($this->sending->answer?->underWay) { // its end is seen in chunks of this client only
+            $inner->getHeaders($throw);
+
+            return StreamWrapper::createResource($this, $this->client);
+        }
+
         return $inner instanceof StreamableInterface ? $inner->toStream($throw) : StreamWrapper::createResource($inner, $this->client->inner());
+    }
+
+    /** Returns what reads the whole answer, which has ended then. */
+    private function all(\Closure $read): mixed
+    {
+        try {
+            $all = $read();
+        } catch (HttpExceptionInterface $e) {
+            throw $e; // a bad status: the answer was not read
+        } catch (\Throwable $e) {
+            $this->client->ended($this);
+            throw $e;
+        }
+        $this->client->ended($this);
+
+        return $all;
     }
 
     public function cancel(): void

@@ -23,6 +23,8 @@ final class Sending
     public int $since = 0;
     public string $notified = '';
     public ?Pass $pass = null;
+    /** The same from the head of the answer to its end. */
+    public ?Pass $answer = null;
     /** Where a body that is a resource began; null: it cannot be sent again. */
     private ?int $start = null;
 

@@ -1,0 +1,181 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Weir\Pacer\Tests;
+
+use PHPUnit\Framework\TestCase;
+use Weir\Pacer\Call;
+use Weir\Pacer\MemoryStore;
+use Weir\Pacer\Pacer;
+use Weir\Pacer\Pass;
+use Weir\Pacer\Routes;
+use Weir\Pacer\Wait;
+
+/** What comes back after the answers, and how many calls are in flight, over several processes. */
+final class SettlingTest extends TestCase
+{
+    private static function routes(array $more): Routes
+    {
+        return new Routes([['name' => 'chat', 'routes' => ['/v1/chat']] + $more]);
+    }
+
+    private static function chat(string $window): Routes
+    {
+        return self::routes(['windows' => [$window], 'cost' => ['reserve' => 4000, 'from' => 'header:X-Cost']]);
+    }
+
+    public static function heads(): iterable
+    {
+        yield 'the head of an answer is seen first' => [true];
+        yield 'an answer is seen when it has ended' => [false];
+    }
+
+    /** @dataProvider heads */
+    public function testWhatComesBackIsUsedBeforeTheReset(bool $headFirst): void
+    {
+        $s = new SettlingServer(50_000, 86400, 4000, static fn (int $i): int => 80 + $i % 5 * 10, static fn (): float => 1);
+        $s->call(300, 12, self::chat('50000 per day by ip'), $headFirst);
+        self::assertSame([300, 0], [$s->served, $s->refused]);
+        self::assertLessThan(600, $s->took, 'they fit the day, so none waits for its end');
+    }
+
+    /** @dataProvider heads */
+    public function testCallsThatKeepTheirChargeWaitForTheReset(bool $headFirst): void
+    {
+        $s = new SettlingServer(100_000, 60, 4000, static fn (): int => 4000, static fn (): float => 1);
+        $s->call(60, 10, self::chat('100000 per minute by ip'), $headFirst);
+        self::assertSame(60, $s->served);
+        self::assertLessThanOrEqual(1, $s->refused, 'the first calls can be expected to give something back');
+        self::assertLessThan(180, $s->took, 'a window has 25 of them');
+    }
+
+    /** @dataProvider heads */
+    public function testLongAnswersOfLivingProcessesAreNotForgotten(bool $headFirst): void
+    {
+        $s = new SettlingServer(100_000, 86400, 4000, static fn (): int => 100, static fn (): float => 100);
+        $s->call(27, 27, self::chat('100000 per day by ip'), $headFirst);
+        self::assertSame([27, 0], [$s->served, $s->refused]);
+        self::assertLessThan(86400, $s->took);
+    }
+
+    /** @dataProvider heads */
+    public function testCallsOfAnyCostAreRarelyRefusedForWhatTheyExpect(bool $headFirst): void
+    {
+        foreach ([1000, 4000] as $most) {
+            $served = $refused = 0;
+            foreach ([1, 2] as $seed) {
+                mt_srand($seed * $most);
+                $s = new SettlingServer(40_000, 60, 4000, static fn (): int => mt_rand(0, $most - 1), static fn (): float => mt_rand(0, 3000) / 1000);
+                $s->call(60, 8, self::chat('40000 per minute by ip'), $headFirst);
+                [$served, $refused] = [$served + $s->served, $refused + $s->refused];
+            }
+            self::assertSame(120, $served);
+            self::assertLessThanOrEqual($served / ($headFirst ? 100 : 50), $refused, "costs up to $most");
+        }
+    }
+
+    /** @dataProvider heads */
+    public function testCallsThatAreNotCountedComeBack(bool $headFirst): void
+    {
+        $s = new SettlingServer(5, 900, 1, static fn (): int => 0, static fn (): float => 0.1);
+        $s->call(100, 8, self::routes(['windows' => ['5 per 15 minutes by ip'], 'count' => ['status' => [401, 403]]]), $headFirst);
+        self::assertSame([100, 0], [$s->served, $s->refused]);
+        self::assertLessThan(60, $s->took);
+    }
+
+    /** @dataProvider heads */
+    public function testNeverMoreCallsInFlightThanTheRoutesAllow(bool $headFirst): void
+    {
+        $s = new SettlingServer(100_000, 86400, 1, static fn (): int => 1, static fn (): float => 1, 10);
+        $s->call(100, 24, self::routes(['windows' => ['100000 requests per day by ip'], 'in_flight' => '10 by ip']), $headFirst);
+        self::assertSame([100, 0, 10], [$s->served, $s->refused, $s->most]);
+        self::assertLessThan(15, $s->took, '100 calls of a second, 10 at a time');
+    }
+
+    public function testWithoutAStoreAPacerHoldsItsOwnSlots(): void
+    {
+        $p = new Pacer(routes: self::routes(['in_flight' => '2 by token']));
+        $call = new Call('POST', 'http://api.example.com/v1/chat', ['Authorization' => 'Bearer wpt_one_secret']);
+        $passes = [$p->admit($call), $p->admit($call)];
+        self::assertContainsOnlyInstancesOf(Pass::class, $passes);
+        $wait = $p->admit($call);
+        self::assertInstanceOf(Wait::class, $wait);
+        self::assertSame([Wait::SLOTS, 1], [$wait->reason, $wait->retryAfter()]);
+        self::assertStringContainsString('too many calls in flight', $wait->message());
+        self::assertInstanceOf(Pass::class, $p->admit(new Call('POST', 'http://api.example.com/v1/chat', ['Authorization' => 'Bearer wpt_two_secret'])));
+        self::assertFalse($p->budget($call)->known);
+        $p->began($passes[0], 200, []);
+        self::assertInstanceOf(Wait::class, $p->admit($call), 'its answer has not ended');
+        $p->ended($passes[0]);
+        $p->ended($passes[0]);
+        $third = $p->admit($call);
+        self::assertInstanceOf(Pass::class, $third);
+        self::assertInstanceOf(Wait::class, $p->admit($call), 'an end counts once');
+        $p->lost($third);
+        $p->unsent($passes[1]);
+        self::assertInstanceOf(Pass::class, $a = $p->admit($call));
+        self::assertInstanceOf(Pass::class, $b = $p->admit($call));
+        unset($a);
+        self::assertInstanceOf(Pass::class, $p->admit($call), 'a pass that is forgotten is lost');
+    }
+
+    public function testACallThatWaitsForItsBudgetHoldsNoSlot(): void
+    {
+        $now = 1_800_000_000_000_000_000;
+        $p = new Pacer(new MemoryStore(), self::routes(['windows' => ['1 per minute by ip'], 'in_flight' => '1 by ip']), clock: static function () use (&$now): int {
+            return $now;
+        });
+        $call = new Call('POST', 'http://api.example.com/v1/chat');
+        $pass = $p->admit($call);
+        $p->answered($pass, 200, ['Date' => 'Fri, 15 Jan 2027 08:00:00 GMT', 'X-RateLimit-Limit' => '1', 'X-RateLimit-Remaining' => '0', 'X-RateLimit-Reset' => '1800000060']);
+        self::assertSame(Wait::SPENT, $p->admit($call)->reason);
+        $now += 61_000_000_000;
+        self::assertInstanceOf(Pass::class, $p->admit($call));
+    }
+
+    public function testA429OfTheLimitInFlightSaysNothingOfTheWindows(): void
+    {
+        $now = 1_800_000_000_000_000_000;
+        $p = new Pacer(new MemoryStore(), self::routes(['windows' => ['60 per minute by ip'], 'in_flight' => '3 by ip']), clock: static function () use (&$now): int {
+            return $now;
+        });
+        $call = new Call('POST', 'http://api.example.com/v1/chat');
+        $wait = $p->answered($p->admit($call), 429, ['Date' => 'Fri, 15 Jan 2027 08:00:00 GMT', 'X-RateLimit-Limit' => '3',
+            'X-RateLimit-Remaining' => '0', 'X-RateLimit-Reset' => '1800000001', 'Retry-After' => '1']);
+        self::assertSame(1, $wait->retryAfter());
+        self::assertFalse($p->budget($call)->known);
+    }
+
+    public function testAStoreThatFailsHasNoSlots(): void
+    {
+        $store = new class implements \Weir\Pacer\Store {
+            public bool $fails = false;
+            private MemoryStore $states;
+
+            public function __construct()
+            {
+                $this->states = new MemoryStore();
+            }
+
+            public function update(string $key, callable $change): void
+            {
+                if ($this->fails) {
+                    throw new \Weir\Pacer\StoreException('it fails');
+                }
+                $this->states->update($key, $change);
+            }
+        };
+        $routes = self::routes(['in_flight' => '1 by ip']);
+        $call = new Call('POST', 'http://api.example.com/v1/chat');
+        $p = new Pacer($store, $routes);
+        $pass = $p->admit($call);
+        $store->fails = true;
+        $p->answered($pass, 200, []);
+        self::assertSame(Wait::SLOTS, $p->admit($call)->reason, 'others may hold it');
+        $store->fails = false;
+        self::assertSame(Wait::SLOTS, (new Pacer($store, $routes))->admit($call)->reason, 'the store does not know');
+        unset($p, $pass);
+        self::assertInstanceOf(Pass::class, (new Pacer($store, $routes))->admit($call), 'it was written at the end');
+    }
+}
