@@ -32,20 +32,33 @@ func (s *Scratch) reservation(l *limiter, r Reporter) int64 {
 
 // refusesUnread reports whether a take of the charges in s would be refused now. If so, the receipt
 // in s is that of the refused take. It spends nothing.
+//
+// A charge of n units fits if a Gate fits under a limit that is lower by n-1. Gates are asked for,
+// and not charges of no units, so that a store may answer for a spent window from its memory.
 func (d *Decider) refusesUnread(ctx context.Context, s *Scratch) bool {
 	if s.denied != nil {
 		return true
 	}
-	var costs [MaxCharges]int64
+	var costs, limits [MaxCharges]int64
 	for i := range s.n {
-		costs[i], s.charges[i].Cost = s.charges[i].Cost, 0
+		c := &s.charges[i]
+		costs[i], limits[i] = c.Cost, c.Limit
+		switch {
+		case c.Held:
+			c.Cost = 0
+		case c.Cost > 0:
+			c.Cost, c.Limit = Gate, c.Limit-c.Cost+1
+		}
 	}
 	d.take(ctx, s)
 	fits := true
 	for i := range s.n {
-		c := &s.charges[i]
-		c.Cost = costs[i]
-		fits = fits && s.receipt.Used[i].Fits(c.Cost, c.Limit)
+		c, used := &s.charges[i], &s.receipt.Used[i]
+		if s.receipt.Outcome == StoreUnavailable {
+			used.Count = limits[i]
+		}
+		c.Cost, c.Limit = costs[i], limits[i]
+		fits = fits && used.Fits(c.Cost, c.Limit)
 	}
 	if fits || s.exempt == s.n || s.receipt.Outcome == AllowedUncounted {
 		return false

@@ -184,7 +184,7 @@ func TestATrialOfAnUnreadRequestChargesTheMost(t *testing.T) {
 // alike, and charged alike.
 func TestReadingTheBodyLaterChangesNoDecision(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		first := plus("60 per minute by ip", "3 requests per minute by ip", "90 per hour by ip")
+		first := plus("60 per minute by ip", "3 requests per minute by ip", "90 per calendar day in Europe/Berlin by ip")
 		if rapid.Bool().Draw(rt, "in flight") {
 			first = inFlight(first, 2)
 		}
