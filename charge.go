@@ -35,6 +35,8 @@ type Scratch struct {
 	costTooHigh bool            // a cost may be above its limit
 	notifies    bool            // a limiter has percentages to report
 	denied      *limiter        // of those that r names, one that denies the caller; nil: none
+	body        bodyUse
+	unread      bool // a charge is for a body that was not read
 
 	path   string  // of the request, folded; empty if it names its limiters
 	routed routed  // the Keys with the route's parameters; zero if no window counts by one
@@ -74,9 +76,10 @@ func (s *Scratch) Caller(k Keys) Keys {
 }
 
 // charge writes the charges of r: those of the limiters that it names, or of the limiter that m
-// found.
-func (d *Decider) charge(s *Scratch, m Match, r *Request) error {
+// found. body is how the request's cost is found if its body reports it.
+func (d *Decider) charge(s *Scratch, m Match, r *Request, body bodyUse) error {
 	s.reset()
+	s.body = body
 	if r.Cost < Peek || r.Cost > MaxLimit {
 		return fmt.Errorf("decide: cost %d is out of range: 1 to %d, 0 for the limiter's own and Peek are allowed", r.Cost, MaxLimit)
 	}
@@ -107,7 +110,7 @@ func (s *Scratch) reset() {
 		s.keys = s.room[:0]
 	}
 	s.n, s.gates, s.cost, s.exempt, s.costTooHigh, s.notifies, s.trials, s.keys = 0, 0, 0, 0, false, false, nil, s.keys[:0]
-	s.denied, s.path = nil, ""
+	s.denied, s.path, s.body, s.unread = nil, "", bodyIsRead, false
 	s.settler, s.canAwait, s.awaits, s.settled, s.used, s.tellsCost, s.reportedHeld = nil, 0, 0, 0, 0, false, false
 	if s.routed.route != nil {
 		s.routed = routed{}
@@ -170,7 +173,7 @@ func (s *Scratch) addWindows(by *cover, path string, r *Request, holds *exceptio
 	cost := r.Cost
 	switch cost {
 	case 0:
-		cost = l.reservation(r.Told)
+		cost = s.reservation(l, r.Reporter)
 	case Peek:
 		cost = 0
 	}

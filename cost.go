@@ -77,38 +77,29 @@ func (r Reading) String() string {
 	return ""
 }
 
-// A Reserve is what a request tells of its own cost: the units that are charged before it is
+// A Reserve is what a request reports of its own cost: the units that are charged before it is
 // served are Times what is read and Plus, at most Limiter.Cost, at least 1. The zero value reserves
-// Limiter.Cost. So does a request that does not tell, or not a whole number from 0. If From is set,
-// no window is charged more than the caller's limit of it, which a plan, an override or a grant may
-// set lower.
+// Limiter.Cost. So does a request that reports nothing, or not a whole number from 0. If From is
+// set, no window is charged more than the caller's limit of it, which a plan, an override or a
+// grant may set lower.
 type Reserve struct {
 	From  Reading
 	Times int64 // 0 means 1
 	Plus  int64
 }
 
-// A Teller is a request that may tell its own cost. It is asked while the request is decided, by
-// one goroutine.
-type Teller interface {
-	// Told returns the number at a place in the request. ok is false if it has none there, or if it
-	// is not read for it.
-	Told(from Reading) (n int64, ok bool)
+// A Reporter has what a request reports of its own cost. One goroutine uses it while the request is
+// decided.
+type Reporter interface {
+	// Reported returns the number at a place in the request. ok is false if the request has none
+	// there, or cannot be read for it. It may wait for the request's body.
+	Reported(from Reading) (n int64, ok bool)
+	// Waits reports whether Reported would wait for the request's body. It is false once the body
+	// was read.
+	Waits(from Reading) bool
 }
 
-// reservation returns what a request reserves that leaves its cost to the limiter.
-func (l *limiter) reservation(told Teller) int64 {
-	if l.Reserve.From == (Reading{}) || told == nil {
-		return l.cost
-	}
-	n, ok := told.Told(l.Reserve.From)
-	if !ok {
-		return l.cost
-	}
-	return l.Reserve.Units(n, l.cost)
-}
-
-// Units returns what is reserved for a request that tells n, of a limiter with the given cost.
+// Units returns what is reserved for a request that reports n, of a limiter with the given cost.
 func (r Reserve) Units(n, cost int64) int64 {
 	times := max(r.Times, 1)
 	if n < 0 || n > (MaxLimit-r.Plus)/times {

@@ -42,6 +42,7 @@ func (d *Decider) newTrial() *Scratch {
 	s := d.scratches.Get().(*Scratch)
 	s.reset()
 	s.quiet, s.hearing.next, s.hearing.heard = false, nil, heard{}
+	s.body = bodyCostsMost // a request does not wait for what it is only tried out under
 	return s
 }
 

@@ -16,6 +16,7 @@
 //	special.go       what holds for one caller        networks.go  the sets that files have
 //	plan.go          limits by a caller's plan
 //	key.go           the bytes that a window counts by
+//	unread.go        a request that is refused before its body reports its cost
 //	store.go      3. the store takes all charges, or none
 //	decision.go   4. the standing of each window, the binding one first
 //	window.go        the arithmetic of a window, without clock or I/O
@@ -182,10 +183,10 @@ type Request struct {
 	// spending.
 	Cost int64
 
-	// Told is what the request tells of its own cost. It is asked if Cost is 0, for the limiters
-	// whose Reserve reads it, also for those that the request is only tried out under. If nil, the
-	// request does not tell.
-	Told Teller
+	// Reporter has what the request reports of its own cost. It is used if Cost is 0, for the
+	// limiters whose Reserve reads it, also for those that the request is only tried out under. If
+	// nil, the request reports nothing.
+	Reporter Reporter
 
 	// Match is the result of Decider.Match, if the caller has it already. If zero, Decide matches.
 	Match Match
@@ -225,6 +226,10 @@ const (
 // only if the request cannot be judged (an unknown limiter, a cost out of range). If the store
 // fails, Decide does what the limiter's OnStoreFailure declares (D25).
 //
+// If the body of the request reports its cost (Reporter.Waits), Decide first asks the store whether
+// the least cost would fit. If not, it refuses the request as a take of that cost, and the body is
+// not read.
+//
 // With an in-process store, Decide never waits, and it allocates only for more than two windows. A
 // caller that goes away is charged all the same (D5), so Decide ignores the cancellation of ctx.
 // The store gets the values of ctx.
@@ -245,7 +250,12 @@ func (d *Decider) DecideInto(ctx context.Context, r *Request, out *Decision) err
 		d.End(ctx, s)
 	}
 	m := d.find(r)
-	if err := d.charge(s, m, r); err != nil {
+	err := d.charge(s, m, r, bodyCostsLeast)
+	refused := err == nil && s.unread && d.refusesUnread(ctx, s)
+	if err == nil && s.unread && !refused {
+		err = d.charge(s, m, r, bodyIsRead)
+	}
+	if err != nil {
 		*out = Decision{}
 		return err
 	}
@@ -255,7 +265,9 @@ func (d *Decider) DecideInto(ctx context.Context, r *Request, out *Decision) err
 	case s.n == 0:
 		*out = Decision{Allowed: true, Outcome: Unlimited}
 	default:
-		d.take(ctx, s)
+		if !refused {
+			d.take(ctx, s)
+		}
 		s.awaiting(d.settler, d.inProcess)
 		if s.awaits&AwaitsEnd != 0 {
 			d.reportHeld(s, 1)

@@ -30,9 +30,14 @@ type Question struct {
 	// charged to all of them or to none. They need Keys.
 	Limiters []string
 
-	// Cost is weir.Request.Cost. 0 means the limiter's own, or what the request tells of it if
-	// there is a Caller (weir.Limiter.Reserve): its body may be read. weir.Peek spends nothing.
-	Cost   int64
+	// Cost is weir.Request.Cost. 0 means the limiter's own, or what the request reports of it
+	// (weir.Limiter.Reserve). With a Caller, the body of the request may be read for that, unless
+	// the request is refused whatever it costs. weir.Peek spends nothing.
+	Cost int64
+	// Reporter has what the request reports of its cost; used if Caller is nil. Each limiter, also
+	// one that is only tried out, reserves by its own Reserve. If nil, the request reports nothing.
+	Reporter weir.Reporter
+
 	Public bool // the request needs no credential, so it is never answered 401
 
 	// Languages are the lines of an Accept-Language field; used if Caller is nil.
@@ -80,7 +85,7 @@ type Answer struct {
 	reason   string // of weir.PlaceReason
 	scratch  weir.Scratch
 
-	told     asked    // what the request has told
+	reporter reporter // what the request reports
 	response response // what the response has told
 }
 
@@ -132,10 +137,15 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 			return nil
 		}
 	}
-	if reads := j.ReservesFrom(r.Match); q.Caller != nil && (reads.Form != 0 || r.Match.HasTrials()) {
-		a.told = asked{judge: j, request: q.Caller.Request(), reads: reads}
-		r.Told = &a.told
-		defer a.told.forget()
+	if q.Caller == nil {
+		r.Reporter = q.Reporter
+	} else if reservesFrom(r.Match).Form != 0 || r.Match.HasTrials() {
+		a.reporter = reporter{judge: j, caller: q.Caller}
+		if !q.Public {
+			a.reporter.requires = r.Match.Limiter()
+		}
+		r.Reporter = &a.reporter
+		defer a.reporter.forget()
 	}
 	start := q.Arrival
 	if j.options.Observe != nil && start.IsZero() {

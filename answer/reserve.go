@@ -11,19 +11,14 @@ import (
 )
 
 // What a request is charged may follow from the request itself (weir.Limiter.Reserve). A Judge
-// reads that of a question with a Caller. A door whose questions have Keys sets Question.Cost:
-//
-//	if from := judge.ReservesFrom(match); from != (weir.Reading{}) {
-//		units, told := …
-//		question.Cost = judge.ReserveCost(match, units, told)
-//	}
+// reads that of a question with a Caller. A door whose questions have Keys sets Question.Reporter.
 
-// MaxRequestRead is the max number of bytes of a request's body that are read for what it tells of
-// its own cost. A longer body tells nothing.
+// MaxRequestRead is the max number of bytes of a request's body that are read for what it reports
+// of its own cost. A longer body reports nothing.
 const MaxRequestRead = 256 << 10
 
 // maxReading is the max number of bytes of all requests' bodies that a Judge waits for at a time:
-// callers that send slowly must not fill the memory. A request beyond it tells nothing, so it
+// callers that send slowly must not fill the memory. A request beyond it reports nothing, so it
 // reserves the most.
 const maxReading = 64 << 20
 
@@ -41,9 +36,9 @@ func (r *reading) begin(n int64) bool {
 
 func (r *reading) end(n int64) { r.bytes.Add(-n) }
 
-// ReservesFrom returns where a request that m covers tells what is to be reserved for it. It is the
-// zero Reading if the request need not be read.
-func (j *Judge) ReservesFrom(m weir.Match) weir.Reading {
+// reservesFrom returns where a request that m covers reports what is to be reserved for it. It is
+// the zero Reading if the request need not be read.
+func reservesFrom(m weir.Match) weir.Reading {
 	l := m.Limiter()
 	if l == nil {
 		return weir.Reading{}
@@ -51,74 +46,89 @@ func (j *Judge) ReservesFrom(m weir.Match) weir.Reading {
 	return l.Reserve.From
 }
 
-// ReserveCost returns the Question.Cost of a request that m covers, and that tells units. If told
-// is false, it is the limiter's own, which is the most that such a request can cost.
-func (j *Judge) ReserveCost(m weir.Match, units int64, told bool) int64 {
-	l := m.Limiter()
-	if l == nil || !told {
-		return 0
+// A reporter reads what a request with a Caller reports of its own cost.
+type reporter struct {
+	judge    *Judge
+	caller   *identity.Caller
+	requires *weir.Limiter // the limiter whose credential the caller needs; nil: it needs none
+	bodyRead bool
+
+	last  weir.Reading // that was read last; the others are of it
+	units int64
+	ok    bool
+}
+
+// Waits implements weir.Reporter.
+func (r *reporter) Waits(from weir.Reading) bool {
+	if from.Form != weir.ReadJSON || r.bodyRead {
+		return false
 	}
-	return l.Reserve.Units(units, max(l.Cost, 1))
+	size, ok := sizeToRead(r.caller.Request())
+	return ok && size > 0
 }
 
-// An asked is a request that tells what it reserves. Its body is read for the limiter in force
-// alone, since a request must not wait for what it is only tried out under.
-type asked struct {
-	judge   *Judge
-	request identity.Request
-	reads   weir.Reading // of the limiter in force
-	known   bool         // units and told are those of reads
-	units   int64
-	told    bool
-}
-
-// Told implements weir.Teller.
-func (a *asked) Told(from weir.Reading) (units int64, told bool) {
+// Reported implements weir.Reporter. A request that will be answered 401 reports 0: it is counted,
+// and its body is not read.
+func (r *reporter) Reported(from weir.Reading) (units int64, ok bool) {
 	switch {
-	case from != a.reads:
-		if from.Form == weir.ReadJSON && a.reads.Form != weir.ReadJSON {
-			return 0, false
-		}
-		return a.judge.requestUnits(from, a.request)
-	case !a.known:
-		a.units, a.told = a.judge.requestUnits(from, a.request)
-		a.known = true
+	case from.Form == weir.ReadHeader:
+		return unitsOf(r.caller.Request().Header(from.Name))
+	case r.bodyRead && from == r.last:
+		return r.units, r.ok
+	case !r.bodyRead && r.lacksCredential():
+		return 0, true
 	}
-	return a.units, a.told
-}
-
-// forget drops the request, whose memory the Answer must not keep.
-func (a *asked) forget() { *a = asked{} }
-
-// requestUnits reads what a request tells of its own cost.
-func (j *Judge) requestUnits(from weir.Reading, r identity.Request) (units int64, told bool) {
-	if from.Form == weir.ReadHeader {
-		return unitsOf(r.Header(from.Name))
-	}
-	kind, ok := kindOf(r.Header("Content-Type"), r.Header("Content-Encoding"))
-	if !ok || kind != meter.JSON {
-		return 0, false
-	}
-	size := int64(MaxRequestRead)
-	if length := r.Header("Content-Length"); len(length) == 1 {
-		n, err := headers.ParseInt("Content-Length", length[0])
-		if err != nil || n > MaxRequestRead {
-			return 0, false
-		}
-		size = n
-	}
-	if !j.reading.begin(size) {
-		return 0, false
-	}
-	defer j.reading.end(size)
-	body := r.Body(MaxRequestRead + 1)
-	if len(body) > MaxRequestRead {
+	body, read := r.body()
+	if !read {
 		return 0, false
 	}
 	var m meter.Meter
 	m.Reset(from.Name, meter.JSON)
 	m.Write(body)
-	return m.Units()
+	r.bodyRead, r.last = true, from
+	r.units, r.ok = m.Units()
+	return r.units, r.ok
+}
+
+func (r *reporter) lacksCredential() bool {
+	if r.requires == nil {
+		return false
+	}
+	source, _ := r.judge.unverified(r.requires, r.caller)
+	return source != ""
+}
+
+// forget drops the request, whose memory the Answer must not keep.
+func (r *reporter) forget() { *r = reporter{} }
+
+// body returns the body of the request, if it is JSON of at most MaxRequestRead bytes, and the
+// Judge may wait for it. A longer one is returned empty.
+func (r *reporter) body() (body []byte, read bool) {
+	request := r.caller.Request()
+	size, ok := sizeToRead(request)
+	if !ok || !r.judge.reading.begin(size) {
+		return nil, false
+	}
+	defer r.judge.reading.end(size)
+	if body = request.Body(MaxRequestRead + 1); len(body) > MaxRequestRead {
+		return nil, true
+	}
+	return body, true
+}
+
+// sizeToRead returns how many bytes the body of a request has at most. ok is false for a body that
+// is not read: it is declared too long, or not as plain JSON.
+func sizeToRead(r identity.Request) (size int64, ok bool) {
+	kind, ok := kindOf(r.Header("Content-Type"), r.Header("Content-Encoding"))
+	if !ok || kind != meter.JSON {
+		return 0, false
+	}
+	length := r.Header("Content-Length")
+	if len(length) != 1 {
+		return MaxRequestRead, true
+	}
+	size, err := headers.ParseInt("Content-Length", length[0])
+	return size, err == nil && size <= MaxRequestRead
 }
 
 // unitsOf reads the lines of a field that has a number of units. A field that is sent twice, or is

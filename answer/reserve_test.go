@@ -1,6 +1,7 @@
 package answer_test
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -152,4 +153,57 @@ func TestARequestsBodyTellsWhatIsReservedForIt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A request that is refused whatever it costs is answered without its body, with the fields of the
+// refusal, and charged nothing. One that lacks its credential is answered 401 without its body too,
+// and charged the least.
+func TestABodyIsNotReadForARefusal(t *testing.T) {
+	p := reserving(weir.Reading{Form: weir.ReadJSON, Name: "max_tokens"})
+	p.Limiters[0].Windows[0].Limit = 16_400
+	open := func(t *testing.T, requires string) (ask func(authorization string) (*answer.Answer, bool)) {
+		p := p
+		p.Limiters = slices.Clone(p.Limiters)
+		p.Limiters[0].Requires = requires
+		d := open(t, p, answer.Options{})
+		return func(authorization string) (*answer.Answer, bool) {
+			r, reads := from("192.0.2.7", "Content-Type", "application/json"), 0
+			if authorization == "session" {
+				r.header["Authorization"] = []string{d.session("s1")}
+			}
+			q, a := chat, new(answer.Answer)
+			q.Caller = new(identity.Caller)
+			d.who.Start(q.Caller, watched{upload{r, `{"max_tokens":9000}`}, &reads})
+			if err := d.judge.Answer(t.Context(), &q, a); err != nil {
+				t.Fatal(err)
+			}
+			return a, reads > 0
+		}
+	}
+	t.Run("429", func(t *testing.T) {
+		ask := open(t, "")
+		for i, want := range []struct {
+			status    int
+			read      bool
+			remaining string
+			cost      int64
+		}{{0, true, "8400", 8000}, {0, true, "400", 8000}, {429, false, "0", 500}, {429, false, "0", 500}} {
+			a, read := ask("")
+			if a.Status != want.status || read != want.read || a.Values()[1] != want.remaining || a.Decision.Cost != want.cost {
+				t.Errorf("request %d: %d, read %v, remaining %s, cost %d, want %+v", i, a.Status, read, a.Values()[1], a.Decision.Cost, want)
+			}
+			if w := a.Decision.Binding(); w.Count > 16_000 {
+				t.Errorf("request %d: %d are charged", i, w.Count)
+			}
+		}
+	})
+	t.Run("401", func(t *testing.T) {
+		ask := open(t, "session")
+		if a, read := ask(""); a.Status != 401 || read || a.Decision.Cost != 500 {
+			t.Errorf("without a session: %d, read %v, cost %d", a.Status, read, a.Decision.Cost)
+		}
+		if a, read := ask("session"); a.Status != 0 || !read || a.Decision.Cost != 8000 {
+			t.Errorf("with a session: %d, read %v, cost %d", a.Status, read, a.Decision.Cost)
+		}
+	})
 }

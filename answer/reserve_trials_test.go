@@ -100,3 +100,65 @@ func TestATrialReservesWhatTheRequestTells(t *testing.T) {
 		})
 	}
 }
+
+// A reported is what the sender of a request without HTTP reports of it, by place.
+type reported map[weir.Reading]int64
+
+func (r reported) Reported(from weir.Reading) (int64, bool) { n, ok := r[from]; return n, ok }
+func (reported) Waits(weir.Reading) bool                    { return false }
+
+// A door without HTTP requests passes on what a request reports, and each limiter reserves by its
+// own Reserve: the one in force, the one in Shadow mode, and the candidate's.
+func TestATrialOfAKeysDoorReservesItsOwn(t *testing.T) {
+	field, member := weir.Reading{Form: weir.ReadHeader, Name: "X-Max-Cost"}, weir.Reading{Form: weir.ReadJSON, Name: "n"}
+	live, shadow, candidate := reserving(field), reserving(member), reserving(field)
+	shadow.Limiters[0].Name, shadow.Limiters[0].Mode = "shadow", weir.Shadow
+	candidate.Limiters[0].Reserve = weir.Reserve{From: field, Times: 5}
+	live.Limiters = append(live.Limiters, shadow.Limiters...)
+	for _, test := range []struct {
+		name                    string
+		reporter                weir.Reporter
+		live, shadow, candidate int64
+	}{
+		{"both places", reported{field: 100, member: 7}, 700, 514, 500},
+		{"one place", reported{field: 100}, 700, 8000, 500},
+		{"nothing", nil, 8000, 8000, 8000},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := open(t, live, answer.Options{})
+			store, err := memstore.New(memstore.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got [3]int64
+			decider, err := weir.New(live, store, weir.Options{
+				OnShadow:    func(s weir.Shadowed) { got[1] = s.Decision.Cost },
+				OnCandidate: func(c weir.Compared) { got[2] = c.Candidate.Cost },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			counts, err := memstore.New(memstore.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := decider.SetCandidate(&candidate, counts); err != nil {
+				t.Fatal(err)
+			}
+			judge, err := answer.New(decider, answer.Options{Identity: d.who})
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := chat
+			q.Keys, q.Reporter = keys{"ip": "a"}, test.reporter
+			var a answer.Answer
+			if err := judge.Answer(t.Context(), &q, &a); err != nil {
+				t.Fatal(err)
+			}
+			got[0] = a.Decision.Cost
+			if want := [3]int64{test.live, test.shadow, test.candidate}; got != want {
+				t.Errorf("the limiter, the shadow and the candidate reserve %d, want %d", got, want)
+			}
+		})
+	}
+}

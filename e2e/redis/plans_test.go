@@ -58,3 +58,60 @@ func TestAnUpgradePassesARefusalThatIsRemembered(t *testing.T) {
 	}
 	ask("free", false, 10, 0)
 }
+
+// A posted request reports its cost in a body, and counts how often that is read.
+type posted struct{ reads *int }
+
+func (p posted) Reported(weir.Reading) (int64, bool) { *p.reads++; return 7, true }
+func (p posted) Waits(weir.Reading) bool             { return true }
+
+// A request that is refused before its body is read may be refused from memory, and the budget that
+// comes back is found.
+func TestAnUnreadRequestIsRefusedFromMemory(t *testing.T) {
+	t.Parallel()
+	store := open(t, redisstore.Options{Addresses: []string{redistest.Start(t).Addr()}})
+	window, err := weir.ParseWindow("25 per hour by token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots, err := weir.ParseInFlight("9 by token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := weir.Reading{Form: weir.ReadJSON, Name: "n"}
+	for name, inFlight := range map[string]weir.InFlight{"windows": {}, "windows-and-slots": slots} {
+		d, err := weir.New(weir.Policy{Limiters: []weir.Limiter{{
+			Name: name, Windows: []weir.Window{window}, InFlight: inFlight, Cost: 20, Reserve: weir.Reserve{From: from, Plus: 5},
+			Penalty: weir.Penalty{After: weir.MaxLimit, Per: time.Hour, For: time.Hour},
+		}}}, store, weir.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func(allowed bool, count int64) {
+			t.Helper()
+			reads := 0
+			var s weir.Scratch
+			got, err := d.Decide(t.Context(), weir.Request{Limiters: []string{name}, Keys: subscriber{}, Reporter: posted{&reads}, Scratch: &s})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b := got.Binding(); got.Allowed != allowed || b.Count != count || (reads > 0) != allowed {
+				t.Fatalf("%s: allowed %v with %d spent, the body read %d times, want %v with %d", name, got.Allowed, b.Count, reads, allowed, count)
+			}
+			d.End(t.Context(), &s)
+		}
+		ask(true, 12)
+		ask(true, 24)
+		if inFlight.Limit > 0 {
+			ask(false, 24)
+		} else {
+			for before := store.Stats().Remembered; store.Stats().Remembered < before+3; {
+				ask(false, 24)
+			}
+		}
+		if err := d.Reset(t.Context(), name, subscriber{}); err != nil {
+			t.Fatal(err)
+		}
+		ask(true, 12)
+	}
+}
