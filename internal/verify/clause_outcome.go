@@ -118,11 +118,13 @@ func (c *outcomeCheck) tryUncounted(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	mixed := false // some of them were counted
 	for range 3 {
 		if a, err = c.send(ctx, r); err != nil {
 			return err
 		}
 		c.judge(a)
+		mixed = mixed || !c.part.isUncounted(a)
 	}
 	if err := c.letSettle(ctx); err != nil {
 		return err
@@ -137,8 +139,10 @@ func (c *outcomeCheck) tryUncounted(ctx context.Context) error {
 	}
 	fell, cost := before.remaining-after.remaining, n*c.part.costOf(after.limit)
 	switch {
+	case mixed:
+		c.why = Unobservable.because("the same request is answered with a status that is counted, and with one that is not")
 	case !before.admitted() || !after.admitted() || !before.complete() || !after.complete() || after.reset != before.reset || after.limit != before.limit ||
-		!c.part.isUncounted(a) || c.part.isUncounted(before) || c.part.isUncounted(after):
+		c.part.isUncounted(before) || c.part.isUncounted(after):
 		c.why = NeedsMore.because("the window or its budget ended meanwhile")
 	case fell == cost:
 		c.kept("Remaining %d, three requests that were answered %d, which is not counted, then Remaining %d", before.remaining, a.status, after.remaining)
@@ -166,7 +170,8 @@ func (c *outcomeCheck) tryCounted(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if spent, ok := c.between(before, after); ok && spent < 0 && c.isSure(after.limit) {
+		// Units of an uncounted one may have come back between.
+		if spent, ok := c.between(before, after); ok && spent < 0 && c.isSure(after.limit) && !c.seen.hasUncounted() {
 			c.broken(after, "Remaining %d, then a request that was answered %d, which is counted, and Remaining %d: its units came back", before.remaining, before.status, after.remaining)
 		}
 		before = after
@@ -207,9 +212,12 @@ func (c *outcomeCheck) findUncounted(ctx context.Context) (request, *answer, err
 // followCosts sends main's requests until one is refused, whose answers tell what they cost.
 func (c *outcomeCheck) followCosts(ctx context.Context) error {
 	c.does("following what its requests cost")
-	f := &costs{outcomeCheck: c, before: c.seen.last}
+	if err := c.letSettle(ctx); err != nil {
+		return err
+	}
+	f := &costs{outcomeCheck: c, left: make(map[int64]rest)}
 	for range c.part.drain + c.part.over {
-		a, err := c.ask(ctx)
+		a, err := f.next(ctx)
 		if err != nil {
 			return err
 		}
@@ -227,11 +235,46 @@ func (c *outcomeCheck) followCosts(ctx context.Context) error {
 // Costs are what is seen of requests whose cost follows from their answer.
 type costs struct {
 	*outcomeCheck
-	before   *answer // the one before
-	base     *answer // the first of those that sum is about
-	sum      int64   // what the answers since base have told
-	followed int     // how many were seen to cost what their answer told
-	less     int     // how many cost less than was reserved
+	before   *answer        // the one before; nil: none yet
+	left     map[int64]rest // by limit
+	beyond   int64          // what the answers have told beyond what was reserved
+	base     *answer        // the first of those that sum is about
+	sum      int64          // what the answers since base have told
+	followed int            // how many were seen to cost what their answer told
+	less     int            // how many cost less than was reserved
+}
+
+// A rest is how much of a window's budget is left at least when all answers so far are settled. A
+// store may settle what a request has cost beyond its reservation after the next one is answered.
+type rest struct{ reset, units int64 }
+
+// next sends main's request, and counts what it costs.
+func (f *costs) next(ctx context.Context) (*answer, error) {
+	a, err := f.ask(ctx)
+	if err != nil || !a.admitted() || !a.complete() {
+		return a, err
+	}
+	cost, ok := f.told(a)
+	for limit, r := range f.left {
+		switch {
+		case f.part.isUncounted(a):
+		case ok && !f.isOfRequests(limit):
+			r.units -= cost
+		default:
+			r.units -= f.part.costOf(limit)
+		}
+		f.left[limit] = r
+	}
+	switch r, ok := f.left[a.limit]; {
+	case !ok || r.reset != a.reset:
+		f.left[a.limit] = rest{a.reset, a.remaining - f.beyond}
+	case a.remaining < r.units:
+		f.left[a.limit] = rest{a.reset, a.remaining}
+	}
+	if ok && !f.part.isUncounted(a) {
+		f.beyond += max(0, cost-f.part.cost)
+	}
+	return a, nil
 }
 
 // told returns what an answer tells that its request has cost, if a field tells it.
@@ -281,7 +324,7 @@ func (f *costs) recheck(ctx context.Context) error {
 		if err := sleep(ctx, time.Second); err != nil {
 			return err
 		}
-		a, err := f.ask(ctx)
+		a, err := f.next(ctx)
 		if err != nil {
 			return err
 		}
@@ -301,7 +344,7 @@ func (f *costs) recheck(ctx context.Context) error {
 
 // comparable reports whether two answers describe the same window of units.
 func (f *costs) comparable(before, after *answer) bool {
-	return before.complete() && after.complete() && before.admitted() && after.admitted() && before.reset == after.reset && before.limit == after.limit &&
+	return before != nil && before.complete() && after.complete() && before.admitted() && after.admitted() && before.reset == after.reset && before.limit == after.limit &&
 		!f.part.isAmbiguous(after.limit) && !f.isOfRequests(after.limit)
 }
 
@@ -318,16 +361,16 @@ func (f *costs) isOfRequests(limit int64) bool {
 // refused judges the first refusal: what was left must be less than is reserved. What a body tells
 // is charged after the head, so Remaining does not show it.
 func (f *costs) refused(ctx context.Context, a *answer) error {
-	before := f.before
-	header := f.part.limiter.Actual.Form == weir.ReadHeader
-	fits := header && !f.part.isAmbiguous(a.limit) && before.complete() && before.admitted() && before.reset == a.reset && before.limit == a.limit && before.remaining >= f.part.costOf(a.limit) && f.part.limiter.Reserve.From == (weir.Reading{})
-	if fits && f.isSure(a.limit) {
+	left, known := f.left[a.limit]
+	fits := known && left.reset == a.reset && left.units >= f.part.costOf(a.limit)
+	l := f.part.limiter
+	if fits && l.Actual.Form == weir.ReadHeader && l.Reserve.From == (weir.Reading{}) && !f.part.isAmbiguous(a.limit) && f.isSure(a.limit) {
 		again, err := f.askSettled(ctx, func(b *answer) bool { return b.admitted() || b.reset != a.reset })
 		if err != nil {
 			return err
 		}
-		if !again.admitted() && again.reset == a.reset {
-			f.broken(a, "refused, and Remaining was %d before: a request reserves %d", before.remaining, f.part.costOf(a.limit))
+		if !again.admitted() && again.reset == a.reset && again.limit == a.limit && f.isSure(a.limit) {
+			f.broken(a, "refused, and Remaining was %d before: a request reserves %d", left.units, f.part.costOf(a.limit))
 			return nil
 		}
 	}

@@ -90,16 +90,20 @@ func (p *part) maxRequests(quick bool) int { return p.minRequests(quick) + p.aga
 // lengthsOf returns the lengths of the limiter's windows that have a limit, for some callers at
 // least.
 func (p *part) lengthsOf(limit int64) []time.Duration {
-	l := p.limiter
 	var lengths []time.Duration
-	for i := range l.Windows {
-		w := &l.Windows[i]
-		if w.Limit == limit || slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.Changes(w) && o.Limit == limit }) ||
-			slices.ContainsFunc(l.Plans.List, func(plan weir.Plan) bool { return plan.Of(w) == limit }) {
+	for i := range p.limiter.Windows {
+		if w := &p.limiter.Windows[i]; p.canHave(w, limit) {
 			lengths = append(lengths, w.Per)
 		}
 	}
 	return lengths
+}
+
+// canHave reports whether a window has a limit for some callers at least.
+func (p *part) canHave(w *weir.Window, limit int64) bool {
+	l := p.limiter
+	return w.Limit == limit || slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.Changes(w) && o.Limit == limit }) ||
+		slices.ContainsFunc(l.Plans.List, func(plan weir.Plan) bool { return plan.Of(w) == limit })
 }
 
 // hasCalendar reports whether a window of the limiter is a calendar's, whose spans can be shorter

@@ -118,11 +118,14 @@ func (l *timeline) findHost(ctx context.Context) error {
 // look sends a few requests of each kind while there is budget.
 func (l *timeline) look(ctx context.Context) error {
 	first, err := l.begin(ctx)
-	if err != nil || !first.admitted() {
+	if err != nil {
 		return err
 	}
 	if why := l.whySettled(first); !why.isZero() && !l.seemsExempt() {
 		return l.beSettled(ctx, why)
+	}
+	if !first.admitted() {
+		return nil
 	}
 	if err := l.findStep(ctx); err != nil {
 		return err
