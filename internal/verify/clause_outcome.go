@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -15,12 +16,18 @@ import (
 // what seems not to have come back is looked at again.
 func checkOutcome(clause *check) hooks {
 	c := &outcomeCheck{check: clause}
-	return hooks{settles: c.settles, why: func() gap { return c.why }}
+	return hooks{settles: c.settles, last: c.together, why: func() gap { return c.why }}
 }
 
 type outcomeCheck struct {
 	*check
-	why gap // why nothing was judged
+	why gap    // why nothing was judged
+	saw string // the detail of the clause that is kept
+}
+
+func (c *outcomeCheck) kept(format string, args ...any) {
+	c.saw = fmt.Sprintf(format, args...)
+	c.check.kept("%s", c.saw)
 }
 
 func (c *outcomeCheck) settles(ctx context.Context) error {
@@ -182,6 +189,12 @@ func (c *outcomeCheck) tryCounted(ctx context.Context) error {
 // findUncounted returns a request that main's windows count and whose answer's status they do not;
 // the answer is nil if none was found.
 func (c *outcomeCheck) findUncounted(ctx context.Context) (request, *answer, error) {
+	return c.findAnswered(ctx, func(a *answer) bool { return c.part.isUncounted(a) && a.status < http.StatusInternalServerError })
+}
+
+// findAnswered returns a request that main's windows count, and whose answer has the fields and is
+// as wanted; the answer is nil if none was found.
+func (c *outcomeCheck) findAnswered(ctx context.Context, wanted func(*answer) bool) (request, *answer, error) {
 	e := c.part.endpoints[0]
 	full := c.plain()
 	for _, other := range []endpoint{
@@ -202,7 +215,7 @@ func (c *outcomeCheck) findUncounted(ctx context.Context) (request, *answer, err
 			return r, nil, err
 		}
 		c.judge(a)
-		if c.part.isUncounted(a) && a.complete() && a.status < http.StatusInternalServerError {
+		if a.complete() && wanted(a) {
 			return r, a, nil
 		}
 	}
@@ -254,11 +267,11 @@ func (f *costs) next(ctx context.Context) (*answer, error) {
 	if err != nil || !a.admitted() || !a.complete() {
 		return a, err
 	}
-	cost, ok := f.told(a)
+	cost, ok := f.reported(a)
 	for limit, r := range f.left {
 		switch {
 		case f.part.isUncounted(a):
-		case ok && !f.isOfRequests(limit):
+		case ok && !f.part.isOfRequests(limit):
 			r.units -= cost
 		default:
 			r.units -= f.part.costOf(limit)
@@ -277,11 +290,11 @@ func (f *costs) next(ctx context.Context) (*answer, error) {
 	return a, nil
 }
 
-// told returns what an answer tells that its request has cost, if a field tells it.
-func (f *costs) told(a *answer) (int64, bool) {
-	from := f.part.limiter.Actual
+// reported returns what an answer reports that its request has cost, if a field reports it.
+func (c *outcomeCheck) reported(a *answer) (int64, bool) {
+	from := c.part.limiter.Actual
 	lines := a.header.Values(from.Name)
-	if from.Form != weir.ReadHeader || len(lines) != 1 || len(a.header.Values("Trailer")) > 0 || f.part.isUncounted(a) {
+	if from.Form != weir.ReadHeader || len(lines) != 1 || len(a.header.Values("Trailer")) > 0 || c.part.isUncounted(a) {
 		return 0, false
 	}
 	n, err := headers.ParseInt(from.Name, strings.TrimSpace(lines[0]))
@@ -301,7 +314,7 @@ func (f *costs) follow(ctx context.Context, a *answer) error {
 	if f.base == nil {
 		f.base, f.sum = f.before, 0
 	}
-	cost, ok := f.told(a)
+	cost, ok := f.reported(a)
 	f.sum += cost
 	if !ok || a.remaining == 0 || !f.isSure(a.limit) {
 		f.base = nil
@@ -328,8 +341,10 @@ func (f *costs) recheck(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		cost, ok := f.told(a)
+		cost, ok := f.reported(a)
 		switch {
+		case !f.isSure(a.limit): // a request without an answer may have been charged
+			return nil
 		case before == nil:
 		case !ok || !f.comparable(before, a) || a.remaining == 0 || before.remaining-a.remaining == cost:
 			return nil
@@ -345,12 +360,12 @@ func (f *costs) recheck(ctx context.Context) error {
 // comparable reports whether two answers describe the same window of units.
 func (f *costs) comparable(before, after *answer) bool {
 	return before != nil && before.complete() && after.complete() && before.admitted() && after.admitted() && before.reset == after.reset && before.limit == after.limit &&
-		!f.part.isAmbiguous(after.limit) && !f.isOfRequests(after.limit)
+		!f.part.isAmbiguous(after.limit) && !f.part.isOfRequests(after.limit)
 }
 
 // isOfRequests reports whether the window of a limit counts requests.
-func (f *costs) isOfRequests(limit int64) bool {
-	for _, w := range f.part.limiter.Windows {
+func (p *part) isOfRequests(limit int64) bool {
+	for _, w := range p.limiter.Windows {
 		if w.Limit == limit && w.Requests {
 			return true
 		}

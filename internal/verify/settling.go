@@ -219,6 +219,9 @@ func (l *timeline) beSettled(ctx context.Context, why gap) error {
 	if err := l.provoke(ctx); err != nil {
 		return err
 	}
+	if err := l.spendLast(ctx); err != nil {
+		return err
+	}
 	return errDone
 }
 

@@ -140,6 +140,19 @@ var foundWorlds = []struct {
 		latency: 3 * time.Millisecond, real: true, workers: 3,
 		settles: settling{on: true, method: "POST", lag: 60 * time.Millisecond, early: true, statuses: []int{422}, costs: []string{"3"}},
 	}},
+	{"requests without an answer while costs are compared again", 117598, world{
+		policy: `limiters:
+  - name: things
+    routes: [GET /things*]
+    chosen: yes
+    in_flight: 9 by ip+header:X-Team
+    windows: ["55 requests per 7 seconds by header:X-Team", "25 per 7 seconds by header:X-Team"]
+    cost: {reserve: 2, from: "header:X-Cost"}
+    count: {not: [5xx, 404]}
+`,
+		losses: 23, real: true, workers: 11,
+		settles: settling{on: true, method: "GET", lag: 60 * time.Millisecond, statuses: []int{401, 200}, costs: []string{"0"}},
+	}},
 	{"a first request that is refused, and costs that follow", 81711, world{
 		policy: `limiters:
   - name: things

@@ -49,6 +49,7 @@ func (l *timeline) experiment(ctx context.Context) error {
 		l.lookLater,       // what the end of the window left open
 		l.provoke,         // errors
 		l.drainAgain,      // a small next budget is used up as well
+		l.spendLast,       // what takes a budget for itself
 	} {
 		var far *farError
 		switch err := step(ctx); {
@@ -346,6 +347,16 @@ func (l *timeline) provoke(ctx context.Context) error {
 		l.judge(a)
 	}
 	return l.letSettle(ctx)
+}
+
+// spendLast calls the hooks that take a budget for themselves.
+func (l *timeline) spendLast(ctx context.Context) error {
+	return l.checks.eachStep(func(h *hooks) error {
+		if h.last == nil {
+			return nil
+		}
+		return h.last(ctx)
+	})
 }
 
 // drainAgain uses up a small restored budget.
