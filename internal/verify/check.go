@@ -53,6 +53,7 @@ type hooks struct {
 	rolled func(r rollover)                          // something was seen at a window's end
 	later  func(ctx context.Context) error           // the next window has begun
 	again  func(ctx context.Context, t *tally) error // the next budget is used up as well
+	last   func(ctx context.Context) error           // after all others: a new budget may be spent
 	// The timeline has ended without an error.
 	concluded func()
 

@@ -358,8 +358,14 @@ func (s *slotRound) judgeAdmitted(before, a *answer) error {
 		}
 		return errSmall
 	}
+	// The answer to a held request may be kept back until its end: it may have been refused.
+	under := len(s.under)
+	s.end = (*held).finish
+	if err := s.endHeld(); err != nil {
+		return err
+	}
 	if s.overs++; s.overs > 1 || s.aloneInFlight() && s.who.alone {
-		s.broken(a, "answered %d while %d requests were under way: %d are allowed", a.status, len(s.under), s.n)
+		s.broken(a, "answered %d while %d requests were under way: %d are allowed", a.status, under, s.n)
 	}
 	return s.unclear(Shared.because("one request too many was admitted: others may have ended one"))
 }

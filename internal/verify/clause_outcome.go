@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -15,12 +16,18 @@ import (
 // what seems not to have come back is looked at again.
 func checkOutcome(clause *check) hooks {
 	c := &outcomeCheck{check: clause}
-	return hooks{settles: c.settles, why: func() gap { return c.why }}
+	return hooks{settles: c.settles, last: c.together, why: func() gap { return c.why }}
 }
 
 type outcomeCheck struct {
 	*check
-	why gap // why nothing was judged
+	why gap    // why nothing was judged
+	saw string // the detail of the clause that is kept
+}
+
+func (c *outcomeCheck) kept(format string, args ...any) {
+	c.saw = fmt.Sprintf(format, args...)
+	c.check.kept("%s", c.saw)
 }
 
 func (c *outcomeCheck) settles(ctx context.Context) error {
@@ -118,11 +125,13 @@ func (c *outcomeCheck) tryUncounted(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	mixed := false // some of them were counted
 	for range 3 {
 		if a, err = c.send(ctx, r); err != nil {
 			return err
 		}
 		c.judge(a)
+		mixed = mixed || !c.part.isUncounted(a)
 	}
 	if err := c.letSettle(ctx); err != nil {
 		return err
@@ -137,8 +146,10 @@ func (c *outcomeCheck) tryUncounted(ctx context.Context) error {
 	}
 	fell, cost := before.remaining-after.remaining, n*c.part.costOf(after.limit)
 	switch {
+	case mixed:
+		c.why = Unobservable.because("the same request is answered with a status that is counted, and with one that is not")
 	case !before.admitted() || !after.admitted() || !before.complete() || !after.complete() || after.reset != before.reset || after.limit != before.limit ||
-		!c.part.isUncounted(a) || c.part.isUncounted(before) || c.part.isUncounted(after):
+		c.part.isUncounted(before) || c.part.isUncounted(after):
 		c.why = NeedsMore.because("the window or its budget ended meanwhile")
 	case fell == cost:
 		c.kept("Remaining %d, three requests that were answered %d, which is not counted, then Remaining %d", before.remaining, a.status, after.remaining)
@@ -166,7 +177,8 @@ func (c *outcomeCheck) tryCounted(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if spent, ok := c.between(before, after); ok && spent < 0 && c.isSure(after.limit) {
+		// Units of an uncounted one may have come back between.
+		if spent, ok := c.between(before, after); ok && spent < 0 && c.isSure(after.limit) && !c.seen.hasUncounted() {
 			c.broken(after, "Remaining %d, then a request that was answered %d, which is counted, and Remaining %d: its units came back", before.remaining, before.status, after.remaining)
 		}
 		before = after
@@ -177,6 +189,12 @@ func (c *outcomeCheck) tryCounted(ctx context.Context) error {
 // findUncounted returns a request that main's windows count and whose answer's status they do not;
 // the answer is nil if none was found.
 func (c *outcomeCheck) findUncounted(ctx context.Context) (request, *answer, error) {
+	return c.findAnswered(ctx, func(a *answer) bool { return c.part.isUncounted(a) && a.status < http.StatusInternalServerError })
+}
+
+// findAnswered returns a request that main's windows count, and whose answer has the fields and is
+// as wanted; the answer is nil if none was found.
+func (c *outcomeCheck) findAnswered(ctx context.Context, wanted func(*answer) bool) (request, *answer, error) {
 	e := c.part.endpoints[0]
 	full := c.plain()
 	for _, other := range []endpoint{
@@ -197,7 +215,7 @@ func (c *outcomeCheck) findUncounted(ctx context.Context) (request, *answer, err
 			return r, nil, err
 		}
 		c.judge(a)
-		if c.part.isUncounted(a) && a.complete() && a.status < http.StatusInternalServerError {
+		if a.complete() && wanted(a) {
 			return r, a, nil
 		}
 	}
@@ -207,9 +225,12 @@ func (c *outcomeCheck) findUncounted(ctx context.Context) (request, *answer, err
 // followCosts sends main's requests until one is refused, whose answers tell what they cost.
 func (c *outcomeCheck) followCosts(ctx context.Context) error {
 	c.does("following what its requests cost")
-	f := &costs{outcomeCheck: c, before: c.seen.last}
+	if err := c.letSettle(ctx); err != nil {
+		return err
+	}
+	f := &costs{outcomeCheck: c, left: make(map[int64]rest)}
 	for range c.part.drain + c.part.over {
-		a, err := c.ask(ctx)
+		a, err := f.next(ctx)
 		if err != nil {
 			return err
 		}
@@ -227,18 +248,53 @@ func (c *outcomeCheck) followCosts(ctx context.Context) error {
 // Costs are what is seen of requests whose cost follows from their answer.
 type costs struct {
 	*outcomeCheck
-	before   *answer // the one before
-	base     *answer // the first of those that sum is about
-	sum      int64   // what the answers since base have told
-	followed int     // how many were seen to cost what their answer told
-	less     int     // how many cost less than was reserved
+	before   *answer        // the one before; nil: none yet
+	left     map[int64]rest // by limit
+	beyond   int64          // what the answers have told beyond what was reserved
+	base     *answer        // the first of those that sum is about
+	sum      int64          // what the answers since base have told
+	followed int            // how many were seen to cost what their answer told
+	less     int            // how many cost less than was reserved
 }
 
-// told returns what an answer tells that its request has cost, if a field tells it.
-func (f *costs) told(a *answer) (int64, bool) {
-	from := f.part.limiter.Actual
+// A rest is how much of a window's budget is left at least when all answers so far are settled. A
+// store may settle what a request has cost beyond its reservation after the next one is answered.
+type rest struct{ reset, units int64 }
+
+// next sends main's request, and counts what it costs.
+func (f *costs) next(ctx context.Context) (*answer, error) {
+	a, err := f.ask(ctx)
+	if err != nil || !a.admitted() || !a.complete() {
+		return a, err
+	}
+	cost, ok := f.reported(a)
+	for limit, r := range f.left {
+		switch {
+		case f.part.isUncounted(a):
+		case ok && !f.part.isOfRequests(limit):
+			r.units -= cost
+		default:
+			r.units -= f.part.costOf(limit)
+		}
+		f.left[limit] = r
+	}
+	switch r, ok := f.left[a.limit]; {
+	case !ok || r.reset != a.reset:
+		f.left[a.limit] = rest{a.reset, a.remaining - f.beyond}
+	case a.remaining < r.units:
+		f.left[a.limit] = rest{a.reset, a.remaining}
+	}
+	if ok && !f.part.isUncounted(a) {
+		f.beyond += max(0, cost-f.part.cost)
+	}
+	return a, nil
+}
+
+// reported returns what an answer reports that its request has cost, if a field reports it.
+func (c *outcomeCheck) reported(a *answer) (int64, bool) {
+	from := c.part.limiter.Actual
 	lines := a.header.Values(from.Name)
-	if from.Form != weir.ReadHeader || len(lines) != 1 || len(a.header.Values("Trailer")) > 0 || f.part.isUncounted(a) {
+	if from.Form != weir.ReadHeader || len(lines) != 1 || len(a.header.Values("Trailer")) > 0 || c.part.isUncounted(a) {
 		return 0, false
 	}
 	n, err := headers.ParseInt(from.Name, strings.TrimSpace(lines[0]))
@@ -258,7 +314,7 @@ func (f *costs) follow(ctx context.Context, a *answer) error {
 	if f.base == nil {
 		f.base, f.sum = f.before, 0
 	}
-	cost, ok := f.told(a)
+	cost, ok := f.reported(a)
 	f.sum += cost
 	if !ok || a.remaining == 0 || !f.isSure(a.limit) {
 		f.base = nil
@@ -281,12 +337,14 @@ func (f *costs) recheck(ctx context.Context) error {
 		if err := sleep(ctx, time.Second); err != nil {
 			return err
 		}
-		a, err := f.ask(ctx)
+		a, err := f.next(ctx)
 		if err != nil {
 			return err
 		}
-		cost, ok := f.told(a)
+		cost, ok := f.reported(a)
 		switch {
+		case !f.isSure(a.limit): // a request without an answer may have been charged
+			return nil
 		case before == nil:
 		case !ok || !f.comparable(before, a) || a.remaining == 0 || before.remaining-a.remaining == cost:
 			return nil
@@ -301,13 +359,13 @@ func (f *costs) recheck(ctx context.Context) error {
 
 // comparable reports whether two answers describe the same window of units.
 func (f *costs) comparable(before, after *answer) bool {
-	return before.complete() && after.complete() && before.admitted() && after.admitted() && before.reset == after.reset && before.limit == after.limit &&
-		!f.part.isAmbiguous(after.limit) && !f.isOfRequests(after.limit)
+	return before != nil && before.complete() && after.complete() && before.admitted() && after.admitted() && before.reset == after.reset && before.limit == after.limit &&
+		!f.part.isAmbiguous(after.limit) && !f.part.isOfRequests(after.limit)
 }
 
 // isOfRequests reports whether the window of a limit counts requests.
-func (f *costs) isOfRequests(limit int64) bool {
-	for _, w := range f.part.limiter.Windows {
+func (p *part) isOfRequests(limit int64) bool {
+	for _, w := range p.limiter.Windows {
 		if w.Limit == limit && w.Requests {
 			return true
 		}
@@ -318,16 +376,16 @@ func (f *costs) isOfRequests(limit int64) bool {
 // refused judges the first refusal: what was left must be less than is reserved. What a body tells
 // is charged after the head, so Remaining does not show it.
 func (f *costs) refused(ctx context.Context, a *answer) error {
-	before := f.before
-	header := f.part.limiter.Actual.Form == weir.ReadHeader
-	fits := header && !f.part.isAmbiguous(a.limit) && before.complete() && before.admitted() && before.reset == a.reset && before.limit == a.limit && before.remaining >= f.part.costOf(a.limit) && f.part.limiter.Reserve.From == (weir.Reading{})
-	if fits && f.isSure(a.limit) {
+	left, known := f.left[a.limit]
+	fits := known && left.reset == a.reset && left.units >= f.part.costOf(a.limit)
+	l := f.part.limiter
+	if fits && l.Actual.Form == weir.ReadHeader && l.Reserve.From == (weir.Reading{}) && !f.part.isAmbiguous(a.limit) && f.isSure(a.limit) {
 		again, err := f.askSettled(ctx, func(b *answer) bool { return b.admitted() || b.reset != a.reset })
 		if err != nil {
 			return err
 		}
-		if !again.admitted() && again.reset == a.reset {
-			f.broken(a, "refused, and Remaining was %d before: a request reserves %d", before.remaining, f.part.costOf(a.limit))
+		if !again.admitted() && again.reset == a.reset && again.limit == a.limit && f.isSure(a.limit) {
+			f.broken(a, "refused, and Remaining was %d before: a request reserves %d", left.units, f.part.costOf(a.limit))
 			return nil
 		}
 	}

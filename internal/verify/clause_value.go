@@ -111,6 +111,8 @@ func (c *valueCheck) attemptDoubtful(ctx context.Context, t *tally, source strin
 		}
 		before, between, after := all[0], all[1], all[2]
 		switch {
+		case slices.ContainsFunc(all, c.part.isUncounted):
+			continue // it has taken nothing of any budget in the end
 		case !before.complete() || !between.complete() || !after.complete() || before.reset != after.reset || before.admitted() != after.admitted(),
 			c.part.mixesUnits() && (before.limit != between.limit || before.limit != after.limit):
 			continue // its window ended meanwhile

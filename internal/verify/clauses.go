@@ -40,7 +40,7 @@ var Clauses = []Clause{
 	{"spelling", "no spelling of an endpoint gains another budget", "D10", checkSpelling},
 	{"penalty", "the declared number of refusals begins the penalty: everything is refused until the announced end, and free again then", "policy, penalty", checkPenalty},
 	{inFlightClause, "as many requests are under way as the policy allows, and no more: the next one is refused with Retry-After 1, and spends nothing", "D29", checkInFlight},
-	{"outcome", "what a request was charged and did not cost comes back to its window, and what it did cost does not", "D28", checkOutcome},
+	{"outcome", "a request is charged before it is served; what it did not cost comes back to its window, and what it did cost does not", "D28", checkOutcome},
 	{"preflight-free", "a preflight spends nothing of the endpoint's budget", "D9", checkPreflightFree},
 	{"exposed", "browsers may read the four fields: Access-Control-Expose-Headers names them", "D22", checkExposed},
 }

@@ -27,8 +27,8 @@ type held struct {
 	err    error
 }
 
-// begin sends a request but the end of its body, over a connection of its own. Every held request
-// must be finished or left.
+// begin sends a request but the end of its body, over a connection of its own. A request without a
+// body is not sent before it is finished. Every held request must be finished or left.
 func (w *wire) begin(ctx context.Context, r request, take func() bool) (*held, error) {
 	h := &held{slot: new(slot), end: make(chan struct{}), done: make(chan struct{})}
 	ctx, h.cancel = context.WithTimeout(ctx, 2*answerTime)
@@ -50,10 +50,20 @@ func (w *wire) begin(ctx context.Context, r request, take func() bool) (*held, e
 		h.slot.drop()
 		return nil, err
 	}
-	body := strings.Repeat(" ", heldBuffer) + r.body
-	out.Body, out.ContentLength = &withheld{ctx: ctx, h: h, first: body[:heldBuffer], rest: body[heldBuffer:]}, int64(len(body))
+	if r.body != "" {
+		body := strings.Repeat(" ", heldBuffer) + r.body
+		out.Body, out.ContentLength = &withheld{ctx: ctx, h: h, first: body[:heldBuffer], rest: body[heldBuffer:]}, int64(len(body))
+	}
 	go func() {
 		defer close(h.done)
+		if r.body == "" {
+			select {
+			case <-h.end:
+			case <-ctx.Done():
+				h.err = errLeft
+				return
+			}
+		}
 		if h.answer, h.err = w.exchange(h.slot, out); h.err == nil {
 			h.answer.request = r
 		}

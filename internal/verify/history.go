@@ -26,7 +26,8 @@ type history struct {
 	uncounted bool        // the endpoint has answered with a status that is not counted
 	tallies   []*tally    // main's windows, in the order in which they were first seen
 	resets    map[int64]map[int64]*answer
-	moved     *move // Reset moved within a window if Date is right
+	answers   map[named]int64 // how many requests of any caller were admitted, by window
+	moved     *move           // Reset moved within a window if Date is right
 
 	refusal int         // the status other than 429 that refuses; 0: none
 	strange map[int]int // how many answers may have refused with such a status
@@ -36,7 +37,11 @@ func (h *history) init(w *part, responses *weir.Responses) {
 	h.part, h.responses = w, responses
 	h.statuses, h.strange = make(map[int]int), make(map[int]int)
 	h.resets = make(map[int64]map[int64]*answer)
+	h.answers = make(map[named]int64)
 }
+
+// A named window is what answers call it. Windows of several callers may have the same name.
+type named struct{ limit, reset int64 }
 
 // A tally is what was answered in one of main's windows.
 type tally struct {
@@ -262,11 +267,21 @@ func (h *history) hasAdmitted(a *answer) bool {
 	return slices.ContainsFunc(h.tallies, func(t *tally) bool { return t.limit == a.limit && t.reset == a.reset && len(t.admitted) > 0 })
 }
 
-// admittedWith returns how many of main's requests were admitted in the window of one of them.
+// noteAdmitted counts an answer that may not be main's, or is not remembered.
+func (h *history) noteAdmitted(a *answer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a.admitted() && a.limit != absent && a.reset != absent {
+		h.answers[named{a.limit, a.reset}]++
+	}
+}
+
+// admittedWith returns how many requests the window of one of main's answers has admitted at most:
+// those of attempts that outlasted the window before are not remembered as main's.
 func (h *history) admittedWith(a *answer) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return max(1, int64(len(h.tallyOf(a).admitted)))
+	return max(1, int64(len(h.tallyOf(a).admitted)), h.answers[named{a.limit, a.reset}])
 }
 
 // lowest returns the window's answer with the lowest Remaining, or nil if none was admitted.

@@ -54,6 +54,7 @@ type part struct {
 	drain     int               // requests that use it up
 	over      int               // requests after that, if nothing is refused
 	again     int               // requests that use it up a second time; 0: it is used up once
+	last      int               // requests that are under way together in a budget of their own
 	penalized bool              // the penalty is begun, and its end waited for
 	light     bool              // the cost of a request is not known before its answer
 	late      bool              // others' requests may be charged to it, so it comes last
@@ -65,9 +66,9 @@ func (p *part) minRequests(quick bool) int {
 		return forLook + 2*(p.drain+p.over) + 2*int(p.limiter.Penalty.After) + forPenalty + forErrors + forLost
 	}
 	if p.light {
-		return forLook + p.drain + p.over + forErrors + forLost + p.forHeld()
+		return forLook + p.drain + p.over + forErrors + forLost + p.forHeld() + p.last
 	}
-	n := forLook + p.forHeld() + p.drain + p.over + forSpent + forChance + forErrors + forLost + forValue*p.values()
+	n := forLook + p.forHeld() + p.last + p.drain + p.over + forSpent + forChance + forErrors + forLost + forValue*p.values()
 	if !quick {
 		n += forRestored + forParts
 	}
@@ -90,16 +91,20 @@ func (p *part) maxRequests(quick bool) int { return p.minRequests(quick) + p.aga
 // lengthsOf returns the lengths of the limiter's windows that have a limit, for some callers at
 // least.
 func (p *part) lengthsOf(limit int64) []time.Duration {
-	l := p.limiter
 	var lengths []time.Duration
-	for i := range l.Windows {
-		w := &l.Windows[i]
-		if w.Limit == limit || slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.Changes(w) && o.Limit == limit }) ||
-			slices.ContainsFunc(l.Plans.List, func(plan weir.Plan) bool { return plan.Of(w) == limit }) {
+	for i := range p.limiter.Windows {
+		if w := &p.limiter.Windows[i]; p.canHave(w, limit) {
 			lengths = append(lengths, w.Per)
 		}
 	}
 	return lengths
+}
+
+// canHave reports whether a window has a limit for some callers at least.
+func (p *part) canHave(w *weir.Window, limit int64) bool {
+	l := p.limiter
+	return w.Limit == limit || slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.Changes(w) && o.Limit == limit }) ||
+		slices.ContainsFunc(l.Plans.List, func(plan weir.Plan) bool { return plan.Of(w) == limit })
 }
 
 // hasCalendar reports whether a window of the limiter is a calendar's, whose spans can be shorter
@@ -256,6 +261,7 @@ func (p *Plan) consider(l *weir.Limiter) {
 	}
 	w.over = max(2*p.options.Workers, min(w.drain/10, 100))
 	w.light = !w.whyUnknownCost(&p.options).isZero()
+	w.last = w.forBurst(&p.options)
 	if !w.light && w.drain <= drainTwice && !p.options.Quick && w.window.Per <= p.options.MaxWait {
 		w.again = w.drain + w.over
 	}
@@ -366,6 +372,9 @@ func (p *Plan) write() {
 	for _, w := range p.parts {
 		if slots := w.slots(); w.forHeld() > 0 {
 			add("%s: up to %d of its requests are held under way together, on connections of their own: others of the same caller are refused meanwhile", w.limiter.Name, slots+1)
+		}
+		if w.last > 0 {
+			add("%s: up to %d of its requests are held under way together in one more window, whose budget is used up", w.limiter.Name, maxHeld)
 		}
 		if !w.hasWindows() {
 			add("%s: at most %d requests, most of them %s%s", w.limiter.Name, w.maxRequests(p.options.Quick), w.endpoints[0], p.bodyInWords(w.endpoints[0]))

@@ -80,6 +80,7 @@ func (p *probe) send(ctx context.Context, r request) (*answer, error) {
 				tries--
 				continue
 			}
+			p.seen.noteAdmitted(a)
 			return a, err
 		case err == nil:
 			p.checks.each(func(h *hooks) {

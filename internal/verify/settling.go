@@ -42,14 +42,41 @@ func (p *part) chooseWindow() {
 	}
 }
 
-// costOf returns the units that one request costs in the window that an answer describes.
+// costOf returns the units that one request costs in the window that an answer describes: the most
+// of them if the answer may describe several.
 func (p *part) costOf(limit int64) int64 {
+	_, most := p.costsOf(limit)
+	return most
+}
+
+// costsOf returns the least and the most units that one request costs in a window with a limit.
+func (p *part) costsOf(limit int64) (least, most int64) {
 	for i := range p.limiter.Windows {
-		if w := &p.limiter.Windows[i]; w.Limit == limit {
-			return p.costIn(w)
+		w := &p.limiter.Windows[i]
+		if !p.canHave(w, limit) {
+			continue
+		}
+		cost := p.costIn(w)
+		if most == 0 || cost < least {
+			least = cost
+		}
+		most = max(most, cost)
+	}
+	if most == 0 {
+		return p.cost, p.cost
+	}
+	return least, most
+}
+
+// hidesUnits reports whether a window of requests and one of units have the same limit. Then an
+// answer does not show what its request costs in the window that it describes.
+func (p *part) hidesUnits() bool {
+	for i := range p.limiter.Windows {
+		if least, most := p.costsOf(p.limiter.Windows[i].Limit); least != most {
+			return true
 		}
 	}
-	return p.cost
+	return false
 }
 
 // mixesUnits reports whether windows of requests are beside windows of units, so that answers of
@@ -91,6 +118,8 @@ func (p *part) whyUnknownCost(o *Options) gap {
 		return inherently("it has no window: it limits only how many requests are under way")
 	case l.Actual != (weir.Reading{}):
 		return inherently("what a request costs follows from its answer, so Remaining does not fall by the same from request to request")
+	case p.hidesUnits():
+		return Unobservable.because("a window that counts requests has the same limit as one that counts units, so the answers do not show which of them they describe")
 	case r.Form == weir.ReadHeader && o.Header.Get(r.Name) != "":
 		return Unobservable.because("requests tell their own cost in the given field %s", r.Name)
 	}
@@ -120,10 +149,9 @@ func (p *probe) whyGivenBack() gap {
 // neverBack is how often in a row a request is refused by slots that must be free by then.
 const neverBack = 7
 
-// letSettle waits until the units of requests that were not counted are back: a store may settle a
-// moment after the answer.
+// letSettle waits until earlier requests are settled: a store may do that a moment after the answer.
 func (p *probe) letSettle(ctx context.Context) error {
-	if !p.part.countsSome() {
+	if !p.part.countsSome() && p.part.limiter.Actual == (weir.Reading{}) {
 		return nil
 	}
 	return sleep(ctx, time.Second)
@@ -183,10 +211,15 @@ func (l *timeline) beSettled(ctx context.Context, why gap) error {
 			}
 		}
 	}
-	if err := l.settleUnits(ctx); err != nil {
-		return err
+	if l.first != nil { // otherwise the budget was spent at the start
+		if err := l.settleUnits(ctx); err != nil {
+			return err
+		}
 	}
 	if err := l.provoke(ctx); err != nil {
+		return err
+	}
+	if err := l.spendLast(ctx); err != nil {
 		return err
 	}
 	return errDone

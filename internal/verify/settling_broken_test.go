@@ -17,6 +17,8 @@ import (
 // the module's own server. Its zero breaks are correct.
 type littleServer struct {
 	slots, limit int // 0: none
+	reserve      int // units of a request; 0: one
+	cost         int // units that a request costs in the end, as X-Cost reports; 0: what it reserves
 	status       int
 	uncounted    func(status int) bool // nil: all are counted
 	breaks       littleBreaks
@@ -44,6 +46,7 @@ type littleBreaks struct {
 	remaining  int    // of a refusal by the slots
 	limit      int    // of a refusal by the slots
 	oneTooFew  bool
+	late       bool // a request is charged when its answer is known
 }
 
 func (s *littleServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -63,7 +66,7 @@ func (s *littleServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		allowed--
 	}
 	switch {
-	case s.limit > 0 && t.used >= s.limit:
+	case s.limit > 0 && t.used+s.reserved() > s.limit:
 		defer s.mu.Unlock()
 		s.refuse(w, s.limit, 0, t.reset, strconv.FormatInt(t.reset-now, 10))
 		return
@@ -75,7 +78,9 @@ func (s *littleServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, cmp.Or(s.breaks.limit, s.slots), s.breaks.remaining, now+1+s.breaks.reset, cmp.Or(s.breaks.retryAfter, "1"))
 		return
 	}
-	t.used++
+	if !s.breaks.late {
+		t.used += s.reserved()
+	}
 	slots.underWay++
 	limit, remaining, reset := s.limit, s.limit-t.used, t.reset
 	if s.limit == 0 {
@@ -83,6 +88,9 @@ func (s *littleServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 	_, err := io.Copy(io.Discard, r.Body)
+	if s.breaks.late {
+		time.Sleep(time.Millisecond)
+	}
 	status := s.status
 	if r.URL.Path != "/things" {
 		status = http.StatusNotFound
@@ -96,14 +104,28 @@ func (s *littleServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		slots.underWay--
 	}
 	uncounted := s.uncounted != nil && s.uncounted(status)
-	if (uncounted && !s.breaks.chargesAll || !uncounted && s.breaks.countsNone) && t.reset == reset {
-		t.used--
-		remaining++
+	switch {
+	case t.reset != reset:
+	case s.breaks.late && !uncounted:
+		t.used += cmp.Or(s.cost, s.reserved())
+		remaining = max(s.limit-t.used, 0)
+	case s.breaks.late:
+	case uncounted && !s.breaks.chargesAll, !uncounted && s.breaks.countsNone:
+		t.used -= s.reserved()
+		remaining += s.reserved()
+	case s.cost > 0:
+		t.used += s.cost - s.reserved()
+		remaining += s.reserved() - s.cost
 	}
 	s.mu.Unlock()
+	if s.cost > 0 {
+		w.Header().Set("X-Cost", strconv.Itoa(s.cost))
+	}
 	setLittle(w, limit, remaining, reset)
 	w.WriteHeader(status)
 }
+
+func (s *littleServer) reserved() int { return max(s.reserve, 1) }
 
 func (s *littleServer) team(name string, now int64) *team {
 	if s.teams == nil {
@@ -154,6 +176,8 @@ const (
 	both      = "slots and a window"
 	logins    = "logins"
 	missing   = "all but missing"
+	wrong     = "wrong logins"
+	costly    = "costs that a field reports"
 )
 
 // little returns a server for a policy, and the policy.
@@ -163,6 +187,10 @@ func little(kind string, b littleBreaks) (*littleServer, string) {
 		return &littleServer{slots: 3, status: 422, breaks: b}, slotsAlone
 	case both:
 		return &littleServer{slots: 3, limit: 40, status: 422, breaks: b}, slotsAndWindow
+	case costly:
+		return &littleServer{limit: 200, reserve: 20, cost: 3, status: 200, breaks: b}, costsOfField
+	case wrong:
+		return &littleServer{limit: 5, status: 401, uncounted: func(status int) bool { return status != 401 }, breaks: b}, countsWrongLogins
 	case logins:
 		return &littleServer{limit: 12, status: 200, uncounted: func(status int) bool { return status != 401 }, breaks: b}, countsRefusedLogins
 	}
@@ -179,6 +207,11 @@ func TestEachServerThatSettlesWronglyIsFound(t *testing.T) {
 		{"correct", both, littleBreaks{}, ""},
 		{"correct", logins, littleBreaks{}, ""},
 		{"correct", missing, littleBreaks{}, ""},
+		{"correct", wrong, littleBreaks{}, ""},
+		{"charged when the answer is known", wrong, littleBreaks{late: true}, "outcome admitted remaining"},
+		{"charged when the answer is known", missing, littleBreaks{late: true}, "outcome admitted remaining"},
+		{"correct", costly, littleBreaks{}, ""},
+		{"charged when the answer is known", costly, littleBreaks{late: true}, "outcome"},
 		{"a slot too many", onlySlots, littleBreaks{spare: 1}, "in-flight"},
 		{"a slot too many", both, littleBreaks{spare: 1}, "in-flight"},
 		{"no limit on slots", both, littleBreaks{spare: 1000}, "in-flight"},

@@ -49,6 +49,9 @@ const (
 	countsRefusedLogins = `limiters:
   - {name: things, routes: [/things*], windows: ["12 per 10 seconds by header:X-Team"], count: {status: [401]}, chosen: yes}
 `
+	countsWrongLogins = `limiters:
+  - {name: things, routes: [POST /things*], windows: ["5 per 10 seconds by header:X-Team"], count: {status: [401]}, chosen: yes}
+`
 	countsAllButMissing = `limiters:
   - {name: things, routes: [/things*], windows: ["40 per 10 seconds by header:X-Team"], count: {not: [404]}, chosen: yes}
 `

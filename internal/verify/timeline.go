@@ -49,6 +49,7 @@ func (l *timeline) experiment(ctx context.Context) error {
 		l.lookLater,       // what the end of the window left open
 		l.provoke,         // errors
 		l.drainAgain,      // a small next budget is used up as well
+		l.spendLast,       // what takes a budget for itself
 	} {
 		var far *farError
 		switch err := step(ctx); {
@@ -118,11 +119,14 @@ func (l *timeline) findHost(ctx context.Context) error {
 // look sends a few requests of each kind while there is budget.
 func (l *timeline) look(ctx context.Context) error {
 	first, err := l.begin(ctx)
-	if err != nil || !first.admitted() {
+	if err != nil {
 		return err
 	}
 	if why := l.whySettled(first); !why.isZero() && !l.seemsExempt() {
 		return l.beSettled(ctx, why)
+	}
+	if !first.admitted() {
+		return nil
 	}
 	if err := l.findStep(ctx); err != nil {
 		return err
@@ -343,6 +347,16 @@ func (l *timeline) provoke(ctx context.Context) error {
 		l.judge(a)
 	}
 	return l.letSettle(ctx)
+}
+
+// spendLast calls the hooks that take a budget for themselves.
+func (l *timeline) spendLast(ctx context.Context) error {
+	return l.checks.eachStep(func(h *hooks) error {
+		if h.last == nil {
+			return nil
+		}
+		return h.last(ctx)
+	})
 }
 
 // drainAgain uses up a small restored budget.
