@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -19,16 +20,23 @@ import (
 
 const adminLong = `Manage the tokens with which operators use the admin listener (weir serve --admin).
 
-The data directory holds their hashes. A running server accepts a new token, and rejects a revoked one, within a second.
-The first start creates a token named operator, and stores it in --data/admin.token for commands on the same machine.
-If that token is revoked, the next start creates another.`
+Each token has a role, which includes the ones before it:
+
+  metrics   scrape metrics, and ask for the health
+  read      see everything
+  operate   reset and grant the budgets of callers
+  admin     replace the policy
+
+The data directory holds their hashes, so whoever may write there manages tokens. A running server accepts a new token,
+and rejects a revoked one, within a second. The first start creates a token named operator with the role admin, and
+stores it in --data/admin.token for commands on the same machine. If that token is revoked, the next start creates another.`
 
 func newAdmin() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
 		Short: "Create, list and revoke operators' tokens",
 		Long:  adminLong,
-		Example: `  weir admin create ada@example.com
+		Example: `  weir admin create ada@example.com --role operate
   weir admin list
   weir admin revoke ada@example.com`,
 		Args: cobra.ArbitraryArgs,
@@ -62,17 +70,25 @@ func noDataDir(dir string) error {
 }
 
 func newAdminCreate() *cobra.Command {
-	var dir string
+	var dir, why string
 	var machine cli.OnOff
+	role := cli.Choice{Of: admin.RoleNames()}
 	cmd := &cobra.Command{
-		Use:     "create NAME",
+		Use:     "create NAME --role ROLE",
 		Short:   "Create a token for an operator and print it once",
-		Long:    "Create a token for an operator.\n\nStandard output is the token alone. It cannot be printed again, because only its hash is kept.",
-		Example: "  weir admin create ada@example.com\n  WEIR_ADMIN_TOKEN=$(weir admin create deploy)",
+		Long:    createLong,
+		Example: "  weir admin create ada@example.com --role operate\n  weir admin create prometheus --role metrics > weir.token\n  WEIR_ADMIN_TOKEN=$(weir admin create deploy --role admin --why 'releases replace the policy')",
 		Args:    cli.Arguments("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := admin.ValidName(args[0]); err != nil {
-				return cli.UsageError("for example: weir admin create ada@example.com", "%w", err)
+				return cli.UsageError("for example: weir admin create ada@example.com --role operate", "%w", err)
+			}
+			as, err := admin.ParseRole(role.Value)
+			if err != nil {
+				return cli.UsageError("for example: --role operate; see 'weir admin --help' for what each may do", "--role is missing: expected %s", strings.Join(admin.RoleNames(), ", "))
+			}
+			if err := checkWhy(why); err != nil {
+				return err
 			}
 			if err := sample.MakeDir(dir); err != nil {
 				return cli.Fail(fmt.Errorf("open the data directory %q: %w", dir, err), edge.DataHint)
@@ -81,29 +97,52 @@ func newAdminCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			token, err := tokens.Create(cmd.Context(), args[0])
+			token, err := tokens.Create(cmd.Context(), args[0], as, why)
 			if errors.Is(err, admin.ErrNameTaken) {
 				return cli.Fail(err, "choose another name, or revoke that one first: weir admin revoke "+args[0])
 			}
 			if err != nil {
 				return cli.Fail(err, "")
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "the admin token of %s; it is shown this once\n", args[0])
+			fmt.Fprintf(cmd.ErrOrStderr(), "the admin token of %s, with the role %s; it is shown this once\n", args[0], as)
 			if machine {
-				return cli.WriteJSON(cmd.OutOrStdout(), map[string]string{"name": args[0], "token": token})
+				return cli.WriteJSON(cmd.OutOrStdout(), map[string]string{"name": args[0], "role": as.String(), "token": token})
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
 			return err
 		},
 	}
+	cmd.Flags().Var(&role, "role", "what the token may do; required")
+	whyFlag(cmd, &why)
+	cli.NoVariables(cmd, "role")
+	cli.Must(cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(role.Of, cobra.ShellCompDirectiveNoFileComp)))
 	dataFlag(cmd, &dir)
 	cli.JSONFlag(cmd, &machine)
 	return cmd
 }
 
+const createLong = `Create a token for an operator, with a role (see 'weir admin --help').
+
+Standard output is the token alone. It cannot be printed again, because only its hash is kept.`
+
+// whyFlag adds --why to a command that changes a token.
+func whyFlag(cmd *cobra.Command, why *string) {
+	cmd.Flags().StringVar(why, "why", "", "`TEXT` for the audit log")
+	cli.NoVariables(cmd, "why")
+}
+
+// checkWhy returns an error for a --why that the audit log does not take.
+func checkWhy(why string) error {
+	if err := admin.CheckWhy(why); err != nil {
+		return cli.UsageError("give a shorter one, such as --why 'moving house'", "--why: %w", err)
+	}
+	return nil
+}
+
 // An adminRow is a token as --json lists it.
 type adminRow struct {
 	Name    string    `json:"name"`
+	Role    string    `json:"role"`
 	Created time.Time `json:"created"`
 }
 
@@ -125,7 +164,7 @@ func newAdminList() *cobra.Command {
 			}
 			rows := make([]adminRow, len(all))
 			for i, t := range all {
-				rows[i] = adminRow{t.Name, t.Created.UTC()}
+				rows[i] = adminRow{t.Name, t.Role.String(), t.Created.UTC()}
 			}
 			if machine {
 				return cli.WriteJSON(cmd.OutOrStdout(), rows)
@@ -135,9 +174,9 @@ func newAdminList() *cobra.Command {
 				return nil
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "NAME\tCREATED")
+			fmt.Fprintln(w, "NAME\tROLE\tCREATED")
 			for _, row := range rows {
-				fmt.Fprintf(w, "%s\t%s\n", row.Name, row.Created.Format(time.RFC3339))
+				fmt.Fprintf(w, "%s\t%s\t%s\n", row.Name, row.Role, row.Created.Format(time.RFC3339))
 			}
 			return w.Flush()
 		},
@@ -148,13 +187,16 @@ func newAdminList() *cobra.Command {
 }
 
 func newAdminRevoke() *cobra.Command {
-	var dir string
+	var dir, why string
 	cmd := &cobra.Command{
 		Use:     "revoke NAME",
 		Short:   "Revoke a token; servers reject it within a second",
 		Example: "  weir admin list\n  weir admin revoke ada@example.com",
 		Args:    cli.Arguments("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkWhy(why); err != nil {
+				return err
+			}
 			if err := noDataDir(dir); err != nil {
 				return err
 			}
@@ -162,7 +204,7 @@ func newAdminRevoke() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := tokens.Revoke(cmd.Context(), args[0]); errors.Is(err, admin.ErrNoToken) {
+			if err := tokens.Revoke(cmd.Context(), args[0], why); errors.Is(err, admin.ErrNoToken) {
 				return cli.Fail(fmt.Errorf("no admin token has the name %q", plaintext.Line(redactAdmin(args[0]), 80)), "'weir admin list' shows the names")
 			} else if err != nil {
 				return cli.Fail(err, "")
@@ -171,6 +213,7 @@ func newAdminRevoke() *cobra.Command {
 			return nil
 		},
 	}
+	whyFlag(cmd, &why)
 	dataFlag(cmd, &dir)
 	return cmd
 }

@@ -25,6 +25,7 @@ import (
 type operatorFlags struct {
 	admin cli.AdminAddr
 	token string
+	plain cli.OnOff
 	data  string
 	json  cli.OnOff
 }
@@ -33,6 +34,7 @@ func (f *operatorFlags) register(cmd *cobra.Command) {
 	f.admin = cli.AdminAddr{At: cli.DefaultAdmin}
 	cmd.Flags().Var(&f.admin, "admin", "address or URL of the admin listener")
 	cmd.Flags().StringVar(&f.token, "admin-token", "", "`TOKEN` of an operator (default the one in --data); use the variable, because ps shows the command line")
+	cli.SwitchFlag(cmd, &f.plain, "admin-plain-http", "send the token over plain HTTP to another machine, too; everybody on the network between can read it")
 	dataFlag(cmd, &f.data)
 	cli.JSONFlag(cmd, &f.json)
 }
@@ -57,10 +59,10 @@ func (f *operatorFlags) secret() (string, error) {
 	token, err := admin.ReadOperator(f.data)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", cli.Fail(fmt.Errorf("there is no admin token in the data directory %q", f.data),
-			"give the --data DIR of 'weir serve', or a token in WEIR_ADMIN_TOKEN; 'weir admin create NAME' creates one")
+			"give the --data DIR of 'weir serve', or a token in WEIR_ADMIN_TOKEN; 'weir admin create NAME --role ROLE' creates one")
 	}
 	if err != nil {
-		return "", cli.Fail(fmt.Errorf("read the admin token: %w", err), "only the owner of the server can read this token; create your own with 'weir admin create NAME'")
+		return "", cli.Fail(fmt.Errorf("read the admin token: %w", err), "only the owner of the server can read this token; create your own with 'weir admin create NAME --role ROLE'")
 	}
 	return token, nil
 }
@@ -75,7 +77,7 @@ func (f *operatorFlags) ask(ctx context.Context, path string, change any) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	return client.Client{URL: base, Token: token}.Ask(ctx, path, change)
+	return client.Client{URL: base, Token: token, PlainHTTP: bool(f.plain)}.Ask(ctx, path, change)
 }
 
 // printAnswer prints an answer as JSON, indented.

@@ -163,21 +163,25 @@ func noWhy() error {
 const grantLong = `Give a caller other limits than the policy's, for a time.
 
 --times 2 doubles the limit of each window. --limit 500,3000 sets the limit of each window, in the policy's order; 0
-leaves a window as it is. --limit none ends the caller's grants. --until is a time of today (18:00), a date and time
-(2006-01-02T15:04:05Z) or a duration (2h), at most a year.`
+leaves a window as it is. --limit none ends the caller's grants.
+
+--for is how long the grant lasts, such as 90m, 2h or 720h; --until is when it ends, a time of today (18:00) or a date and
+time (2006-01-02T15:04:05Z). A grant lasts at most a year. If it ends before a window resets, what the caller has spent
+beyond the policy's limit still counts until the reset. The command warns of that.`
 
 func newKeyGrant() *cobra.Command {
 	f := new(keyFlags)
 	var times cli.Number
 	times.Min, times.Max = 1, 1<<31-1
 	var limits limitList
-	var until, why string
+	var end grantEnd
+	var why string
 	cmd := &cobra.Command{
 		Use:   "grant",
 		Short: "Give a caller other limits for a while",
 		Long:  grantLong,
 		Example: `  weir key grant --ip 192.0.2.7 --limiter widget-leads --times 2 --until 18:00 --why 'a launch'
-  weir key grant --token 3fk2mq7a4c --limiter wp-plugin --limit 600 --until 2h --why 'moving house'
+  weir key grant --token 3fk2mq7a4c --limiter wp-plugin --limit 600 --for 2h --why 'moving house'
   weir key grant --token 3fk2mq7a4c --limiter wp-plugin --limit none --why 'moved'`,
 		Args: cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -201,49 +205,28 @@ func newKeyGrant() *cobra.Command {
 			default:
 				body["limits"] = []int64(limits)
 			}
-			if given := cmd.Flags().Changed; given("times") || len(limits) > 0 {
-				if until == "" {
-					return cli.UsageError("such as --until 18:00 or --until 2h", "--until is missing: every grant has an end")
-				}
-				name, value, err := parseUntil(until, time.Now())
-				if err != nil {
-					return cli.UsageError(hint, "--until %q: %w", until, err)
-				}
-				body[name] = value
+			ends := cmd.Flags().Changed("times") || len(limits) > 0
+			if err := end.add(body, ends, time.Now()); err != nil {
+				return err
 			}
-			return f.askAndPrint(cmd, "/keys/grant", body)
+			b, err := f.ask(cmd.Context(), "/keys/grant", body)
+			if err != nil {
+				return err
+			}
+			if ends {
+				warnOfEarlyEnd(cmd, b)
+			}
+			return f.print(cmd, b)
 		},
 	}
 	f.register(cmd)
 	cmd.Flags().Var(&times, "times", "the factor for the policy's limits")
 	cmd.Flags().Var(&limits, "limit", "the limit of each window, or none")
-	cmd.Flags().StringVar(&until, "until", "", "`WHEN` it ends: 18:00, 2006-01-02T15:04:05Z or 2h")
+	cmd.Flags().StringVar(&end.lasts, "for", "", "`DURATION` of the grant, such as 90m or 2h")
+	cmd.Flags().StringVar(&end.until, "until", "", "`WHEN` it ends: 18:00 or 2006-01-02T15:04:05Z")
 	cmd.Flags().StringVar(&why, "why", "", "`TEXT` for the audit log; required")
-	cli.NoVariables(cmd, "times", "limit", "until", "why")
+	cli.NoVariables(cmd, "times", "limit", "for", "until", "why")
 	return cmd
-}
-
-// parseUntil returns the end of a grant as a field of the body and its value. A duration counts
-// from the store's clock.
-func parseUntil(s string, now time.Time) (field string, value any, err error) {
-	if d, err := time.ParseDuration(s); err == nil && d > 0 {
-		return "for", s, nil
-	}
-	if at, err := time.Parse(time.RFC3339, s); err == nil {
-		return "until", at.Unix(), nil
-	}
-	for _, layout := range []string{"15:04", "15:04:05"} {
-		at, err := time.ParseInLocation(layout, s, now.Location())
-		if err != nil {
-			continue
-		}
-		at = time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), at.Second(), 0, now.Location())
-		if !at.After(now) {
-			return "", nil, fmt.Errorf("that time has passed today; for another day give the date too, such as %s", at.AddDate(0, 0, 1).Format(time.RFC3339))
-		}
-		return "until", at.Unix(), nil
-	}
-	return "", nil, fmt.Errorf("expected a time of today such as 18:00, a time such as %s, or a duration such as 2h", now.Add(2*time.Hour).Format(time.RFC3339))
 }
 
 // askAndPrint asks the server and prints its answer.

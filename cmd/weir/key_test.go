@@ -9,24 +9,37 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 )
 
-func TestUntilIsATimeOrADuration(t *testing.T) {
+func TestTheEndOfAGrantIsATimeOrADuration(t *testing.T) {
 	now := time.Date(2026, 3, 4, 15, 0, 0, 0, time.FixedZone("here", 3600))
-	for s, want := range map[string]string{
-		"18:00":                fmt.Sprint("until ", now.Add(3*time.Hour).Unix()),
-		"15:00:01":             fmt.Sprint("until ", now.Unix()+1),
-		"2026-03-05T00:00:00Z": fmt.Sprint("until ", time.Date(2026, 3, 5, 0, 0, 0, 0, time.UTC).Unix()),
-		"2h":                   "for 2h",
+	for end, want := range map[grantEnd]string{
+		{until: "18:00"}:                fmt.Sprint("map[until:", now.Add(3*time.Hour).Unix(), "]"),
+		{until: "15:00:01"}:             fmt.Sprint("map[until:", now.Unix()+1, "]"),
+		{until: "2026-03-05T00:00:00Z"}: fmt.Sprint("map[until:", time.Date(2026, 3, 5, 0, 0, 0, 0, time.UTC).Unix(), "]"),
+		{lasts: "2h"}:                   "map[for:2h]",
+		{lasts: "1s"}:                   "map[for:1s]",
+		{lasts: "8784h"}:                "map[for:8784h]",
 	} {
-		t.Run(s, func(t *testing.T) {
-			field, value, err := parseUntil(s, now)
-			if got := fmt.Sprint(field, " ", value); err != nil || got != want {
-				t.Errorf("%q: %s, %v, want %s", s, got, err, want)
-			}
-		})
+		body := map[string]any{}
+		if err := end.add(body, true, now); err != nil || fmt.Sprint(body) != want {
+			t.Errorf("%+v: %v, %v, want %s", end, body, err, want)
+		}
 	}
-	for _, s := range []string{"", "15:00", "14:59", "25:00", "tomorrow", "-2h", "0s", "2026-03-05", strings.Repeat("9", 8<<10)} {
-		if field, value, err := parseUntil(s, now); err == nil {
-			t.Errorf("%.40q: %s %v", s, field, value)
+	for _, s := range []string{"15:00", "14:59", "25:00", "tomorrow", "2h", "-2h", "0s", "2026-03-05", strings.Repeat("9", 8<<10)} {
+		if err := (grantEnd{until: s}).add(map[string]any{}, true, now); err == nil {
+			t.Errorf("--until %.40q is accepted", s)
+		}
+	}
+	for _, s := range []string{"18:00", "-2h", "0s", "0.5s", "999ms", "8785h", "2", "2d", "forever", "9e99h"} {
+		if err := (grantEnd{lasts: s}).add(map[string]any{}, true, now); err == nil || !strings.Contains(err.Error(), "expected a duration from 1s to 8784h") {
+			t.Errorf("--for %.40q: %v", s, err)
+		}
+	}
+	for _, bad := range []struct {
+		end    grantEnd
+		wanted bool
+	}{{grantEnd{}, true}, {grantEnd{"2h", "18:00"}, true}, {grantEnd{lasts: "2h"}, false}, {grantEnd{until: "18:00"}, false}} {
+		if err := bad.end.add(map[string]any{}, bad.wanted, now); err == nil {
+			t.Errorf("%+v is accepted", bad)
 		}
 	}
 }

@@ -21,7 +21,7 @@ var onlyWithUpstream = []string{"jwt-key", "jwks", "jwt-issuer", "jwt-audience",
 // check returns an error if the flags do not fit together.
 func (f *serveFlags) check(cmd *cobra.Command) error {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
-	if err := f.checkAdmin(); err != nil {
+	if err := f.checkListeners(); err != nil {
 		return err
 	}
 	hint := "see 'weir serve --help'"
@@ -104,19 +104,33 @@ func (f *serveFlags) checkTokens(cmd *cobra.Command) error {
 	return nil
 }
 
-// checkAdmin rejects an admin listener at the address of the public one.
-func (f *serveFlags) checkAdmin() error {
-	host, port, _ := net.SplitHostPort(f.admin.At)
-	publicHost, publicPort, _ := net.SplitHostPort(string(f.listen))
-	number := func(port string) uint64 { n, _ := strconv.ParseUint(port, 10, 16); return n }
-	if f.admin.At == "" || number(port) == 0 || number(port) != number(publicPort) {
-		return nil
+// checkListeners rejects two listeners at one address.
+func (f *serveFlags) checkListeners() error {
+	type listener struct{ flag, at, what, hint string }
+	all := []listener{
+		{"--listen", string(f.listen), "serves the public", ""},
+		{"--admin", f.admin.At, "serves operators", "give the admin listener a port of its own, such as --admin 127.0.0.1:8081; --admin '' does without"},
+		{"--metrics", string(f.metrics), "", "give it a port of its own, such as --metrics :9090, or leave it out: --admin serves metrics too"},
 	}
-	if everywhere(host) || everywhere(publicHost) || host == publicHost {
-		return cli.UsageError("give the admin listener a port of its own, such as --admin 127.0.0.1:8081; --admin '' does without",
-			"--admin %s is where --listen %s serves the public", f.admin.At, &f.listen)
+	for i, one := range all {
+		for _, other := range all[:i] {
+			if sameAddress(one.at, other.at) {
+				return cli.UsageError(one.hint, "%s %s is where %s %s %s", one.flag, one.at, other.flag, other.at, other.what)
+			}
+		}
 	}
 	return nil
+}
+
+// sameAddress reports whether two addresses, HOST:PORT or empty, cannot both be listened on.
+func sameAddress(one, other string) bool {
+	host, port, _ := net.SplitHostPort(one)
+	otherHost, otherPort, _ := net.SplitHostPort(other)
+	number := func(port string) uint64 { n, _ := strconv.ParseUint(port, 10, 16); return n }
+	if number(port) == 0 || number(port) != number(otherPort) {
+		return false
+	}
+	return everywhere(host) || everywhere(otherHost) || host == otherHost
 }
 
 // everywhere reports whether a host means all addresses of this machine.

@@ -30,6 +30,9 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 		AdminListen: f.admin.At,
 		AdminHosts:  f.adminHosts,
 
+		MetricsListen: string(f.metrics),
+		MetricsOpen:   bool(f.metricsOpen),
+
 		Policy:    document,
 		Reader:    policyReader(),
 		Candidate: f.candidate,

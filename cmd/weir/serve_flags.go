@@ -17,6 +17,8 @@ type serveFlags struct {
 	tlsCert, tlsKey string
 	admin           cli.AdminAddr
 	adminHosts      names
+	metrics         cli.OffOrListenAddr
+	metricsOpen     cli.OnOff
 
 	policy    string // empty: the contract
 	candidate string // empty: none
@@ -97,6 +99,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`FILE` with its private key in PEM")
 	flags.Var(&f.admin, "admin", "the address of the admin listener, for operators with a token; empty or off: none")
 	flags.Var(&f.adminHosts, "admin-hosts", "further host names that the admin listener accepts in Host")
+	flags.Var(&f.metrics, "metrics", "the address of a listener for /metrics, /livez and /readyz alone, such as :9090 for a container; metrics need a token, see --metrics-open; empty or off: none, --admin serves them too")
+	cli.SwitchFlag(cmd, &f.metricsOpen, "metrics-open", "--metrics needs no token: all who reach that address can read the names and figures of limiters and upstreams")
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy, or contract for the built-in one, see 'weir policy show' (default contract before the sample backend; --upstream needs one)")
 	flags.StringVar(&f.candidate, "candidate", "", "`FILE` with a policy that is evaluated on the same requests and never enforced")
 	flags.Var(&f.upstream, "upstream", "the backend to protect; several addresses share its requests; HOST= before a URL begins the backend of that host, or of all under a name (*.example.com); repeatable (default the built-in sample backend)")
@@ -153,7 +157,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	words("min-rate", "off")
 	words("max-upload-time", "off")
 	words("cors-origins", "*")
-	for _, name := range []string{"proxy-protocol", "tokens", "ietf-headers", "access-log", "demo"} {
+	for _, name := range []string{"proxy-protocol", "tokens", "ietf-headers", "access-log", "demo", "metrics-open"} {
 		words(name, "on", "off")
 	}
 }

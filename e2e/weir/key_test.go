@@ -63,7 +63,7 @@ func TestAResetAndAGrantReachEveryNode(t *testing.T) {
 	one.operate(t, "key", "reset", "--ip", "127.0.0.1", "--limiter", "all", "--why", "a test")
 	eventually(two)
 	spend(two, limit-1)
-	one.operate(t, "key", "grant", "--ip", "127.0.0.1", "--limiter", "all", "--times", "2", "--until", "1h", "--why", "a test")
+	one.operate(t, "key", "grant", "--ip", "127.0.0.1", "--limiter", "all", "--times", "2", "--for", "1h", "--why", "a test")
 	eventually(two)
 	spend(two, limit-1)
 	if shown := two.operate(t, "key", "show", "--ip", "127.0.0.1"); !strings.Contains(shown, fmt.Sprintf(" %d ", 2*limit)) || !strings.Contains(shown, "granted until") {

@@ -1,8 +1,9 @@
 // Package admin is the admin API of a running server. It shows the limits of a caller and the
 // reason of a refusal, resets and grants limits, replaces the policy, and serves metrics. It has
-// its own listener, and every request for data needs a token.
+// its own listener, and every request for data needs a token whose role permits it.
 //
 //	admin.go      Server: the API and its listener
+//	role.go       the table of endpoints, and the role that each needs
 //	guard.go      the checks of every request: Host, origin, token
 //	tokens.go     tokens of named people, as hashes in a file
 //	challenge.go  GET /challenge: a client's check of the server before it sends a token
@@ -13,6 +14,7 @@
 //	keys.go       GET /keys, POST /keys/reset
 //	grant.go      POST /keys/grant
 //	denials.go    GET /denials/{id}
+//	metrics.go    GET /metrics, GET /livez, GET /readyz, and a listener of their own
 //	audit.go      the log of changes: what, by whom, and why
 //
 // The API sets no cookies, so other pages cannot forge an operator's requests (CSRF). The static
@@ -74,6 +76,10 @@ type Options struct {
 
 	// Metrics answers GET /metrics. If it is nil, the answer is 404.
 	Metrics http.Handler
+	// OpenMetrics means that the listener for metrics needs no token (MetricsHandler).
+	OpenMetrics bool
+	// Ready returns the answer to GET /readyz; nil: always 200.
+	Ready func(context.Context) (status int, text string)
 
 	// Page answers GET / and every path below /page/ without a token, since it holds no data. If it
 	// is nil, the answer is 404.
@@ -114,7 +120,7 @@ func New(o Options) (*Server, error) {
 	if s.guard, err = newGuard(&s.options); err != nil {
 		return nil, fmt.Errorf("new admin server: %w", err)
 	}
-	s.handler = s.guard.wrap(s.routes())
+	s.handler = s.guard.wrap(s.serve(func(endpoint) bool { return true }, allowRole))
 	return s, nil
 }
 
@@ -123,27 +129,6 @@ func (s *Server) Close() error { return s.guard.close() }
 
 // Handler returns the handler of the listener, for tests and for other listeners.
 func (s *Server) Handler() http.Handler { return s.handler }
-
-// routes returns the handlers of all paths that need a token.
-func (s *Server) routes() http.Handler {
-	mux := http.NewServeMux()
-	handle := func(path string, m methods) { mux.Handle(path, m) }
-	handle("/policy", methods{http.MethodGet: s.showPolicy, http.MethodPost: s.postPolicy})
-	handle("/candidate", methods{http.MethodGet: s.showCandidate})
-	handle("/status", methods{http.MethodGet: s.showStatus})
-	handle("/audit", methods{http.MethodGet: s.showAudit})
-	handle("/keys", methods{http.MethodGet: s.showKeys})
-	handle("/keys/reset", methods{http.MethodPost: s.resetKeys})
-	handle("/keys/grant", methods{http.MethodPost: s.grantKeys})
-	handle("/denials/{id}", methods{http.MethodGet: s.showDenial})
-	if s.options.Metrics != nil {
-		handle("/metrics", methods{http.MethodGet: s.options.Metrics.ServeHTTP})
-	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, http.StatusNotFound, "not_found", "There is no such endpoint.")
-	})
-	return mux
-}
 
 // Limits of one connection. An operator's request is small, and so is nearly every answer.
 const (
@@ -159,10 +144,14 @@ const (
 // and returns nil. It returns an error if it cannot serve. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.guard.setAddr(l.Addr())
+	return s.serveAt(ctx, l, s.handler)
+}
+
+func (s *Server) serveAt(ctx context.Context, l net.Listener, handler http.Handler) error {
 	base, cancelBase := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelBase()
 	server := &http.Server{
-		Handler:           s.handler,
+		Handler:           handler,
 		TLSConfig:         s.options.TLS,
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       readTime,
@@ -184,13 +173,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}()
 	select {
 	case err := <-ended:
-		return errors.Join(fmt.Errorf("serve the admin listener %s: %w", l.Addr(), err), server.Close())
+		return errors.Join(fmt.Errorf("serve the listener %s: %w", l.Addr(), err), server.Close())
 	case <-ctx.Done():
 	}
 	grace, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
-		s.log.Warn("requests to the admin listener did not finish in time; their connections were closed", "time", drainTime)
+		s.log.Warn("requests of operators did not finish in time; their connections were closed", "address", l.Addr().String(), "time", drainTime)
 	}
 	_ = server.Close() // cuts off the requests that are left
 	<-ended

@@ -114,17 +114,17 @@ func TestTokenChangesTakeEffectWithinASecond(t *testing.T) {
 	f := newFixture(t, nil)
 	other := admin.OpenTokens(f.dir, admin.TokensOptions{}) // another process
 	f.answered(call{method: "GET", path: "/policy"}, nil)
-	token, err := other.Create(t.Context(), "ada@example.com")
+	token, err := other.Create(t.Context(), "ada@example.com", admin.Admin, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.Create(t.Context(), "ada@example.com"); err == nil || !strings.Contains(err.Error(), "already") {
+	if _, err := other.Create(t.Context(), "ada@example.com", admin.Admin, ""); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("twice: %v", err)
 	}
 	ada := call{method: "GET", path: "/policy", header: map[string]string{"Authorization": "Bearer " + token}}
 	f.after(time.Second)
 	f.answered(ada, nil)
-	if err := other.Revoke(t.Context(), "ada@example.com"); err != nil {
+	if err := other.Revoke(t.Context(), "ada@example.com", ""); err != nil {
 		t.Fatal(err)
 	}
 	f.after(time.Second)
@@ -135,7 +135,7 @@ func TestTokenChangesTakeEffectWithinASecond(t *testing.T) {
 	}
 	f.after(time.Second)
 	f.refused(call{method: "GET", path: "/policy"}, 503, "tokens_unavailable")
-	if _, err := other.Create(t.Context(), "bob"); err == nil {
+	if _, err := other.Create(t.Context(), "bob", admin.Admin, ""); err == nil {
 		t.Error("a damaged file was replaced")
 	}
 	if strings.Contains(f.log.String(), "half a li") {
@@ -145,7 +145,7 @@ func TestTokenChangesTakeEffectWithinASecond(t *testing.T) {
 
 func TestTheFilesHoldOnlyTheOperatorsToken(t *testing.T) {
 	f := newFixture(t, nil)
-	token, err := f.tokens.Create(t.Context(), "ada")
+	token, err := f.tokens.Create(t.Context(), "ada", admin.Admin, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestTheFilesHoldOnlyTheOperatorsToken(t *testing.T) {
 	if _, err := admin.ReadOperator(f.dir); err == nil {
 		t.Error("others can read it, and it was accepted")
 	}
-	if err := f.tokens.Revoke(t.Context(), admin.Operator); err != nil {
+	if err := f.tokens.Revoke(t.Context(), admin.Operator, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(f.path("admin.token")); !os.IsNotExist(err) {
@@ -186,7 +186,7 @@ func TestTheFilesHoldOnlyTheOperatorsToken(t *testing.T) {
 		t.Errorf("a start after it was revoked: %q, %v", again, err)
 	}
 	for _, bad := range []string{"", "-a", "a b", "a\n", "ä", strings.Repeat("a", 65)} {
-		if _, err := f.tokens.Create(t.Context(), bad); err == nil {
+		if _, err := f.tokens.Create(t.Context(), bad, admin.Admin, ""); err == nil {
 			t.Errorf("%q is a name", bad)
 		}
 	}
@@ -206,7 +206,7 @@ func TestManyProcessesCreateTokensAtOnce(t *testing.T) {
 			if made != "" {
 				begun <- made
 			}
-			if _, err := tokens.Create(t.Context(), fmt.Sprintf("n%d", i)); err != nil {
+			if _, err := tokens.Create(t.Context(), fmt.Sprintf("n%d", i), admin.Admin, ""); err != nil {
 				t.Error(err)
 			}
 		})

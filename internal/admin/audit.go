@@ -15,6 +15,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/weirlimit/weir"
 
@@ -77,7 +80,22 @@ type Entry struct {
 	Caller  *Hashed `json:"caller,omitempty"`
 	Before  any     `json:"before,omitempty"`
 	After   any     `json:"after,omitempty"`
-	Why     string  `json:"why,omitempty"`
+	Why     string  `json:"why,omitempty"` // the operator's reason; see CheckWhy
+}
+
+// MaxWhy is the max length of a reason in bytes.
+const MaxWhy = 1000
+
+// CheckWhy returns an error if an operator's reason for a change is too long for the audit log, or
+// is not text. It may be empty, and may hold any character.
+func CheckWhy(why string) error {
+	if len(why) > MaxWhy {
+		return fmt.Errorf("the reason has %d bytes: at most %d are allowed", len(why), MaxWhy)
+	}
+	if !utf8.ValidString(why) {
+		return fmt.Errorf("the reason is not UTF-8: %.40q", why)
+	}
+	return nil
 }
 
 // A Hashed is a caller as it is logged.
@@ -93,9 +111,9 @@ var ErrAudit = errors.New("the audit log cannot be written, so nothing was chang
 // Append writes an entry and returns when it is on the disk. The error wraps ErrAudit.
 func (a *Audit) Append(ctx context.Context, e Entry) error {
 	e.Time = a.now().UTC().Format(time.RFC3339Nano)
-	line, err := json.Marshal(e) // escapes control characters
+	line, err := json.Marshal(e)
 	if err == nil {
-		err = a.withLock(ctx, func() error { return appendLine(a.path, append(line, '\n')) })
+		err = a.withLock(ctx, func() error { return appendLine(a.path, append(printable(line), '\n')) })
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrAudit, err)
@@ -103,9 +121,38 @@ func (a *Audit) Append(ctx context.Context, e Entry) error {
 	return nil
 }
 
+// printable returns JSON with every character escaped that is not printable. Such a character
+// could move the cursor of a terminal or reverse the direction of writing. encoding/json escapes
+// only some of them.
+func printable(text []byte) []byte {
+	out := make([]byte, 0, len(text)+1)
+	for _, r := range string(text) { // outside strings, JSON from encoding/json is ASCII
+		switch {
+		case unicode.IsPrint(r):
+			out = utf8.AppendRune(out, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	return out
+}
+
+// Size returns the size of the log in bytes, which grows with each change; 0 if there is no log or
+// it cannot be read.
+func (a *Audit) Size() int64 {
+	info, err := os.Stat(a.path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
 // PolicyChange logs a change of the policy in force; for live.Options.Before.
 func (a *Audit) PolicyChange(c live.Change) error {
-	return a.Append(context.Background(), Entry{Who: c.By, What: "policy", Before: map[string]string{"version": c.Was},
+	return a.Append(context.Background(), Entry{Who: c.By, What: "policy", Why: c.Why, Before: map[string]string{"version": c.Was},
 		After: map[string]string{"version": c.Version, "source": c.Source, "path": c.Path}})
 }
 

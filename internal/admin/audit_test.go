@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/live"
@@ -53,10 +56,10 @@ func TestAChangeThatCannotBeLoggedIsNotMade(t *testing.T) {
 	f.refused(f.post("/keys/grant", `{"ip":"192.0.2.7","limiter":"leads","times":2,"for":"1h","why":"x"}`), 503, "audit_unavailable")
 	next := call{method: "POST", path: "/policy", body: strings.ReplaceAll(policyText, "5 per", "6 per"), header: map[string]string{"Content-Type": "application/yaml"}}
 	f.refused(next, 503, "audit_unavailable")
-	if _, err := f.tokens.Create(t.Context(), "ada"); !errors.Is(err, admin.ErrAudit) {
+	if _, err := f.tokens.Create(t.Context(), "ada", admin.Admin, ""); !errors.Is(err, admin.ErrAudit) {
 		t.Errorf("%v", err)
 	}
-	if err := f.tokens.Revoke(t.Context(), admin.Operator); !errors.Is(err, admin.ErrAudit) {
+	if err := f.tokens.Revoke(t.Context(), admin.Operator, ""); !errors.Is(err, admin.ErrAudit) {
 		t.Errorf("%v", err)
 	}
 	var got inspection
@@ -139,7 +142,7 @@ func TestAChangeNeedsThePolicyOfItsLogEntry(t *testing.T) {
 		policy = o.Policy
 		audit, err := admin.OpenAudit(t.Context(), dir, func() time.Time {
 			once.Do(func() {
-				if err := policy.Post(t.Context(), "somebody", []byte(strings.ReplaceAll(policyText, "5 per", "6 per"))); err != nil {
+				if err := policy.Post(t.Context(), live.Author{By: "somebody"}, []byte(strings.ReplaceAll(policyText, "5 per", "6 per"))); err != nil {
 					t.Error(err)
 				}
 			})
@@ -162,4 +165,92 @@ func TestAChangeNeedsThePolicyOfItsLogEntry(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	f.answered(f.post("/keys/reset", `{"ip":"192.0.2.7","why":"x"}`), &got)
+}
+
+// A reason may hold any character. The log has it whole, on one line, and sends nothing to a
+// terminal that prints the log.
+func TestAReasonIsLoggedWholeAndHarmless(t *testing.T) {
+	f := newFixture(t, nil)
+	reason := "ÃĪ \x1b[2J\u009b2J\x7f\r\n\u202egnp\u2066\u00a0\U000e0041 </script> \"quoted\" 日本"
+	body, err := json.Marshal(map[string]string{"ip": "192.0.2.7", "why": reason})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.answered(f.post("/keys/reset", string(body)), nil)
+	posted := call{method: "POST", path: "/policy?why=" + url.QueryEscape(reason), body: policyText, header: map[string]string{"Content-Type": "application/yaml"}}
+	f.answered(posted, nil)
+	if _, err := f.tokens.Create(t.Context(), "bob", admin.Read, reason); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.tokens.Revoke(t.Context(), "bob", reason); err != nil {
+		t.Fatal(err)
+	}
+	lines := f.audit()
+	if len(lines) != 4 {
+		t.Fatalf("%d entries: %v", len(lines), lines)
+	}
+	for i, what := range []string{"reset", "policy", "admin token created", "admin token revoked"} {
+		if lines[i]["what"] != what || lines[i]["why"] != reason {
+			t.Errorf("entry %d: %q %q, want %s with the reason", i, lines[i]["what"], lines[i]["why"], what)
+		}
+	}
+	if role := lines[2]["after"].(map[string]any)["role"]; role != "read" {
+		t.Errorf("the role of the created token: %v", role)
+	}
+	raw, err := os.ReadFile(f.path("audit.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"audit.log": string(raw), "the server's log": f.log.String()} {
+		for _, r := range text {
+			if r != '\n' && !unicode.IsPrint(r) {
+				t.Errorf("%s has the character %U", name, r)
+			}
+		}
+	}
+	if !strings.Contains(f.log.String(), "</script>") {
+		t.Errorf("the server's log has no reason:\n%s", f.log.String())
+	}
+	var shown struct{ Entries []struct{ Why string } }
+	f.answered(call{method: "GET", path: "/audit"}, &shown)
+	if last := shown.Entries[len(shown.Entries)-1]; last.Why != reason {
+		t.Errorf("GET /audit: %q", last.Why)
+	}
+}
+
+func TestAReasonIsBounded(t *testing.T) {
+	f := newFixture(t, nil)
+	yaml := map[string]string{"Content-Type": "application/yaml"}
+	most := strings.Repeat("é", admin.MaxWhy/2)
+	f.answered(call{method: "POST", path: "/policy?why=" + url.QueryEscape(most), body: policyText, header: yaml}, nil)
+	for query, want := range map[string]string{
+		"why=" + url.QueryEscape(most+"x"): "422 invalid_why", "why=%ff": "422 invalid_why",
+		"why=a&why=b": "400 invalid_query", "reason=a": "400 invalid_query", "why=%zz": "400 invalid_query", "a;b": "400 invalid_query",
+	} {
+		code, name, _ := strings.Cut(want, " ")
+		status, _ := strconv.Atoi(code)
+		f.refused(call{method: "POST", path: "/policy?" + query, body: policyText, header: yaml}, status, name)
+	}
+	if _, err := f.tokens.Create(t.Context(), "bob", admin.Read, most+"x"); err == nil {
+		t.Error("a reason of 1001 bytes is accepted")
+	}
+	if err := f.tokens.Revoke(t.Context(), admin.Operator, most+"x"); err == nil {
+		t.Error("a reason of 1001 bytes is accepted")
+	}
+	if lines := f.audit(); len(lines) != 1 || lines[0]["why"] != most {
+		t.Errorf("%d entries", len(lines))
+	}
+}
+
+// The status has another number after each entry, so that the dashboard reads the log only then.
+func TestTheStatusChangesWithTheAuditLog(t *testing.T) {
+	f := newFixture(t, nil)
+	var before, idle, after struct{ Changes int64 }
+	f.answered(call{method: "GET", path: "/status"}, &before)
+	f.answered(call{method: "GET", path: "/status"}, &idle)
+	f.answered(f.post("/keys/reset", `{"ip":"192.0.2.7","why":"x"}`), nil)
+	f.answered(call{method: "GET", path: "/status"}, &after)
+	if before.Changes != idle.Changes || after.Changes == idle.Changes {
+		t.Errorf("%d, %d, and after a change %d", before.Changes, idle.Changes, after.Changes)
+	}
 }

@@ -70,10 +70,10 @@ func TestAnUnknownTokenGetsNoProofAndCountsAsWrong(t *testing.T) {
 	}
 	f.refused(ask(20), 429, "rate_limited")
 	f.proven(admin.NewChallenge(f.token), "") // a challenge with a known token is still answered
-	if _, err := f.tokens.Create(t.Context(), "ada"); err != nil {
+	if _, err := f.tokens.Create(t.Context(), "ada", admin.Admin, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.tokens.Revoke(t.Context(), admin.Operator); err != nil {
+	if err := f.tokens.Revoke(t.Context(), admin.Operator, ""); err != nil {
 		t.Fatal(err)
 	}
 	f.refused(call{method: "GET", path: admin.NewChallenge(f.token).Path(), header: without}, 429, "rate_limited")

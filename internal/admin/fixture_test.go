@@ -45,7 +45,8 @@ type fixture struct {
 	decider *weir.Decider
 	policy  *live.Policy
 	tokens  *admin.Tokens
-	token   string // the operator's token
+	token   string                // the operator's token
+	roles   map[admin.Role]string // tokens by role; see as
 	dir     string
 	log     logged
 

@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// maxGrant is the max duration of a grant.
-const maxGrant = 366 * 24 * time.Hour
+// MaxGrant is the max duration of a grant.
+const MaxGrant = 366 * 24 * time.Hour
 
 func unprocessable(code, format string, args ...any) *refusal {
 	return &refusal{http.StatusUnprocessableEntity, code, fmt.Sprintf(format, args...)}
@@ -119,7 +119,7 @@ func byNetwork(l *weir.Limiter) bool {
 
 // until returns the second at which the grant ends. now is the second on the store's clock.
 func (c *change) until(now int64) (int64, error) {
-	latest := now + int64(maxGrant/time.Second)
+	latest := now + int64(MaxGrant/time.Second)
 	const form = "until must be a future time, as in 2006-01-02T15:04:05Z or in Unix seconds, or for must be a duration such as 2h"
 	var until int64
 	switch at := c.Until.(type) {
@@ -151,6 +151,22 @@ func (c *change) until(now int64) (int64, error) {
 		return 0, unprocessable("until_too_late", "until %s is more than a year away: %s is the latest.", stamp(until), stamp(latest))
 	}
 	return until, nil
+}
+
+// endsEarly reports whether a grant that raises the limit of a window ends before the window
+// resets. A window that is not open is taken to begin now.
+func endsEarly(h *weir.WindowState) bool {
+	if h.Grant.Limit <= h.Declared || h.InFlight {
+		return false
+	}
+	reset := h.Reset
+	if reset == 0 {
+		reset = h.Now + int64(h.Window.Per/time.Second)
+		if ends, err := weir.NewEnds(h.Limiter, h.Window); err == nil && ends != nil {
+			reset = ends.After(h.Now)
+		}
+	}
+	return h.Grant.Until < reset
 }
 
 // stamp formats Unix seconds as RFC 3339.

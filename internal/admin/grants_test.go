@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,7 +44,7 @@ func TestInvalidGrantsAreExplained(t *testing.T) {
 		`{"hash":"0123456789abcdef","limiter":"leads","times":2,"for":"1h","why":"x"}`:                        "404 unknown_caller",
 		`{"denial":"x","limiter":"leads","times":2,"for":"1h","why":"x"}`:                                     "404 no_denials",
 		`{"session":"s","limiter":"leads","times":2,"for":"1h","why":"x"}`:                                    "422 no_sessions",
-		`{"ip":"192.0.2.7","limiter":"leads","times":2,"for":"1h","why":"` + strings.Repeat("x", 1001) + `"}`: "422 why_too_long",
+		`{"ip":"192.0.2.7","limiter":"leads","times":2,"for":"1h","why":"` + strings.Repeat("x", 1001) + `"}`: "422 invalid_why",
 		`{"agent":"` + strings.Repeat("a", 20<<10) + `","limiter":"leads","times":2,"for":"1h","why":"x"}`:    "400 invalid_caller",
 		`{"ip":"192.0.2.7","limiter":"leads","times":2,"for":"1h","why":"x"}{}`:                               "400 invalid_body",
 		`{"ip":"192.0.2.7","limiter":"leads","time":2,"for":"1h","why":"x"}`:                                  "400 invalid_body",
@@ -101,5 +102,42 @@ func TestAGrantOfTimesNeedsAKnownLimit(t *testing.T) {
 	f.answered(f.post("/keys/grant", `{"session":"visit-1","ip":"192.0.2.7","limiter":"leads","times":2,"for":"1h","why":"x"}`), &got)
 	if got.String() != "leads 0/100 until +3600" {
 		t.Errorf("%v", got)
+	}
+}
+
+// A grant that raises a limit and ends before its window resets is reported, whether the window is
+// open or not.
+func TestAGrantThatEndsBeforeItsWindowIsReported(t *testing.T) {
+	f := newFixture(t, nil)
+	grant := func(ip, how, lasts string) (early []bool) {
+		t.Helper()
+		var got struct {
+			Windows []struct {
+				Early bool `json:"grant_ends_early"`
+			}
+		}
+		f.answered(f.post("/keys/grant", `{"ip":"`+ip+`","limiter":"leads",`+how+`,"for":"`+lasts+`","why":"x"}`), &got)
+		for _, w := range got.Windows {
+			early = append(early, w.Early)
+		}
+		return early
+	}
+	f.spend(1, "/leads", "192.0.2.7:1") // 5 per minute, 20 per hour
+	for _, ip := range []string{"192.0.2.7", "192.0.2.8"} {
+		for _, row := range []struct {
+			how, lasts string
+			want       []bool
+		}{
+			{`"times":2`, "59s", []bool{true, true}},
+			{`"times":2`, "60s", []bool{false, true}},
+			{`"times":2`, "1h", []bool{false, false}},
+			{`"limits":[0,30]`, "1m", []bool{false, true}},
+			{`"limits":[0,10]`, "1m", []bool{false, false}}, // less than the policy's limit
+			{`"limits":[9,0]`, "1m", []bool{false, false}},
+		} {
+			if got := grant(ip, row.how, row.lasts); !slices.Equal(got, row.want) {
+				t.Errorf("%s %s for %s: %v, want %v", ip, row.how, row.lasts, got, row.want)
+			}
+		}
 	}
 }

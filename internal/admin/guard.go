@@ -72,16 +72,19 @@ func (g *guard) setAddr(addr net.Addr) {
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// wrap returns a handler that checks requests before next. The request context of next has the name
-// of the token.
+// setSecurity sets the fields that every answer has.
+func setSecurity(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", contentPolicy)
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+}
+
+// wrap returns a handler that checks requests before next, whose requests are identified.
 func (g *guard) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Cache-Control", "no-store")
-		h.Set("Content-Security-Policy", contentPolicy)
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		setSecurity(w.Header())
 		if !g.allowedHost(r) {
 			setChallenge(w)
 			refuse(w, http.StatusMisdirectedRequest, "misdirected",
@@ -97,20 +100,20 @@ func (g *guard) wrap(next http.Handler) http.Handler {
 				methods{http.MethodGet: g.answerChallenge}.ServeHTTP(w, r)
 				return
 			}
-			if name, ok := g.identify(w, r); ok {
-				next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requesterKey{}, name)))
+			if r, ok := g.identified(w, r); ok {
+				next.ServeHTTP(w, r)
 			}
 		})).ServeHTTP(w, r)
 	})
 }
 
-// requesterKey is the context key for the name of the request's token.
+// requesterKey is the context key for the request's token.
 type requesterKey struct{}
 
-// requester returns the name of the request's token.
-func requester(r *http.Request) string {
-	name, _ := r.Context().Value(requesterKey{}).(string)
-	return name
+// requester returns the token of an identified request; else one without a role.
+func requester(r *http.Request) NamedToken {
+	token, _ := r.Context().Value(requesterKey{}).(NamedToken)
+	return token
 }
 
 // servePage answers with the static page.
@@ -152,23 +155,24 @@ func (g *guard) allowedHost(r *http.Request) bool {
 	return err == nil && at.Addr().Unmap().WithZone("") == addr
 }
 
-// identify returns the name of the request's token. If ok is false, it has refused the request.
-func (g *guard) identify(w http.ResponseWriter, r *http.Request) (name string, ok bool) {
-	token, given := bearer(r.Header.Values("Authorization"))
+// identified returns the request with its token in the context (requester). If ok is false, it has
+// refused the request.
+func (g *guard) identified(w http.ResponseWriter, r *http.Request) (with *http.Request, ok bool) {
+	secret, given := bearer(r.Header.Values("Authorization"))
 	if !given {
 		g.unauthorized(w, "Send a token as Authorization: Bearer TOKEN; the server prints at start-up where to find one.")
-		return "", false
+		return nil, false
 	}
-	name, known, err := g.tokens.find(token)
+	token, known, err := g.tokens.find(secret)
 	switch {
 	case err != nil:
 		g.tokensUnreadable(w, err)
-		return "", false
+		return nil, false
 	case known:
-		return name, true
+		return r.WithContext(context.WithValue(r.Context(), requesterKey{}, token)), true
 	}
 	g.unknownToken(w, r)
-	return "", false
+	return nil, false
 }
 
 // tokensUnreadable logs err and answers 503, because the tokens cannot be read.
@@ -185,7 +189,7 @@ func (g *guard) unknownToken(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.log.Warn("the admin listener refused a request with an unknown token", "from", peer(r).String())
-	g.unauthorized(w, "The token is unknown here or was revoked; 'weir admin create NAME' makes a new one.")
+	g.unauthorized(w, "The token is unknown here or was revoked; 'weir admin create NAME --role ROLE' makes a new one.")
 }
 
 func (g *guard) unauthorized(w http.ResponseWriter, message string) {

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -43,6 +44,9 @@ type CallerWindow struct {
 	Count    int64 `json:"count"`
 	Remain   int64 `json:"remaining"`
 	Reset    int64 `json:"reset"` // Unix seconds; 0: the window is not open
+	// EndsEarly means that the grant raises the limit, and ends before the window resets. What the
+	// caller spends beyond Declared still counts until then.
+	EndsEarly bool `json:"grant_ends_early,omitempty"`
 	// InFlight means that this is the limit in flight: Count is the requests under way. It has no
 	// Reset, and resets and grants do not change it.
 	InFlight bool `json:"in_flight"`
@@ -150,7 +154,7 @@ func (n *named) window(h *weir.WindowState) CallerWindow {
 	w.Plan, w.PlanUnknown = h.Plan, h.PlanUnknown
 	w.Limit, w.Declared, w.Override, w.Exempt, w.Count, w.Remain, w.Reset = h.Limit, h.Declared, h.Override, h.Exempt, h.Count, h.Remaining, h.Reset
 	if h.Grant.Limit > 0 {
-		w.Grant = &CallerGrant{h.Grant.Limit, h.Grant.Until}
+		w.Grant, w.EndsEarly = &CallerGrant{h.Grant.Limit, h.Grant.Until}, endsEarly(h)
 	}
 	return w
 }
@@ -227,10 +231,7 @@ type change struct {
 	Why    string         `json:"why"`
 }
 
-const (
-	maxChange = 64 << 10 // bytes
-	maxWhy    = 1000     // bytes
-)
+const maxChange = 64 << 10 // bytes
 
 // readChange reads and checks the body. If ok is false, it has refused the request.
 func readChange(w http.ResponseWriter, r *http.Request) (c change, ok bool) {
@@ -246,8 +247,8 @@ func readChange(w http.ResponseWriter, r *http.Request) (c change, ok bool) {
 		refuse(w, http.StatusBadRequest, "invalid_body", "The body is not a valid JSON object for this request: "+err.Error())
 		return c, false
 	}
-	if len(c.Why) > maxWhy {
-		refuse(w, http.StatusUnprocessableEntity, "why_too_long", fmt.Sprintf("why may have at most %d bytes.", maxWhy))
+	if err := CheckWhy(c.Why); err != nil {
+		refuse(w, http.StatusUnprocessableEntity, "invalid_why", "why: "+err.Error()+".")
 		return c, false
 	}
 	if c.Why = strings.TrimSpace(c.Why); c.Why == "" {
@@ -339,7 +340,7 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, c change, what s
 		writeError(w, err)
 		return
 	}
-	entry := Entry{Who: "token " + requester(r), What: what, Limiter: names(limiters), Caller: s.options.Audit.hash(n), Before: before.Windows, After: p.after, Why: c.Why}
+	entry := Entry{Who: "token " + requester(r).Name, What: what, Limiter: names(limiters), Caller: s.options.Audit.hash(n), Before: before.Windows, After: p.after, Why: c.Why}
 	if err := s.options.Audit.Append(ctx, entry); err != nil {
 		s.log.Error("a change was refused because it cannot be logged", "what", what, "error", err)
 		writeError(w, err)
@@ -352,7 +353,8 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request, c change, what s
 		writeError(w, err)
 		return
 	}
-	s.log.Info("an operator changed the limits of a caller", "what", what, "by", requester(r), "limiter", entry.Limiter, "caller", entry.Caller.Hash)
+	s.log.Info("an operator changed the limits of a caller", "what", what, "by", requester(r).Name, "limiter", entry.Limiter, "caller", entry.Caller.Hash,
+		"why", plaintext.Line(c.Why, MaxWhy))
 	out, err := s.inspect(ctx, n, limiters)
 	if err != nil { // the change is made, so the answer is 200
 		out = &CallerWindows{Kinds: before.Kinds, Now: before.Now, Windows: []CallerWindow{}}

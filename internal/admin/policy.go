@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weirlimit/weir/internal/live"
@@ -96,8 +98,12 @@ func writePolicy(w http.ResponseWriter, r *http.Request, state live.State) {
 	answer(w, http.StatusOK, out)
 }
 
-// postPolicy puts the body in force.
+// postPolicy puts the body in force. The query may have a reason, why, for the audit log.
 func (s *Server) postPolicy(w http.ResponseWriter, r *http.Request) {
+	why, ok := whyOf(w, r)
+	if !ok {
+		return
+	}
 	if !hasType(w, r, typeYAML) {
 		return
 	}
@@ -105,7 +111,7 @@ func (s *Server) postPolicy(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	err := s.options.Policy.Post(r.Context(), "token "+requester(r), text)
+	err := s.options.Policy.Post(r.Context(), live.Author{By: "token " + requester(r).Name, Why: why}, text)
 	var invalid *policyfile.Error
 	switch {
 	case errors.Is(err, ErrAudit):
@@ -126,4 +132,26 @@ func (s *Server) postPolicy(w http.ResponseWriter, r *http.Request) {
 	default:
 		writePolicy(w, r, s.options.Policy.State())
 	}
+}
+
+// whyOf returns the reason in a query that may have nothing else. If ok is false, it has refused
+// the request.
+func whyOf(w http.ResponseWriter, r *http.Request) (why string, ok bool) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "invalid_query", "The query cannot be read: "+err.Error()+".")
+		return "", false
+	}
+	for name, values := range q {
+		if name != "why" || len(values) != 1 {
+			refuse(w, http.StatusBadRequest, "invalid_query", fmt.Sprintf("Query parameter %.40q: why is allowed, once.", name))
+			return "", false
+		}
+		why = strings.TrimSpace(values[0])
+	}
+	if err := CheckWhy(why); err != nil {
+		refuse(w, http.StatusUnprocessableEntity, "invalid_why", "why: "+err.Error()+".")
+		return "", false
+	}
+	return why, true
 }

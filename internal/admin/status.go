@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/internal/watch"
@@ -18,11 +19,32 @@ type status struct {
 	Uptime    int64           `json:"uptime"` // seconds
 	InFlight  int64           `json:"in_flight"`
 	Demo      bool            `json:"demo"`
+	Token     tokenState      `json:"token"`   // of this request
+	Changes   int64           `json:"changes"` // another number after each entry of the audit log
 	Policy    policyState     `json:"policy"`
 	Candidate *policyState    `json:"candidate"` // null: there is none
 	Store     storeState      `json:"store"`
 	Table     *memstore.Stats `json:"table"`
 	Watch     *watch.Snapshot `json:"watch"`
+}
+
+// A tokenState is what a token is, without its secret.
+type tokenState struct {
+	Name string `json:"name"`
+	Role Role   `json:"role"`
+	// May are the changes that the token may make: the paths of its POST endpoints, without the
+	// first slash.
+	May []string `json:"may"`
+}
+
+func newTokenState(t NamedToken) tokenState {
+	out := tokenState{Name: t.Name, Role: t.Role, May: []string{}}
+	for _, e := range endpoints() {
+		if e.method == http.MethodPost && t.Role.includes(e.needs) {
+			out.May = append(out.May, strings.TrimPrefix(e.path, "/"))
+		}
+	}
+	return out
 }
 
 type storeState struct {
@@ -69,6 +91,7 @@ func (s *Server) showStatus(w http.ResponseWriter, r *http.Request) {
 	now := o.Now()
 	out := status{
 		Now: now.Unix(), Version: o.Version, Started: s.started.Unix(), Uptime: int64(now.Sub(s.started).Seconds()), Demo: o.Demo,
+		Token: newTokenState(requester(r)), Changes: o.Audit.Size(),
 		Policy: newPolicyState(o.Policy.State()),
 		Store:  storeState{Kind: o.StoreKind, Up: true},
 	}

@@ -27,11 +27,11 @@ import (
 
 // The files of a data directory.
 const (
-	tokensFile   = "admin-tokens" // a line for each token: name, SHA-256 in hex, creation time
+	tokensFile   = "admin-tokens" // a line for each token; see parseNamed
 	operatorFile = "admin.token"  // the operator's token itself, for commands on this machine
 )
 
-// Operator is the name of the token that the first start creates.
+// Operator is the name of the token that the first start creates. Its role is Admin.
 const Operator = "operator"
 
 // tokenPrefix begins every token, so that people and secret scanners recognize one.
@@ -40,6 +40,7 @@ const tokenPrefix = "wadm_"
 // A NamedToken is an entry of the tokens file.
 type NamedToken struct {
 	Name    string
+	Role    Role
 	Created time.Time
 	hash    [sha256.Size]byte
 	id      string // see tokenID; set when the file is read
@@ -100,12 +101,12 @@ func (t *Tokens) OperatorPath() string { return filepath.Join(t.dir, operatorFil
 
 // Begin creates and returns the operator's token, or returns "" if there is one already. It returns
 // an error if other users can read the file with the token.
-func (t *Tokens) Begin(ctx context.Context) (made string, err error) {
+func (t *Tokens) Begin(ctx context.Context) (begun string, err error) {
 	err = t.withLock(ctx, func(all []NamedToken) ([]NamedToken, error) {
 		if slices.ContainsFunc(all, func(n NamedToken) bool { return n.Name == Operator }) {
 			return nil, checkPrivate(t.OperatorPath())
 		}
-		token, n, err := t.newToken(Operator)
+		token, n, err := t.newToken(Operator, Admin)
 		if err != nil {
 			return nil, err
 		}
@@ -114,23 +115,27 @@ func (t *Tokens) Begin(ctx context.Context) (made string, err error) {
 		if err := writeFile(t.OperatorPath(), []byte(token+"\n")); err != nil {
 			return nil, err
 		}
-		if err := t.log(ctx, "start", "admin token created", Operator); err != nil {
+		if err := t.log(ctx, Entry{Who: "start", What: "admin token created", After: made{Operator, Admin}}); err != nil {
 			return nil, err
 		}
-		made = token
+		begun = token
 		return append(all, n), nil
 	})
 	if err != nil {
 		return "", fmt.Errorf("make the operator's admin token: %w", err)
 	}
-	return made, nil
+	return begun, nil
 }
 
-// Create creates and returns a token for a name. It returns ErrNameTaken if there is a token of
-// that name. The token itself is not stored.
-func (t *Tokens) Create(ctx context.Context, name string) (token string, err error) {
-	if err := ValidName(name); err != nil {
+// Create creates and returns a token for a name, with a role. why is for the audit log, and may be
+// empty (see CheckWhy). It returns ErrNameTaken if there is a token of that name. The token itself
+// is not stored.
+func (t *Tokens) Create(ctx context.Context, name string, role Role, why string) (token string, err error) {
+	if err := errors.Join(ValidName(name), CheckWhy(why)); err != nil {
 		return "", fmt.Errorf("create admin token: %w", err)
+	}
+	if role < Metrics || role > Admin {
+		return "", fmt.Errorf("create admin token %q: role %d: expected one of %s", name, role, strings.Join(RoleNames(), ", "))
 	}
 	err = t.withLock(ctx, func(all []NamedToken) ([]NamedToken, error) {
 		if slices.ContainsFunc(all, func(n NamedToken) bool { return n.Name == name }) {
@@ -138,10 +143,10 @@ func (t *Tokens) Create(ctx context.Context, name string) (token string, err err
 		}
 		var n NamedToken
 		var err error
-		if token, n, err = t.newToken(name); err != nil {
+		if token, n, err = t.newToken(name, role); err != nil {
 			return nil, err
 		}
-		return append(all, n), t.log(ctx, commandLine, "admin token created", name)
+		return append(all, n), t.log(ctx, Entry{Who: commandLine, What: "admin token created", After: made{name, role}, Why: why})
 	})
 	if err != nil {
 		return "", fmt.Errorf("create admin token %q: %w", name, err)
@@ -149,15 +154,18 @@ func (t *Tokens) Create(ctx context.Context, name string) (token string, err err
 	return token, nil
 }
 
-// Revoke removes a token. It returns ErrNoToken if no token has that name. If the token is
-// the operator's, its file is removed too, and the next start creates another.
-func (t *Tokens) Revoke(ctx context.Context, name string) error {
+// Revoke removes a token. why is as for Create. It returns ErrNoToken if no token has that name. If
+// the token is the operator's, its file is removed too, and the next start creates another.
+func (t *Tokens) Revoke(ctx context.Context, name, why string) error {
+	if err := CheckWhy(why); err != nil {
+		return fmt.Errorf("revoke admin token %.80q: %w", name, err)
+	}
 	err := t.withLock(ctx, func(all []NamedToken) ([]NamedToken, error) {
 		rest := slices.DeleteFunc(slices.Clone(all), func(n NamedToken) bool { return n.Name == name })
 		if len(rest) == len(all) {
 			return nil, ErrNoToken
 		}
-		if err := t.log(ctx, commandLine, "admin token revoked", name); err != nil {
+		if err := t.log(ctx, Entry{Who: commandLine, What: "admin token revoked", After: made{Name: name}, Why: why}); err != nil {
 			return nil, err
 		}
 		return append([]NamedToken{}, rest...), nil
@@ -176,12 +184,18 @@ func (t *Tokens) Revoke(ctx context.Context, name string) error {
 // commandLine is Entry.Who for changes by 'weir admin'.
 const commandLine = "command line"
 
+// A made is Entry.After of a change of a token. A token that is revoked has no role.
+type made struct {
+	Name string `json:"name"`
+	Role Role   `json:"role,omitempty"`
+}
+
 // log writes a change of a token, which is about to be made, to the audit log.
-func (t *Tokens) log(ctx context.Context, who, what, name string) error {
+func (t *Tokens) log(ctx context.Context, e Entry) error {
 	if t.audit == nil {
 		return nil
 	}
-	return t.audit.Append(ctx, Entry{Who: who, What: what, After: map[string]string{"name": name}})
+	return t.audit.Append(ctx, e)
 }
 
 // List returns all tokens, by name.
@@ -195,13 +209,13 @@ func (t *Tokens) List() ([]NamedToken, error) {
 }
 
 // newToken creates a token of 256 random bits.
-func (t *Tokens) newToken(name string) (string, NamedToken, error) {
+func (t *Tokens) newToken(name string, role Role) (string, NamedToken, error) {
 	var secret [32]byte
 	if _, err := io.ReadFull(t.random, secret[:]); err != nil {
 		return "", NamedToken{}, fmt.Errorf("read %d random bytes: %w", len(secret), err)
 	}
 	token := tokenPrefix + base64.RawURLEncoding.EncodeToString(secret[:])
-	return token, NamedToken{Name: name, Created: t.now().UTC(), hash: sha256.Sum256([]byte(token))}, nil
+	return token, NamedToken{Name: name, Role: role, Created: t.now().UTC(), hash: sha256.Sum256([]byte(token))}, nil
 }
 
 // lockTimeout is how long a process waits for another one's lock.
@@ -228,7 +242,7 @@ func (t *Tokens) withLock(ctx context.Context, change func([]NamedToken) ([]Name
 	}
 	var b bytes.Buffer
 	for _, n := range next {
-		fmt.Fprintf(&b, "%s %x %s\n", n.Name, n.hash, n.Created.Format(time.RFC3339))
+		fmt.Fprintf(&b, "%s %s %x %s\n", n.Name, n.Role, n.hash, n.Created.Format(time.RFC3339))
 	}
 	if err := writeFile(path, b.Bytes()); err != nil {
 		return err
@@ -253,20 +267,20 @@ func (t *Tokens) all() ([]NamedToken, error) {
 	return t.known, t.readErr
 }
 
-// find returns the name of a token, and false if it is unknown. It returns an error if the tokens
-// cannot be read.
-func (t *Tokens) find(token string) (name string, ok bool, err error) {
+// find returns the token with that secret, and false if it is unknown. It returns an error if the
+// tokens cannot be read.
+func (t *Tokens) find(secret string) (token NamedToken, ok bool, err error) {
 	known, err := t.all()
 	if err != nil {
-		return "", false, err
+		return NamedToken{}, false, err
 	}
-	hash := sha256.Sum256([]byte(token))
-	for i := range known { // no early return, so that the time does not depend on the token
+	hash := sha256.Sum256([]byte(secret))
+	for i := range known { // no early return, so that the time does not depend on the secret
 		if subtle.ConstantTimeCompare(hash[:], known[i].hash[:]) == 1 {
-			name, ok = known[i].Name, true
+			token, ok = known[i], true
 		}
 	}
-	return name, ok, nil
+	return token, ok, nil
 }
 
 // maxTokensFile is the max size of the tokens file in bytes.
@@ -312,20 +326,25 @@ func readFile(path string, limit int64) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
+// parseNamed parses a line of the file: name, role, SHA-256 of the token in hex, creation time.
 func parseNamed(words []string) (n NamedToken, err error) {
-	if len(words) != 3 || !tokenName.MatchString(words[0]) {
+	if len(words) != 4 || !tokenName.MatchString(words[0]) {
 		// The error does not quote the line, which may contain a token.
-		return n, errors.New("a line is: name, SHA-256 of the token in hex, creation time")
+		return n, fmt.Errorf("a line is: name, role (%s), SHA-256 of the token in hex, creation time; remove the line, and create that token again with 'weir admin create NAME --role ROLE'",
+			strings.Join(RoleNames(), ", "))
 	}
 	n.Name = words[0]
-	hash, err := hex.DecodeString(words[1])
+	if n.Role, err = ParseRole(words[1]); err != nil {
+		return n, fmt.Errorf("the role of %s is not one of %s", n.Name, strings.Join(RoleNames(), ", "))
+	}
+	hash, err := hex.DecodeString(words[2])
 	if err != nil || len(hash) != len(n.hash) {
-		return n, fmt.Errorf("the hash of %s has %d characters or is not hex: %d hex digits are needed", n.Name, len(words[1]), 2*len(n.hash))
+		return n, fmt.Errorf("the hash of %s has %d characters or is not hex: %d hex digits are needed", n.Name, len(words[2]), 2*len(n.hash))
 	}
 	copy(n.hash[:], hash)
 	n.id = tokenID(n.hash)
-	if n.Created, err = time.Parse(time.RFC3339, words[2]); err != nil {
-		return n, fmt.Errorf("the creation time of %s is %.40q: a time as in 2006-01-02T15:04:05Z is needed", n.Name, words[2])
+	if n.Created, err = time.Parse(time.RFC3339, words[3]); err != nil {
+		return n, fmt.Errorf("the creation time of %s is %.40q: a time as in 2006-01-02T15:04:05Z is needed", n.Name, words[3])
 	}
 	return n, nil
 }

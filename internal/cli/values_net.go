@@ -30,6 +30,25 @@ func (a *ListenAddr) Set(value string) error {
 func (a *ListenAddr) String() string { return string(*a) }
 func (a *ListenAddr) Type() string   { return "[HOST]:PORT" }
 
+// An OffOrListenAddr is a ListenAddr that may be empty, which means that there is no listener.
+type OffOrListenAddr string
+
+func (a *OffOrListenAddr) Set(value string) error {
+	if value == "" || value == "off" {
+		*a = ""
+		return nil
+	}
+	var l ListenAddr
+	if err := l.Set(value); err != nil {
+		return fmt.Errorf("%w; empty or off means none", err)
+	}
+	*a = OffOrListenAddr(l)
+	return nil
+}
+
+func (a *OffOrListenAddr) String() string { return string(*a) }
+func (a *OffOrListenAddr) Type() string   { return "[HOST]:PORT" }
+
 // An AdminAddr is the address of the admin listener: HOST:PORT, for the server and for the commands
 // that talk to it. The commands also accept a URL. The zero value means that there is no listener.
 type AdminAddr struct {

@@ -13,17 +13,19 @@ import (
 	"github.com/weirlimit/weir/internal/sample"
 )
 
-// An adminSide is what operators need before the admin API can be opened: a listener, tokens, and
-// the audit log. A server without the listener has the log only.
+// An adminSide is what operators need before the admin API can be opened: its listeners, tokens,
+// and the audit log. A server without the listeners has the log only.
 type adminSide struct {
 	listener net.Listener // nil: there is none
+	metrics  net.Listener // for metrics and health alone; nil: there is none
 	tokens   *admin.Tokens
 	audit    *admin.Audit
-	line     string // for Server.Rows; empty: there is none
+	rows     []Row
 }
 
-// openAdminSide opens the audit log. If there is an admin listener, it listens, unless the service
-// manager has passed the socket, and makes the operator's token if there is none.
+// openAdminSide opens the audit log, and the listeners that are wanted, unless the service manager
+// has passed their sockets. If there is an admin listener, it makes the operator's token if there
+// is none.
 func openAdminSide(ctx context.Context, c *Config, l *listeners, self *ownListeners, own *parts) (*adminSide, error) {
 	if err := sample.MakeDir(c.Data); err != nil {
 		return nil, noData(c.Data, err)
@@ -33,40 +35,85 @@ func openAdminSide(ctx context.Context, c *Config, l *listeners, self *ownListen
 	if err != nil {
 		return nil, cli.Fail(err, DataHint)
 	}
-	a := &adminSide{audit: audit, listener: l.admin}
-	if l.admin == nil && c.AdminListen == "" {
-		return a, nil
+	a := &adminSide{audit: audit, tokens: admin.OpenTokens(data, admin.TokensOptions{Audit: audit})}
+	o := operatorListener{"--admin", c.AdminListen, "--admin 127.0.0.1:0 takes any free port, --admin '' does without"}
+	if a.listener, err = o.open(ctx, l.admin, l.held, self, own); err != nil {
+		return nil, err
 	}
-	by := byManager
-	if l.admin == nil {
-		by = "--admin"
-		if a.listener, err = listenAdmin(ctx, c.AdminListen, l.held); err != nil {
-			return nil, cli.Fail(fmt.Errorf("listen on --admin %q: %w", c.AdminListen, cause(err)),
-				listenHint(err, "--admin 127.0.0.1:0 takes any free port, --admin '' does without"))
+	o = operatorListener{"--metrics", c.MetricsListen, "--metrics 127.0.0.1:0 takes any free port"}
+	if a.metrics, err = o.open(ctx, l.metrics, l.held, self, own); err != nil {
+		return nil, err
+	}
+	if a.listener != nil {
+		if err := a.begin(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	if a.metrics == nil && c.MetricsOpen {
+		return nil, cli.UsageError("give --metrics [HOST]:PORT too, or leave it out", "--metrics-open has no effect without a listener for metrics")
+	}
+	if a.metrics != nil {
+		a.describeMetrics(c)
+	}
+	return a, nil
+}
+
+// begin makes the operator's token if there is none.
+func (a *adminSide) begin(ctx context.Context, c *Config) error {
+	warnOfClearText(c, "--admin", a.listener.Addr())
+	made, err := a.tokens.Begin(ctx)
+	if err != nil {
+		return cli.Fail(err, "")
+	}
+	url := reachable(a.listener.Addr(), c.secure())
+	line := fmt.Sprintf("%s, its token is in %s", url, a.tokens.OperatorPath())
+	if made != "" {
+		line = fmt.Sprintf("%s/#token=%s (shown this once; kept in %s)", url, made, a.tokens.OperatorPath())
+	}
+	a.rows = append(a.rows, Row{"admin", line})
+	return nil
+}
+
+// describeMetrics adds the row of the listener for metrics.
+func (a *adminSide) describeMetrics(c *Config) {
+	access := "for tokens from 'weir admin create NAME --role metrics'"
+	if c.MetricsOpen {
+		access = "without a token, for all who reach it"
+	} else {
+		warnOfClearText(c, "--metrics", a.metrics.Addr())
+	}
+	a.rows = append(a.rows, Row{"metrics", fmt.Sprintf("%s/metrics, %s; /livez and /readyz", reachable(a.metrics.Addr(), c.secure()), access)})
+}
+
+// warnOfClearText warns of tokens that can be read on the network.
+func warnOfClearText(c *Config, flag string, addr net.Addr) {
+	if at, err := netip.ParseAddrPort(addr.String()); !c.secure() && (err != nil || !at.Addr().IsLoopback()) {
+		c.Log.Warn("admin tokens cross the network in clear text: give --tls-cert and --tls-key, or bind the listener to 127.0.0.1", "listener", flag, "address", addr.String())
+	}
+}
+
+// An operatorListener is a listener that a flag asks for; without an address it does not.
+type operatorListener struct{ flag, address, free string }
+
+// open returns the socket that a service manager has passed, if it is not nil, or else listens. It
+// returns nil if there is nothing to listen on.
+func (o operatorListener) open(ctx context.Context, passed net.Listener, held bool, self *ownListeners, own *parts) (net.Listener, error) {
+	listener, by := passed, byManager
+	if listener == nil {
+		if o.address == "" {
+			return nil, nil
+		}
+		by = o.flag
+		var err error
+		if listener, err = listenAdmin(ctx, o.address, held); err != nil {
+			return nil, cli.Fail(fmt.Errorf("listen on %s %q: %w", o.flag, o.address, cause(err)), listenHint(err, o.free))
 		}
 		own.own(func() error {
-			_ = a.listener.Close() // it may be closed already
+			_ = listener.Close() // it may be closed already
 			return nil
 		})
 	}
-	if err := self.claimListener(ctx, a.listener, by); err != nil {
-		return nil, err
-	}
-	addr := a.listener.Addr()
-	if at, err := netip.ParseAddrPort(addr.String()); !c.secure() && (err != nil || !at.Addr().IsLoopback()) {
-		c.Log.Warn("admin tokens cross the network in clear text: give --tls-cert and --tls-key, or bind the admin listener to 127.0.0.1", "admin", addr.String())
-	}
-	a.tokens = admin.OpenTokens(data, admin.TokensOptions{Audit: audit})
-	made, err := a.tokens.Begin(ctx)
-	if err != nil {
-		return nil, cli.Fail(err, "")
-	}
-	url := reachable(addr, c.secure())
-	a.line = fmt.Sprintf("%s, its token is in %s", url, a.tokens.OperatorPath())
-	if made != "" {
-		a.line = fmt.Sprintf("%s/#token=%s (shown this once; kept in %s)", url, made, a.tokens.OperatorPath())
-	}
-	return a, nil
+	return listener, self.claimListener(ctx, listener, by)
 }
 
 // maxAdminWait bounds the wait for the address of a process that drains.
@@ -95,33 +142,38 @@ func listenAdmin(ctx context.Context, address string, held bool) (net.Listener, 
 	}
 }
 
-// An adminDoor serves the admin API and the dashboard to operators.
+// An adminDoor serves operators at one listener.
 type adminDoor struct {
-	server   *admin.Server
+	serve    func(context.Context, net.Listener) error
 	listener net.Listener
 }
 
-// openAdminDoor makes the admin API of a server.
-func openAdminDoor(a *adminSide, s *Server, h *hooks) (*adminDoor, error) {
+// openAdminDoors makes the admin API of a server, with a door for each of its listeners.
+func openAdminDoors(a *adminSide, s *Server, h *hooks) ([]Door, error) {
+	if a.listener == nil && a.metrics == nil {
+		return nil, nil
+	}
 	c, g := s.config, s.public.gateway
 	o := admin.Options{
-		Decider:    s.counter.Decider,
-		Policy:     s.policy.Policy,
-		Tokens:     a.tokens,
-		Audit:      a.audit,
-		Sessions:   s.backend.sessions,
-		APITokens:  s.backend.tokens,
-		IPv6Prefix: c.Callers.IPv6Prefix,
-		Version:    c.Build.Version,
-		Demo:       c.Demo,
-		StoreKind:  s.counter.store.line,
-		Health:     s.counter.health,
-		Table:      s.counter.store.table,
-		InFlight:   g.InFlight,
-		Hosts:      c.AdminHosts,
-		Page:       page.Handler(),
-		TLS:        g.TLSConfig(),
-		Log:        c.Log,
+		Decider:     s.counter.Decider,
+		Policy:      s.policy.Policy,
+		Tokens:      a.tokens,
+		Audit:       a.audit,
+		Sessions:    s.backend.sessions,
+		APITokens:   s.backend.tokens,
+		IPv6Prefix:  c.Callers.IPv6Prefix,
+		Version:     c.Build.Version,
+		Demo:        c.Demo,
+		StoreKind:   s.counter.store.line,
+		Health:      s.counter.health,
+		Table:       s.counter.store.table,
+		InFlight:    g.InFlight,
+		Hosts:       c.AdminHosts,
+		OpenMetrics: c.MetricsOpen,
+		Ready:       g.Ready,
+		Page:        page.Handler(),
+		TLS:         g.TLSConfig(),
+		Log:         c.Log,
 	}
 	for _, attach := range h.admin {
 		attach(&o)
@@ -136,11 +188,18 @@ func openAdminDoor(a *adminSide, s *Server, h *hooks) (*adminDoor, error) {
 		}
 		return nil
 	})
-	return &adminDoor{server, h.listener("admin", a.listener)}, nil
+	var doors []Door
+	if a.listener != nil {
+		doors = append(doors, &adminDoor{server.Serve, h.listener("admin", a.listener)})
+	}
+	if a.metrics != nil {
+		doors = append(doors, &adminDoor{server.ServeMetrics, h.listener("metrics", a.metrics)})
+	}
+	return doors, nil
 }
 
 // Serve implements Door.
-func (d *adminDoor) Serve(ctx context.Context) error { return d.server.Serve(ctx, d.listener) }
+func (d *adminDoor) Serve(ctx context.Context) error { return d.serve(ctx, d.listener) }
 
 // Addr implements Door.
 func (d *adminDoor) Addr() net.Addr { return d.listener.Addr() }

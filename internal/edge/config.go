@@ -25,6 +25,10 @@ type Config struct {
 	// AdminListen is the address of the admin listener; empty: none, unless a service manager has
 	// passed a socket for it.
 	AdminListen string
+	// MetricsListen is the address of a listener for metrics and health alone; empty: none, unless
+	// a service manager has passed a socket for it. MetricsOpen means that it needs no token.
+	MetricsListen string
+	MetricsOpen   bool
 	// AdminHosts are further names of this machine that are allowed in Host at the admin listener.
 	AdminHosts []string
 

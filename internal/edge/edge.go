@@ -83,12 +83,8 @@ func (s *Server) open(ctx context.Context, h *hooks) (err error) {
 		return err
 	}
 	s.doors = doors{callers: []Door{s.public}, log: c.Log}
-	if operators.listener != nil {
-		door, err := openAdminDoor(operators, s, h)
-		if err != nil {
-			return err
-		}
-		s.doors.operators = []Door{door}
+	if s.doors.operators, err = openAdminDoors(operators, s, h); err != nil {
+		return err
 	}
 	for _, call := range h.opened {
 		call(s)

@@ -23,18 +23,22 @@ func TestASocketsNameDefinesItsUse(t *testing.T) {
 		return f
 	}
 	for _, test := range []struct {
-		names string
-		admin bool
-		err   string // empty if accepted
+		names          string
+		admin, metrics bool
+		err            string // empty if accepted
 	}{
-		{"http", false, ""},
-		{"weir.socket", false, ""},
-		{"http admin", true, ""},
-		{"admin http", true, ""},
-		{"admin", false, `none is named "http"`},
-		{"http http", false, `two sockets are named "http"`},
-		{"http metrics", false, `of 2 sockets one is named "metrics": the names are http and admin`},
-		{"unix:http", false, "expected TCP"},
+		{"http", false, false, ""},
+		{"weir.socket", false, false, ""},
+		{"http admin", true, false, ""},
+		{"http metrics", false, true, ""},
+		{"metrics admin http", true, true, ""},
+		{"admin http", true, false, ""},
+		{"admin", false, false, `none is named "http"`},
+		{"metrics", false, false, `none is named "http"`},
+		{"http http", false, false, `two sockets are named "http"`},
+		{"http metrics metrics", false, false, `two sockets are named "metrics"`},
+		{"http scrape", false, false, `of 2 sockets one is named "scrape": the names are http, admin and metrics`},
+		{"unix:http", false, false, "expected TCP"},
 	} {
 		names := strings.Fields(test.names)
 		var files []*os.File
@@ -49,7 +53,7 @@ func TestASocketsNameDefinesItsUse(t *testing.T) {
 		switch {
 		case test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)):
 			t.Errorf("%s: %v, want %q", test.names, err, test.err)
-		case test.err == "" && (err != nil || s.public == nil || (s.admin != nil) != test.admin || !s.held):
+		case test.err == "" && (err != nil || s.public == nil || (s.admin != nil) != test.admin || (s.metrics != nil) != test.metrics || !s.held):
 			t.Errorf("%s: %+v, %v", test.names, s, err)
 		}
 		if s != nil {

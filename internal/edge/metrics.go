@@ -9,7 +9,8 @@ import (
 	"github.com/weirlimit/weir/internal/telemetry"
 )
 
-// openMetrics counts everything for Prometheus, which scrapes the admin listener.
+// openMetrics counts everything for Prometheus, which scrapes the admin listener, or the listener
+// for metrics.
 func openMetrics(o *observing) error {
 	m, h := telemetry.New(telemetry.Options{Build: o.Build, Now: o.Now}), o.hooks
 	h.decisions = append(h.decisions, m.Observe)

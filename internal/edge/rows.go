@@ -20,9 +20,7 @@ func (s *Server) describe(operators *adminSide, h *hooks) []Row {
 	backend, credentials := s.backend.rows()
 	all := append([]Row{s.listeners.row(s.URL())}, s.policy.rows()...)
 	all = append(all, Row{"store", s.counter.store.line})
-	if operators.line != "" {
-		all = append(all, Row{"admin", operators.line})
-	}
+	all = append(all, operators.rows...)
 	all = append(all, backend, s.public.row(s.config))
 	all = append(append(all, credentials...), h.rows...)
 	if s.config.Demo {

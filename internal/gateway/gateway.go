@@ -19,6 +19,7 @@
 package gateway
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -151,6 +152,10 @@ func (g *Gateway) Accepted() int64 { return g.rules.Accepted.Load() }
 
 // Draining reports whether the drain has begun.
 func (g *Gateway) Draining() bool { return g.rules.Draining.Load() }
+
+// Ready returns the answer to GET /readyz: whether this server wants requests, and serves them as
+// it should. It asks the backend at most once a second.
+func (g *Gateway) Ready(ctx context.Context) (status int, text string) { return g.rules.Readyz(ctx) }
 
 // Malformed returns how many times the fast engine received what is not a request, by the status of
 // its answer. No limiter was charged for these, and they are in no access log. net/http does not

@@ -112,6 +112,7 @@ type Options struct {
 // A Change replaces the policy in force.
 type Change struct {
 	By           string // as State.By
+	Why          string // the author's reason; empty: none was given
 	Source, Path string // of the new policy
 	Version, Was string // see Version
 }
@@ -218,8 +219,14 @@ func (p *Policy) Reload(ctx context.Context, by string) error {
 // Post puts a text in force until the file changes, is reloaded, or the process ends. Other nodes
 // are not informed. A text over policyfile.MaxSize is rejected, so at most one byte more of an
 // endless one need be read. The error is a *policyfile.Error; then the policy in force stays.
-func (p *Policy) Post(ctx context.Context, by string, text []byte) error {
-	return p.live.post(ctx, by, text)
+func (p *Policy) Post(ctx context.Context, author Author, text []byte) error {
+	return p.live.post(ctx, author, text)
+}
+
+// An Author is who changes a policy, and why.
+type Author struct {
+	By  string // as State.By
+	Why string // for Change; may be empty
 }
 
 // lookEvery is the time between two looks at the files.

@@ -344,7 +344,7 @@ func TestAttemptsAreMadeOneAfterAnother(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			for range 20 {
-				_ = p.Post(t.Context(), "token ops", []byte(text(i+1)))
+				_ = p.Post(t.Context(), live.Author{By: "token ops"}, []byte(text(i+1)))
 				_ = p.Reload(t.Context(), "SIGHUP")
 				if s := p.State(); s.Version != live.Version(s.Policy) {
 					t.Error("a state of two policies")

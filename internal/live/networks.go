@@ -262,7 +262,7 @@ func (s *slot) names() []string {
 // renew offers what changed files of networks make possible: the file's text that was rejected
 // before, or else the policy in force with its new networks.
 func (s *slot) renew() {
-	if s.pending != nil && s.offer(Watch, File, s.file.path, s.pending) == nil {
+	if s.pending != nil && s.offer(Author{By: Watch}, File, s.file.path, s.pending) == nil {
 		return
 	}
 	if err := s.refresh(Watch); err == nil && len(s.invalid()) == 0 {
@@ -319,7 +319,7 @@ func (s *slot) refresh(by string) error {
 		return nil
 	}
 	d := &Document{Source: old.Source, Path: old.Path, Text: old.Text, File: &policyfile.File{Policy: p, Lines: old.Lines, Warnings: old.Warnings}}
-	if err := s.accept(by, d); err != nil {
+	if err := s.accept(Author{By: by}, d); err != nil {
 		var bad *policyfile.Error
 		if !errors.As(err, &bad) {
 			bad = &policyfile.Error{Problems: []policyfile.Problem{{File: d.Path, Message: err.Error()}}}

@@ -218,7 +218,7 @@ func TestAPostedPolicyNamesFilesBesideThePolicyFile(t *testing.T) {
 			"secrets":                             "secrets:1:1: not an address",
 			".":                                   "without a path",
 		} {
-			err := f.Post(t.Context(), "token ops", []byte(naming(5, name)))
+			err := f.Post(t.Context(), live.Author{By: "token ops"}, []byte(naming(5, name)))
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -227,7 +227,7 @@ func TestAPostedPolicyNamesFilesBesideThePolicyFile(t *testing.T) {
 			t.Errorf("a file that is no list is logged: %s", f.log.String())
 		}
 		f.want(1, live.File, 0)
-		if err := f.Post(t.Context(), "token ops", []byte(naming(5, "blocked.txt"))); err != nil {
+		if err := f.Post(t.Context(), live.Author{By: "token ops"}, []byte(naming(5, "blocked.txt"))); err != nil {
 			t.Fatal(err)
 		}
 		f.blocks("192.0.2.1", true)
@@ -247,7 +247,7 @@ func TestAPolicyFromNoFileTakesNoFilesOfNetworksByPost(t *testing.T) {
 	if f.Policy, err = live.New(start, f.swap, live.Options{Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Post(t.Context(), "token ops", []byte(naming(5, "blocked.txt"))); err == nil || !strings.Contains(err.Error(), "started with a policy file") {
+	if err := f.Post(t.Context(), live.Author{By: "token ops"}, []byte(naming(5, "blocked.txt"))); err == nil || !strings.Contains(err.Error(), "started with a policy file") {
 		t.Error(err)
 	}
 }

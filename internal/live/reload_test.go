@@ -49,7 +49,7 @@ func TestReloadDoesNotWaitForTheWatch(t *testing.T) {
 func TestAPostedPolicyHoldsUntilTheFileChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := inForce(t, nil)
-		if err := f.Post(t.Context(), "token ops", []byte(text(7))); err != nil {
+		if err := f.Post(t.Context(), live.Author{By: "token ops"}, []byte(text(7))); err != nil {
 			t.Fatal(err)
 		}
 		f.want(7, live.Posted, 1)
@@ -66,7 +66,7 @@ func TestAPostedPolicyHoldsUntilTheFileChanges(t *testing.T) {
 		looks(3)
 		f.want(2, live.File, 2)
 
-		if err := f.Post(t.Context(), "token ops", []byte(text(8))); err != nil {
+		if err := f.Post(t.Context(), live.Author{By: "token ops"}, []byte(text(8))); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.Reload(t.Context(), "SIGHUP"); err != nil {
@@ -81,7 +81,7 @@ func TestAPostedPolicyThatIsBadOrHugeIsRefused(t *testing.T) {
 		f := inForce(t, nil)
 		for _, body := range []string{"", "limiters: []", "\x00\xff", text(0), strings.Repeat("# ten million bytes\n", 1<<19)} {
 			var invalid *policyfile.Error
-			if err := f.Post(t.Context(), "token ops", []byte(body)); !errors.As(err, &invalid) || len(invalid.Problems) == 0 {
+			if err := f.Post(t.Context(), live.Author{By: "token ops"}, []byte(body)); !errors.As(err, &invalid) || len(invalid.Problems) == 0 {
 				t.Errorf("%.20q: %v", body, err)
 			}
 			f.want(1, live.File, 0)
@@ -128,7 +128,7 @@ func TestAPolicyFromNoFileIsNeverReadAgain(t *testing.T) {
 			if err := p.Reload(t.Context(), "SIGHUP"); !errors.Is(err, live.ErrFixed) {
 				t.Errorf("%s: %v", source, err)
 			}
-			if err := p.Post(t.Context(), "token ops", []byte(text(2))); err != nil {
+			if err := p.Post(t.Context(), live.Author{By: "token ops"}, []byte(text(2))); err != nil {
 				t.Errorf("%s: %v", source, err)
 			}
 		}

@@ -107,7 +107,7 @@ func (s *slot) reload(ctx context.Context, by string) (err error) {
 		s.unreadable(by, err)
 		return fmt.Errorf("reload: %w", err)
 	}
-	return s.offer(by, File, s.file.path, text)
+	return s.offer(Author{By: by}, File, s.file.path, text)
 }
 
 // origin describes where a policy came from that is from no file.
@@ -122,12 +122,12 @@ func (s *slot) origin() string {
 }
 
 // post offers a text that an operator sent.
-func (s *slot) post(ctx context.Context, by string, text []byte) error {
+func (s *slot) post(ctx context.Context, author Author, text []byte) error {
 	if err := s.acquire(ctx); err != nil {
 		return fmt.Errorf("post: %w", err)
 	}
 	defer s.release()
-	return s.offer(by, Posted, "the posted policy", bytes.Clone(text[:min(len(text), policyfile.MaxSize+1)]))
+	return s.offer(author, Posted, "the posted policy", bytes.Clone(text[:min(len(text), policyfile.MaxSize+1)]))
 }
 
 // watch starts to watch the file.
@@ -176,7 +176,7 @@ func (s *slot) lookAtFile(now time.Time) {
 	case err != nil:
 		s.unreadable(Watch, err)
 	case changed:
-		_ = s.offer(Watch, File, s.file.path, text) // the result is logged
+		_ = s.offer(Author{By: Watch}, File, s.file.path, text) // the result is logged
 	case s.readError != "" && s.file.failures == 0 && s.file.change == nil:
 		s.log.Info("the "+s.what+"'s file can be read again, and is unchanged", "path", s.file.path)
 		s.readError = ""
@@ -185,8 +185,9 @@ func (s *slot) lookAtFile(now time.Time) {
 }
 
 // offer puts a policy in force or rejects it, and reports the result.
-func (s *slot) offer(by, source, path string, text []byte) error {
+func (s *slot) offer(author Author, source, path string, text []byte) error {
 	s.readError = ""
+	by := author.By
 	old := s.state.Load()
 	if source == File && old.Source == File && bytes.Equal(text, old.Text) {
 		s.pending = nil
@@ -194,7 +195,7 @@ func (s *slot) offer(by, source, path string, text []byte) error {
 	}
 	d, err := Parse(s.readerOf(source), source, path, text)
 	if err == nil {
-		err = s.accept(by, d)
+		err = s.accept(author, d)
 	}
 	if err != nil {
 		var invalid *policyfile.Error
@@ -229,14 +230,14 @@ func (s *slot) offer(by, source, path string, text []byte) error {
 }
 
 // accept puts d in force if the store can count it.
-func (s *slot) accept(by string, d *Document) error {
+func (s *slot) accept(author Author, d *Document) error {
 	if s.check != nil {
 		if err := s.check(d.Policy); err != nil {
 			return &policyfile.Error{Problems: s.found(d, err)}
 		}
 	}
 	if s.before != nil {
-		if err := s.before(Change{By: by, Source: d.Source, Path: d.Path, Version: Version(d.Policy), Was: s.state.Load().Version}); err != nil {
+		if err := s.before(Change{By: author.By, Why: author.Why, Source: d.Source, Path: d.Path, Version: Version(d.Policy), Was: s.state.Load().Version}); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -12,10 +13,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -30,21 +33,30 @@ import (
 type Client struct {
 	URL   string // http://HOST:PORT or https://HOST:PORT
 	Token string // the operator's
+
+	// PlainHTTP permits http:// to an address that is not a loopback address. Without it, no
+	// connection is made there, since everybody on the network between could read the token.
+	PlainHTTP bool
+	// Timeout bounds one question; 0 means 15 seconds.
+	Timeout time.Duration
 }
 
-// timeout bounds one question.
+// timeout is the default of Client.Timeout.
 const timeout = 15 * time.Second
 
-// maxAnswer bounds how many bytes of an answer are read.
-const maxAnswer = 8 << 20
+// The max number of bytes that are read of an answer, and of a proof.
+const (
+	maxAnswer = 8 << 20
+	maxProof  = 4 << 10
+)
 
 // Ask asks for a path and returns the answer. change is nil for a question that changes nothing;
 // otherwise it is posted as JSON. The token is sent only over a connection whose server has proved
 // that it knows the token, and never after a redirect.
 func (c Client) Ask(ctx context.Context, path string, change any) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, timeout))
 	defer cancel()
-	one, hangUp := oneConnection()
+	one, hangUp := c.oneConnection()
 	defer hangUp()
 	if err := prove(ctx, one, c.URL, c.Token); err != nil {
 		return nil, err
@@ -53,9 +65,9 @@ func (c Client) Ask(ctx context.Context, path string, change any) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	answer, b, err := exchange(one, r, c.URL)
+	answer, b, err := exchange(one, r, maxAnswer)
 	if err != nil {
-		return nil, err
+		return nil, unanswered(c.URL, err, cli.Fail(fmt.Errorf("ask the server at %s: %w", c.URL, err), adminHint))
 	}
 	if answer.StatusCode != http.StatusOK {
 		return nil, refused(c.URL, answer.StatusCode, b)
@@ -84,16 +96,23 @@ func (c Client) request(ctx context.Context, path string, change any) (*http.Req
 // errHungUp is the error of a second connection: the proof was for the first one.
 var errHungUp = errors.New("it closed the connection after it proved that it knows the token, and the token is never sent over another connection")
 
+// errPlainHTTP is the error of a connection that would carry the token in clear text.
+var errPlainHTTP = errors.New("plain HTTP to an address that is not a loopback address would show the token to the network between")
+
 // oneConnection returns a client that makes one connection and follows no redirect. It uses no
 // proxy, which would see the token. hangUp closes the connection.
-func oneConnection() (client *http.Client, hangUp func()) {
+func (c Client) oneConnection() (client *http.Client, hangUp func()) {
 	var made atomic.Bool
+	var dialer net.Dialer
+	if !c.PlainHTTP && strings.HasPrefix(c.URL, "http://") {
+		dialer.ControlContext = loopbackOnly // before each connection, with the address of a name
+	}
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if made.Swap(true) {
 				return nil, errHungUp
 			}
-			return new(net.Dialer).DialContext(ctx, network, addr)
+			return dialer.DialContext(ctx, network, addr)
 		},
 		MaxResponseHeaderBytes: 64 << 10,
 	}
@@ -103,38 +122,78 @@ func oneConnection() (client *http.Client, hangUp func()) {
 	}, transport.CloseIdleConnections
 }
 
-// exchange sends a request and reads the whole answer.
-func exchange(client *http.Client, r *http.Request, base string) (*http.Response, []byte, error) {
+// loopbackOnly returns an error for an address that is not a loopback address.
+func loopbackOnly(_ context.Context, _, address string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil || !at.Addr().Unmap().WithZone("").IsLoopback() {
+		return errPlainHTTP
+	}
+	return nil
+}
+
+// exchange sends a request and reads the answer, at most limit bytes of its body.
+func exchange(client *http.Client, r *http.Request, limit int64) (*http.Response, []byte, error) {
 	answer, err := client.Do(r)
 	if err != nil {
 		var at *url.Error
 		if errors.As(err, &at) {
 			err = at.Err
 		}
-		return nil, nil, cli.Fail(fmt.Errorf("ask the server at %s: %w", base, err), unansweredHint(err))
+		return nil, nil, err
 	}
 	defer answer.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	if err != nil {
-		return nil, nil, cli.Fail(fmt.Errorf("read the answer of the server at %s: %w", base, err), "")
-	}
-	return answer, b, nil
+	b, err := io.ReadAll(io.LimitReader(answer.Body, limit))
+	return answer, b, err
 }
 
-// unansweredHint returns the hint for a question without an answer.
-func unansweredHint(err error) string {
+// unanswered returns the failure of a question without an answer. otherwise is the failure if err
+// has none of the causes that are known here.
+func unanswered(base string, err, otherwise error) error {
+	failed := fmt.Errorf("ask the server at %s: %w", base, err)
 	switch {
+	case errors.Is(err, errPlainHTTP):
+		return cli.Fail(fmt.Errorf("no token was sent to %s: %w", base, errPlainHTTP),
+			"give --admin https://HOST:PORT, or use a tunnel: ssh -L 8081:127.0.0.1:8081 HOST; --admin-plain-http sends it if you trust that network")
 	case errors.Is(err, errHungUp):
-		return "connect to the server directly, or through a proxy that keeps connections open"
+		return cli.Fail(failed, "connect to the server directly, or through a proxy that keeps connections open")
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return "the server does not use TLS: give --admin http://HOST:PORT"
+		return cli.Fail(failed, "the server does not use TLS: give --admin http://HOST:PORT")
 	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return "use the host name in the server's certificate; SSL_CERT_FILE=FILE trusts the certificates in FILE"
+		return cli.Fail(failed, "use the host name in the server's certificate; SSL_CERT_FILE=FILE trusts the certificates in FILE")
+	case errors.Is(err, context.DeadlineExceeded):
+		return cli.Fail(fmt.Errorf("the server at %s has not answered in time", base), adminHint)
+	case isDial(err):
+		return cli.Fail(failed, adminHint)
 	}
-	return adminHint
+	return otherwise
 }
 
-const adminHint = "is 'weir serve' running, and is --admin the address in the line admin of its start-up?"
+// notHTTP returns the failure of a challenge to a server that accepted the connection and did not
+// answer in HTTP. The cause may repeat what the server sent, so it is not printed.
+func notHTTP(base string, cause error) error {
+	what, hint := "it does not answer in HTTP", notAdminHint
+	switch {
+	case errors.Is(cause, io.EOF) || errors.Is(cause, io.ErrUnexpectedEOF) || errors.Is(cause, syscall.ECONNRESET):
+		what = "it closed the connection without an answer"
+	case strings.Contains(cause.Error(), tlsAlert):
+		hint = "the server uses TLS: give --admin https://HOST:PORT"
+	}
+	return cli.Fail(fmt.Errorf("%s is not an admin listener: %s, so no token was sent", base, what), hint)
+}
+
+// tlsAlert is how net/http quotes the first bytes of an alert, with which TLS answers plain HTTP.
+const tlsAlert = `\x15\x03`
+
+// isDial reports whether no connection could be made.
+func isDial(err error) bool {
+	var at *net.OpError
+	return errors.As(err, &at) && at.Op == "dial" || errors.As(err, new(*net.DNSError))
+}
+
+const (
+	adminHint    = "is 'weir serve' running, and is --admin the address in the line admin of its start-up?"
+	notAdminHint = "give the address in the line admin of the start-up of 'weir serve', by default --admin 127.0.0.1:8081; the public listener has another port"
+)
 
 // prove asks the server at base to prove that it knows the token, without sending the token. If it
 // returns nil, the token may be sent over the client's connection.
@@ -144,9 +203,9 @@ func prove(ctx context.Context, client *http.Client, base, token string) error {
 	if err != nil {
 		return cli.Fail(fmt.Errorf("ask %s: %w", base, err), "")
 	}
-	answer, b, err := exchange(client, r, base)
+	answer, b, err := exchange(client, r, maxProof)
 	if err != nil {
-		return err
+		return unanswered(base, err, notHTTP(base, err))
 	}
 	if answer.StatusCode != http.StatusOK && strings.Contains(answer.Header.Get("WWW-Authenticate"), admin.Realm) {
 		return unproven(base, answer)
@@ -162,12 +221,11 @@ func prove(ctx context.Context, client *http.Client, base, token string) error {
 		return cli.Fail(fmt.Errorf("the server at %s forwards requests to the admin listener with another Host, so no token was sent: %s", base, plaintext.Line(err.Error(), 500)),
 			"connect to the server directly; a proxy must forward Host unchanged, with its port (nginx: proxy_set_header Host $http_host)")
 	}
-	hint := "--admin is the address in the line admin of the start-up of 'weir serve', by default 127.0.0.1:8081; the public listener has another port"
+	hint := notAdminHint
 	if answer.TLS == nil && answer.StatusCode == http.StatusBadRequest && bytes.Contains(b, []byte("HTTPS")) {
 		hint = "the server uses TLS: give --admin https://HOST:PORT"
 	}
-	return cli.Fail(fmt.Errorf("the server at %s is not the admin listener of a Weir server that knows this token, so no token was sent: it answers %d",
-		base, answer.StatusCode), hint)
+	return cli.Fail(fmt.Errorf("%s is not an admin listener: it answers %d, and does not prove that it knows the token, so no token was sent", base, answer.StatusCode), hint)
 }
 
 // unproven returns the failure of a challenge that an admin listener has rejected. Any server can
@@ -189,7 +247,7 @@ func unproven(base string, answer *http.Response) error {
 }
 
 const (
-	unknownToken = "the token belongs to another server, or was revoked; --data DIR holds the operator's token, and 'weir admin create NAME' creates others"
+	unknownToken = "the token belongs to another server, or was revoked; --data DIR holds the operator's token, and 'weir admin create NAME --role ROLE' creates others"
 	unknownName  = "use the address that the server listens on, or start it with --admin-hosts and this name"
 )
 

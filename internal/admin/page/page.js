@@ -2,7 +2,7 @@
 
 // The operator's dashboard. From top to bottom: texts and numbers, the token, the admin API, the
 // polling loop, the top line, limiters and their charts, callers, changes for a caller, refusals,
-// trials, the policy. Data from the server is set as text, never as markup; Trusted Types enforce it.
+// trials, changes, the policy. Data from the server is set as text, never as markup; Trusted Types enforce it.
 
 const part = (id) => document.getElementById(id);
 const span = 5; // seconds of a chart's bar
@@ -55,6 +55,9 @@ function lasting(seconds) {
   if (s < 172800) return `${Math.floor(s / 3600)} h ${String(Math.floor(s / 60) % 60).padStart(2, "0")} min`;
   return `${Math.floor(s / 86400)} days`;
 }
+
+// printable returns a text of an operator with visible escapes for what moves or reverses text.
+const printable = (text) => String(text).replace(/[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 
 // nameOf returns the name of a caller: its token's id, or its keyed hash.
 const nameOf = (c) => c.name || c.hash;
@@ -167,7 +170,8 @@ const loop = {
   },
 
   failed(e) {
-    if (e instanceof Refused && (e.status === 401 || e.status === 429)) { // 429: too many wrong tokens, and this may be one
+    // 403: the token's role is too low to see anything; 429: too many wrong tokens, and this may be one
+    if (e instanceof Refused && [401, 403, 429].includes(e.status)) {
       askToken(e.message);
       return;
     }
@@ -198,13 +202,18 @@ function draw(s) {
   show(part("door"), false);
   show(part("demo"), s.demo === true);
   say(part("build"), s.version ? " " + s.version : "");
+  say(part("token-said"), `Signed in as ${s.token.name}, with the role ${s.token.role}. `);
   drawTop(s);
   drawLimiters(s.watch);
   callers.draw(s.watch);
   refusals.add(s.watch);
   drawTrials(s);
+  drawChanges(s);
   drawPolicy(s);
 }
+
+// may reports whether the token may make a change, such as "keys/reset".
+const may = (change) => seen?.token.may.includes(change) ?? false;
 
 // ---- The top line --------------------------------------------------------------------------------------------------
 
@@ -449,6 +458,10 @@ const callers = {
   shown: 14, // max rows for all limiters; for one limiter, all rows are shown
 
   draw(w) {
+    const acts = may("keys/reset") || may("keys/grant");
+    part("callers-table").dataset.acts = acts ? "yes" : "no";
+    show(part("callers-may"), !acts);
+    if (!acts) say(part("callers-may"), `The token ${seen.token.name} has the role ${seen.token.role}. To reset a budget or grant more, sign in with a token with the role operate.`);
     this.offer(w.limiters.filter((l) => l.name && (l.spending || l.refused)).map((l) => l.name));
     const only = part("callers-limiter").value, all = [];
     for (const l of w.limiters) if (!only || l.name === only) all.push(...this.of(l));
@@ -570,7 +583,11 @@ const act = {
     part(what === "grant" ? "act-times" : "act-why").focus();
   },
 
-  until() { say(part("act-until"), "until " + clock(Date.now() / 1000 + Number(part("act-for").value))); },
+  until() {
+    const last = this.caller?.last, lasts = Number(part("act-for").value);
+    const early = last && !last.in_flight && last.reset > present() + lasts;
+    say(part("act-until"), `until ${clock(Date.now() / 1000 + lasts)}` + (early ? `, before the window resets at ${clock(last.reset)}: what is spent beyond the policy’s limit counts until then` : ""));
+  },
 
   body() {
     const body = { limiter: this.caller.limiter, hash: this.caller.hash, why: part("act-why").value.trim() };
@@ -733,6 +750,36 @@ function drawTrials(s) {
     row.children[1].classList.toggle("some", d.newly_refused > 0);
     return row;
   });
+}
+
+// ---- Changes -------------------------------------------------------------------------------------------------------
+
+let changesShown = -1; // status.changes of the shown list
+
+// about returns what an entry of the audit log changed.
+function about(e) {
+  const after = e.after ?? {}, parts = [];
+  if (e.limiter) parts.push(e.limiter);
+  if (e.caller) parts.push(`${kindOf({ kind: e.caller.kinds })} ${e.caller.token ?? e.caller.hash}`);
+  if (e.what === "policy") parts.push(`${e.before?.version ?? "none"} → ${after.version}, from ${after.path || after.source}`);
+  if (after.name) parts.push(after.name + (after.role ? `, with the role ${after.role}` : ""));
+  if (after.limits) parts.push(after.limits.length > 0 ? `limits ${after.limits.join(", ")} until ${clock(after.until)}` : "taken back");
+  return parts.join(", ");
+}
+
+function drawChanges(s) {
+  if (changesShown === s.changes) return;
+  changesShown = s.changes;
+  ask("audit?last=30").then(({ entries }) => {
+    show(part("no-changes"), entries.length === 0);
+    part("changes-list").replaceChildren(...entries.reverse().map((e) => {
+      const at = Date.parse(e.time) / 1000, time = make("time", "", clock(at));
+      time.dateTime = e.time;
+      const what = make("div", "", "", make("span", "who", printable(`${e.what} by ${e.who}`)), make("span", "of", printable(about(e))));
+      if (e.why) what.append(make("span", "why", printable(e.why)));
+      return make("li", "", "", time, what);
+    }));
+  }, () => { changesShown = -1; });
 }
 
 // ---- The policy ----------------------------------------------------------------------------------------------------

@@ -19,14 +19,15 @@ func (r *Rules) health(ctx context.Context, method, path string) *Answer {
 	}
 	status, text := http.StatusOK, "ok\n"
 	if path == "/readyz" {
-		status, text = r.readyz(ctx)
+		status, text = r.Readyz(ctx)
 	}
 	return &Answer{Status: status, Text: text, Fields: []answer.Field{
 		{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, {Name: "Cache-Control", Value: "no-store"},
 	}}
 }
 
-func (r *Rules) readyz(ctx context.Context) (status int, text string) {
+// Readyz returns the answer to GET /readyz.
+func (r *Rules) Readyz(ctx context.Context) (status int, text string) {
 	if r.Draining.Load() {
 		return http.StatusServiceUnavailable, "not ready: draining\n"
 	}
