@@ -1,4 +1,6 @@
-//go:build linux
+//go:build linux && !race
+
+// The children need no race detector; see kill_test.go.
 
 package memstore_test
 
@@ -18,7 +20,7 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-var settlements = flag.Int("settlements", settles, "how many takes are settled by processes that are killed in between")
+var settlements = flag.Int("settlements", 300_000, "how many takes are settled by processes that are killed in between")
 
 const (
 	settlers    = 64 // goroutines of each process

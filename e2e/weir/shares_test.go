@@ -136,7 +136,7 @@ func putPages(t *testing.T, s *server, token string, n, length int) (stored int)
 // One visitor, within all limits, stores as much as one session and one address
 // may. Other visitors are served as before.
 func TestOneVisitorCannotFillTheStorage(t *testing.T) {
-	flags := []string{"--max-data", "16MiB", "--trusted-proxies", "127.0.0.0/8"}
+	flags := []string{"--max-data", "4MiB", "--trusted-proxies", "127.0.0.0/8"}
 	s := serveWeir(t, flags...)
 	token := apiToken(t, s.data, "demo")
 	attacker := &widgetClient{server: s, address: "192.0.2.1", agent: "demo"}
@@ -170,7 +170,7 @@ func TestOneVisitorCannotFillTheStorage(t *testing.T) {
 	}
 	other := &widgetClient{server: s, address: "192.0.2.2", agent: "demo"}
 	other.chats(t)
-	if stored := putPages(t, s, token, 20, 200_000); stored != 20 {
+	if stored := putPages(t, s, token, 20, 50_000); stored != 20 {
 		t.Errorf("after the attack there is room for %d documents, want all 20", stored)
 	}
 	s.end(t)
@@ -179,7 +179,7 @@ func TestOneVisitorCannotFillTheStorage(t *testing.T) {
 // A crowd of addresses stores as much as one workspace may. Another workspace, and
 // documents, keep their shares.
 func TestManyAddressesCannotFillAnotherWorkspaceOrTheDocuments(t *testing.T) {
-	s := serveWeir(t, "--max-data", "16MiB", "--trusted-proxies", "127.0.0.0/8")
+	s := serveWeir(t, "--max-data", "4MiB", "--trusted-proxies", "127.0.0.0/8")
 	token, another := apiToken(t, s.data, "demo"), apiToken(t, s.data, "shop")
 	var full []string
 	for i := range 2000 {
@@ -199,7 +199,7 @@ func TestManyAddressesCannotFillAnotherWorkspaceOrTheDocuments(t *testing.T) {
 	}
 	other := &widgetClient{server: s, address: "203.0.113.9", agent: "shop"}
 	other.chats(t)
-	if stored := putPages(t, s, token, 20, 200_000) + putPages(t, s, another, 10, 200_000); stored != 30 {
+	if stored := putPages(t, s, token, 20, 50_000) + putPages(t, s, another, 10, 50_000); stored != 30 {
 		t.Errorf("after the attack there is room for %d documents, want all 30", stored)
 	}
 	s.end(t)

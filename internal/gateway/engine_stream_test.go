@@ -117,7 +117,7 @@ func TestHugeBodiesPassThroughLittleMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of work")
 	}
-	const size, most = 256 << 20, 32 << 20
+	const size, most = 64 << 20, 32 << 20
 	o := newOrigin(t, func(s *served) {
 		piece := make([]byte, 128<<10)
 		for r := s.request(); r != nil; r = s.request() {

@@ -1,0 +1,106 @@
+package httplimit_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/httplimit"
+)
+
+// A slot is held until the handler has returned, in whatever way.
+func TestASlotIsHeldUntilTheHandlerReturns(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		end  func(w http.ResponseWriter)
+	}{
+		{"an answer", func(w http.ResponseWriter) { ok(w, nil) }},
+		{"a panic", func(http.ResponseWriter) { panic(http.ErrAbortHandler) }},
+		{"a panic in an answer", func(w http.ResponseWriter) {
+			ok(w, nil)
+			panic(http.ErrAbortHandler)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			arrived, leave := make(chan struct{}), make(chan struct{})
+			e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
+				arrived <- struct{}{}
+				<-leave
+				test.end(w)
+			}, oneInFlight)
+			ended := e.ended()
+			c, _ := e.dial()
+			for range 3 {
+				_, _ = io.WriteString(c, "POST /v1/chat HTTP/1.1\r\nHost: weir.test\r\n\r\n")
+				<-arrived
+				e.wantHeld(1)
+				e.send("POST /v1/chat").want(429, 1, 0, 1).wantFields("Retry-After", "1")
+				<-ended // of the refusal
+				leave <- struct{}{}
+				<-ended
+				e.wantHeld(0)
+				c, _ = e.dial()
+			}
+			e.wantSpent(30)
+		})
+	}
+}
+
+// A handler that takes over the connection keeps the slot until it closes that, also after it has
+// returned. It can settle the request until then.
+func TestAHijackedConnectionHoldsItsSlot(t *testing.T) {
+	hijacked := make(chan io.Closer, 1)
+	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		if err := httplimit.Settle(w, 3); err != nil {
+			panic(err)
+		}
+		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\nhello")
+		if err := c.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+			panic(err)
+		}
+		hijacked <- c
+	}, oneInFlight)
+	ended := e.ended()
+	c, r := e.dial()
+	_, _ = io.WriteString(c, "GET /v1/socket HTTP/1.1\r\nHost: weir.test\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n")
+	<-ended
+	if rest, err := io.ReadAll(r); err != nil || !strings.HasSuffix(string(rest), "\r\n\r\nhello") {
+		t.Errorf("the client reads %q, %v", rest, err)
+	}
+	e.wantHeld(1)
+	e.wantSpent(3)
+	e.send("POST /v1/chat").want(429, 1, 0, 1)
+	taken := <-hijacked
+	_ = taken.Close()
+	e.wantHeld(0)
+	_ = taken.Close() // it gives nothing back twice
+	e.wantHeld(0)
+}
+
+// http.TimeoutHandler around the middleware answers for a handler that goes on. The slot is the
+// handler's.
+func TestAHandlerThatTimesOutHoldsItsSlot(t *testing.T) {
+	arrived, leave := make(chan struct{}), make(chan struct{})
+	e := setUp(t, func(_ http.ResponseWriter, r *http.Request) {
+		close(arrived)
+		<-leave
+	}, oneInFlight)
+	ended := e.ended()
+	inner := e.server.Config.Handler
+	e.server.Config.Handler = http.TimeoutHandler(inner, time.Millisecond, "too late")
+	if got := e.send("POST /v1/chat"); got.status != 503 {
+		t.Errorf("the status is %d", got.status)
+	}
+	<-arrived
+	e.wantHeld(1)
+	close(leave)
+	<-ended
+	e.wantHeld(0)
+	e.wantSpent(10)
+}
