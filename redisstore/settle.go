@@ -85,7 +85,7 @@ func (s *Store) newOrder(ctx context.Context, t *weir.Ticket, changes []weir.Cha
 		d.held, d.reset, d.units = c.Held, c.Reset, c.Units
 		switch {
 		case c.Held:
-			h, err := s.held.release(ctx, t.Slot, c.Key)
+			h, err := s.held.release(ctx, t.Slot, c.Key, func(h *heldSlots) *order { return s.newEnd(t.Slot, h) })
 			if d.lost = err != nil; err != nil || h == nil {
 				o.err = err
 				continue
@@ -97,6 +97,13 @@ func (s *Store) newOrder(ctx context.Context, t *weir.Ticket, changes []weir.Cha
 		}
 	}
 	return o
+}
+
+// newEnd returns an order that nobody waits for: it gives the slots of one charge back.
+func (s *Store) newEnd(slot uint64, h *heldSlots) *order {
+	return &order{link: s.link.Load(), done: make(chan struct{}), changes: []orderedChange{
+		{held: true, name: h.name, id: h.id, slot: s.held.take(slot), cost: h.cost},
+	}}
 }
 
 // An order is the changes of one Settle.
