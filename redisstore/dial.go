@@ -16,7 +16,8 @@ import (
 // dial connects the client to a server. Close cancels it.
 func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
 	s.noteTrouble() // commands would wait for the new connection
-	s.epoch.end()
+	s.epoch.endOf(address)
+	s.lookAtSlots()
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
@@ -40,7 +41,7 @@ func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config 
 		c.Close()
 		return nil, err
 	}
-	return yieldingConn{&watchedConn{Conn: c, epoch: &s.epoch}}, nil
+	return yieldingConn{&watchedConn{Conn: c, epoch: &s.epoch, address: address}}, nil
 }
 
 // notTLS explains a failed handshake.

@@ -4,51 +4,149 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 )
 
-// An epoch grows whenever a server may have taken the place of the one that has counted: with each
+// An epoch ends whenever a server may have taken the place of the one that has counted: with each
 // connection, new or ended, and when counters were lost. A server that was restarted, or a promoted
 // replica, may have lost a take. To give back what it does not count would admit more than the
 // limit, so a take is only settled in its own epoch.
-type epoch struct{ n atomic.Uint64 }
+//
+// On a cluster each machine has its own epochs: those of the slots that it owns.
+type epoch struct {
+	n   atomic.Uint64 // ends so far
+	all atomic.Uint64 // the last end for every window
+
+	slots atomic.Pointer[slotEpochs] // nil: this is no cluster, or its slots are not known
+	mu    sync.Mutex                 // held to end an epoch
+}
 
 // now returns the epoch of a take. It must be read before the connection is chosen.
 func (e *epoch) now() uint64 { return e.n.Load() + 1 }
 
-func (e *epoch) end() { e.n.Add(1) }
+// lasts reports whether the epoch of a take has not ended. slot is that of its windows, on a
+// cluster.
+func (e *epoch) lasts(of uint64, slot int) bool {
+	if of <= e.all.Load() {
+		return false
+	}
+	slots := e.slots.Load()
+	return slots == nil || slot < 0 || of > slots.ended[slot].Load()
+}
 
-var errEpoch = errors.New("the connection was replaced since the take: what it has spent stays spent")
+// end ends the epoch of every take.
+func (e *epoch) end() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all.Store(e.n.Add(1))
+}
 
-// in returns a context that is done with ctx, and whose Err is not nil once the epoch has ended.
-// The client looks at Err when it has a connection, before it sends, so nothing of an earlier
-// epoch is sent on a new connection.
-func (e *epoch) in(ctx context.Context, of uint64) context.Context { return epochContext{ctx, e, of} }
+// endOf ends the epoch of the takes that a machine may have counted, by its address. That is every
+// take, unless the address is known.
+func (e *epoch) endOf(address string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n, slots := e.n.Add(1), e.slots.Load()
+	if slots == nil || !slots.known[address] {
+		e.all.Store(n)
+		return
+	}
+	for i := range slots.owner {
+		if slots.owner[i] == address {
+			slots.ended[i].Store(n)
+		}
+	}
+}
 
+// learn records who owns each slot of a cluster, and all addresses of its machines. The epoch of a
+// slot that has another owner ends: takes may have been counted by either.
+func (e *epoch) learn(owner *[slotCount]string, known map[string]bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	slots := e.slots.Load()
+	if slots == nil {
+		slots = new(slotEpochs)
+		slots.owner, slots.known = *owner, known
+		e.all.Store(e.n.Add(1))
+		e.slots.Store(slots)
+		return
+	}
+	slots.known = known
+	if slots.owner == *owner {
+		return
+	}
+	n := e.n.Add(1)
+	for i := range owner {
+		if slots.owner[i] != owner[i] {
+			slots.owner[i] = owner[i]
+			slots.ended[i].Store(n)
+		}
+	}
+}
+
+// slotCount is the number of slots of a cluster.
+const slotCount = 1 << 14
+
+// slotEpochs are the epochs of a cluster's slots.
+type slotEpochs struct {
+	ended [slotCount]atomic.Uint64 // the last end
+	// guarded by epoch.mu
+	owner [slotCount]string // the address of its master, "" if it has none
+	known map[string]bool   // the addresses of all machines, also of replicas
+}
+
+var errEpoch = errors.New("the server may have lost the take: what it has spent stays spent")
+
+// An epochContext is done with its Context, and its Err is not nil once the epoch of one of some
+// takes has ended. The client looks at Err when it has a connection, before it sends, so nothing of
+// an earlier epoch is sent on a new connection.
 type epochContext struct {
 	context.Context
 	epoch *epoch
-	of    uint64
+	takes []neededEpoch
+}
+
+// A neededEpoch is the epoch of takes in one slot.
+type neededEpoch struct {
+	of   uint64
+	slot int
+}
+
+// need adds the takes of a part.
+func (c *epochContext) need(p *settlePart, l *link) {
+	for i, d := range p.changes {
+		n := neededEpoch{p.orders[i].epoch, slotIn(l, d.name)}
+		if len(c.takes) == 0 || c.takes[len(c.takes)-1] != n {
+			c.takes = append(c.takes, n)
+		}
+	}
 }
 
 func (c epochContext) Err() error {
-	if c.epoch.now() != c.of {
-		return errEpoch
+	if err := c.Context.Err(); err != nil {
+		return err
 	}
-	return c.Context.Err()
+	for _, t := range c.takes {
+		if !c.epoch.lasts(t.of, t.slot) {
+			return errEpoch
+		}
+	}
+	return nil
 }
 
-// A watchedConn ends the epoch when the connection ends, on whichever side.
+// A watchedConn ends the epoch of its machine when the connection ends, on whichever side.
 type watchedConn struct {
 	net.Conn
-	epoch *epoch
-	ended atomic.Bool
+	epoch   *epoch
+	address string
+	ended   atomic.Bool
 }
 
 func (c *watchedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err != nil && !c.ended.Swap(true) {
-		c.epoch.end()
+		c.epoch.endOf(c.address)
 	}
 	return n, err
 }

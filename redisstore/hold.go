@@ -73,6 +73,7 @@ type heldSlots struct {
 	renewed  int64         // this process's clock when the last renewal, or the take, was sent
 	renewing int           // the renewals under way that have them
 	answered chan struct{} // closed when all of these are answered; nil: nobody waits
+	after    *order        // gives the slots back when all of these are answered; nil: their caller does
 }
 
 func newHeld() held {
@@ -244,7 +245,7 @@ func (s *Store) giveBackUnknown(l *link, h *holding) {
 	o := &order{link: l, done: make(chan struct{})}
 	for i := range h.slots {
 		if c := &h.slots[i]; c.Cost > 0 {
-			o.changes = append(o.changes, orderedChange{name: h.names[len(h.windows)+i], slot: s.held.take(h.slot), cost: c.Cost})
+			o.changes = append(o.changes, orderedChange{held: true, name: h.names[len(h.windows)+i], slot: s.held.take(h.slot), cost: c.Cost})
 		}
 	}
 	if len(o.changes) > 0 {
@@ -367,8 +368,9 @@ func (h *held) parts(cluster bool) (parts [][]renewal) {
 	return parts
 }
 
-// begin returns the renewals of slots that are still held, and marks them until end.
-func (h *held) begin(part []renewal) (left []renewal, end func()) {
+// begin returns the renewals of slots that are still held, and marks them until end. end returns
+// the orders that now give back slots whose callers have not waited for it.
+func (h *held) begin(part []renewal) (left []renewal, end func() []*order) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	left = part[:0]
@@ -378,14 +380,19 @@ func (h *held) begin(part []renewal) (left []renewal, end func()) {
 			left = append(left, r)
 		}
 	}
-	return left, func() {
+	return left, func() (ended []*order) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		for _, r := range left {
-			if r.renewing--; r.renewing == 0 && r.answered != nil {
-				close(r.answered)
+			if r.renewing--; r.renewing > 0 || r.answered == nil {
+				continue
+			}
+			close(r.answered)
+			if r.after != nil {
+				ended = append(ended, r.after)
 			}
 		}
+		return ended
 	}
 }
 
@@ -399,8 +406,9 @@ func (h *held) noteRenewed(part []renewal, sent int64) {
 }
 
 // release forgets slots. If they are just being renewed, it waits for that: a renewal that came
-// after they were given back would take them again.
-func (h *held) release(ctx context.Context, slot uint64, key []byte) (*heldSlots, error) {
+// after they were given back would take them again. If ctx ends first, o gives them back after the
+// renewal.
+func (h *held) release(ctx context.Context, slot uint64, key []byte, o func(*heldSlots) *order) (*heldSlots, error) {
 	s, answered := h.forget(slot, key)
 	if answered == nil {
 		return s, nil
@@ -409,8 +417,14 @@ func (h *held) release(ctx context.Context, slot uint64, key []byte) (*heldSlots
 	case <-answered:
 		return s, nil
 	case <-ctx.Done():
-		return s, fmt.Errorf("a renewal of its slots is not answered: %w", ctx.Err())
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.renewing == 0 { // answered meanwhile
+		return s, nil
+	}
+	s.after = o(s)
+	return s, fmt.Errorf("a renewal of its slots is not answered: %w", ctx.Err())
 }
 
 // renewParts renews parts, some at a time, so that a silent machine delays few others.
@@ -426,7 +440,11 @@ func (s *Store) renewParts(ctx context.Context, l *link, parts [][]renewal) erro
 // renewPart renews slots by one command.
 func (s *Store) renewPart(ctx context.Context, l *link, part []renewal) error {
 	part, end := s.held.begin(part)
-	defer end()
+	defer func() {
+		for _, o := range end() {
+			_ = s.settling.add(s, o) // if it fails, the slots expire
+		}
+	}()
 	if len(part) == 0 {
 		return nil
 	}

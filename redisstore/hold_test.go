@@ -6,7 +6,7 @@ import (
 )
 
 // Slots are given back after every renewal that has them: one that came later would take them
-// again.
+// again. If their caller does not wait for that, the last renewal gives them back.
 func TestSlotsAreReleasedAfterTheirLastRenewal(t *testing.T) {
 	h := newHeld()
 	key := heldKey{1, "a"}
@@ -16,19 +16,25 @@ func TestSlotsAreReleasedAfterTheirLastRenewal(t *testing.T) {
 	_, endSecond := h.begin(part())
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	endFirst()
-	s, err := h.release(gone, key.slot, []byte(key.key))
+	if ended := endFirst(); len(ended) > 0 {
+		t.Error("they are given back although nobody has asked for it")
+	}
+	later := new(order)
+	giveLater := func(*heldSlots) *order { return later }
+	s, err := h.release(gone, key.slot, []byte(key.key), giveLater)
 	if err == nil {
 		t.Fatal("they are released while a renewal is under way")
 	}
-	endSecond()
+	if ended := endSecond(); len(ended) != 1 || ended[0] != later {
+		t.Errorf("the last renewal gives back %v, want the slots", ended)
+	}
 	select {
 	case <-s.answered:
 	default:
 		t.Error("they are not released after the last renewal")
 	}
-	h.keep(key.slot, []byte(key.key), s)
-	if _, err := h.release(gone, key.slot, []byte(key.key)); err != nil {
+	h.keep(key.slot, []byte(key.key), &heldSlots{name: "a", cost: 1})
+	if _, err := h.release(gone, key.slot, []byte(key.key), giveLater); err != nil {
 		t.Errorf("without a renewal: %v", err)
 	}
 }

@@ -60,6 +60,9 @@ func (s *Store) Reset(ctx context.Context, charges []weir.Charge) error {
 		s.memory.beginSettling(i)
 		defer s.memory.endSettling(i)
 	}
+	if !l.cluster {
+		marks = append(marks, s.prefix+allResetsName)
+	}
 	reply, err := s.run(ctx, l, &l.reset, append(names, marks...), []string{strconv.FormatInt(after, 10)})
 	if all, replyErr := reply.AsIntSlice(); err == nil && replyErr == nil && len(all) == len(ids) {
 		for i, mark := range all {

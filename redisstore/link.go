@@ -22,10 +22,11 @@ const (
 	dialTimeout = 2 * time.Second // to connect and greet
 	// for a silent connection with commands in flight, if Options.Timeout is 0
 	stuckTimeout  = 2 * time.Second
-	checkEvery    = time.Second     // between two checks of the server
-	checkTimeout  = time.Second     // for one check
-	maxFailures   = 2               // in a row, before it reconnects
-	lingerTimeout = 3 * time.Second // for commands in flight on an old connection
+	checkEvery    = time.Second            // between two checks of the server
+	checkTimeout  = time.Second            // for one check
+	lookEvery     = 100 * time.Millisecond // at the owners of a cluster's slots, at most
+	maxFailures   = 2                      // in a row, before it reconnects
+	lingerTimeout = 3 * time.Second        // for commands in flight on an old connection
 )
 
 // A link is a connection and what is needed to use it. It is immutable.
@@ -37,7 +38,8 @@ type link struct {
 	sentinel   bool
 
 	reset, grant, granted script
-	settle, hold, renew   script
+	hold, renew           script
+	settle, settleMarked  script
 }
 
 func newLink(client rueidis.Client, h *hasher, sentinel bool) *link {
@@ -45,7 +47,8 @@ func newLink(client rueidis.Client, h *hasher, sentinel bool) *link {
 		client: client, hasher: h, cluster: client.Mode() == rueidis.ClientModeCluster, sentinel: sentinel,
 		take: newScript(takeText), give: newScript(giveText),
 		reset: newScript(resetText), grant: newScript(grantText), granted: newScript(grantedText),
-		settle: newScript(settleText), hold: newScript(holdText), renew: newScript(renewText),
+		hold: newScript(holdText), renew: newScript(renewText),
+		settle: newScript(changeText + settleText), settleMarked: newScript(changeText + markedText),
 	}
 }
 
@@ -109,18 +112,34 @@ func (s *Store) reconnect() {
 	}
 }
 
+// lookAtSlots asks maintain who owns the slots of a cluster now. It does not block.
+func (s *Store) lookAtSlots() {
+	select {
+	case s.moved <- struct{}{}:
+	default:
+	}
+}
+
 // maintain owns the connection until the store is closed: it connects, checks the server once a
 // second, and replaces a connection that is of no use.
 func (s *Store) maintain() {
 	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
-	failures := 0
+	failures, looked := 0, int64(0)
 	for {
 		anew := false
 		select {
 		case <-s.closing.Done():
 			return
 		case <-ticker.C:
+		case <-s.moved:
+			if l := s.link.Load(); l != nil && s.local()-looked > int64(lookEvery) {
+				ctx, cancel := context.WithTimeout(s.closing, checkTimeout)
+				s.readSlots(ctx, l.client)
+				cancel()
+				looked = s.local()
+			}
+			continue
 		case <-s.renew:
 			anew = true
 			select { // at most once a second
@@ -191,6 +210,7 @@ func (s *Store) connect(ctx context.Context) error {
 			return err
 		}
 	}
+	s.readSlots(bounded, client)
 	s.checkLoss(bounded, client)
 	s.refreshGrants(bounded)
 	return nil
@@ -361,6 +381,7 @@ func (s *Store) check(ctx context.Context, client rueidis.Client) error {
 	if err := s.agree(ctx, client); err != nil {
 		return err
 	}
+	s.readSlots(ctx, client)
 	s.checkLoss(ctx, client)
 	return nil
 }

@@ -18,9 +18,23 @@ import (
 type losses struct {
 	count   atomic.Int64
 	markers map[string]string // by key, as last read
-	// runs are the run ids of the machines by address, as of the last time when every marker was
-	// read. A run id is new with each start.
-	runs map[string]string
+	// runs are those of the machines by address, as of the last time when every marker was read.
+	runs map[string]run
+	last map[string]run // by address, as last read
+}
+
+// A run is what tells a machine that has kept every count from one that has not.
+type run struct {
+	id      string // new with each start
+	history string // new with each promotion
+	evicted string // the number of keys that it has evicted
+	evicts  bool   // it evicts keys when its memory is full
+}
+
+// What is seen of a server is what settle.lua compares.
+type seen struct {
+	marker  string
+	evicted string // "" if it evicts nothing
 }
 
 const (
@@ -40,6 +54,11 @@ func (s *Store) checkLoss(ctx context.Context, client rueidis.Client) {
 		}
 	}
 	runs := s.readRuns(ctx, client)
+	for address, r := range runs {
+		if was, ok := s.losses.last[address]; ok && (was.id != r.id || was.history != r.history || was.evicted != r.evicted) {
+			s.epoch.endOf(address)
+		}
+	}
 	found := s.readMarkers(ctx, client, names)
 	lost := 0
 	for name, marker := range found {
@@ -53,7 +72,7 @@ func (s *Store) checkLoss(ctx context.Context, client rueidis.Client) {
 		s.held.renewSoon()
 		reason := "its keys were deleted, as by FLUSHALL, or evicted"
 		for address, run := range runs {
-			if was := s.losses.runs[address]; was != "" && was != run {
+			if was := s.losses.runs[address].id; was != "" && was != run.id {
 				reason = "it was started without its data, or another server has taken its place"
 			}
 		}
@@ -61,26 +80,53 @@ func (s *Store) checkLoss(ctx context.Context, client rueidis.Client) {
 			"store", s.addresses, "reason", reason, "lost", fmt.Sprintf("%d of %d parts", lost, len(names)))
 	}
 	if s.losses.markers == nil {
-		s.losses.markers, s.losses.runs = make(map[string]string), make(map[string]string)
+		s.losses.markers, s.losses.runs, s.losses.last = make(map[string]string), make(map[string]run), make(map[string]run)
 	}
 	maps.Copy(s.losses.markers, found)
+	maps.Copy(s.losses.last, runs)
 	if len(found) == len(names) { // otherwise a machine may answer whose markers have not been read
 		maps.Copy(s.losses.runs, runs)
 	}
+	s.see(client)
 }
 
-// readRuns returns the run ids of the machines that answer, by address.
-func (s *Store) readRuns(ctx context.Context, client rueidis.Client) map[string]string {
+// see keeps what settle.lua compares, after the epochs of earlier takes have ended: a settlement
+// reads it before it compares the epochs. On a cluster nothing is compared.
+func (s *Store) see(client rueidis.Client) {
+	marker := s.losses.markers[s.prefix+markerName]
+	if client.Mode() == rueidis.ClientModeCluster || marker == "" {
+		return
+	}
+	next := &seen{marker: marker}
+	if r := s.losses.last[""]; r.evicts {
+		next.evicted = r.evicted
+	}
+	was := s.seen.Load()
+	if was != nil && *was == *next {
+		return
+	}
+	if was == nil {
+		s.epoch.end() // until now nothing would have shown a loss
+	}
+	s.seen.Store(next)
+}
+
+// readRuns returns the runs of the machines that answer, by address.
+func (s *Store) readRuns(ctx context.Context, client rueidis.Client) map[string]run {
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	runs := make(map[string]string)
+	runs := make(map[string]run)
 	for address, node := range nodes(client) {
 		all.Go(func() {
-			info, err := node.Do(ctx, node.B().Info().Section("server").Build()).ToString()
+			info, err := node.Do(ctx, node.B().Info().Build()).ToString()
 			if err == nil {
 				mu.Lock()
 				defer mu.Unlock()
-				runs[address] = field(info, "run_id")
+				policy := field(info, "maxmemory_policy")
+				runs[address] = run{
+					id: field(info, "run_id"), history: field(info, "master_replid"), evicted: field(info, "evicted_keys"),
+					evicts: policy != "" && policy != "noeviction" && field(info, "maxmemory") != "0",
+				}
 			}
 		})
 	}

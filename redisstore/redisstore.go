@@ -109,6 +109,7 @@ type Store struct {
 	inFlight slots
 	grants   grants
 	losses   losses
+	seen     atomic.Pointer[seen]
 	epoch    epoch
 	settling settling
 	marks    marks
@@ -126,6 +127,7 @@ type Store struct {
 	warned  string // the last eviction policy that was logged; only maintain uses it
 	logged  string // the last error that was logged; only maintain uses it
 	renew   chan struct{}
+	moved   chan struct{} // slots of a cluster may have other owners
 	closing context.Context
 	close   context.CancelFunc
 	done    sync.WaitGroup
@@ -188,6 +190,7 @@ func newStore(o Options) (*Store, error) {
 		detached:  newSlots(maxDetached),
 		grants:    grants{reading: newSlots(1)},
 		renew:     make(chan struct{}, 1),
+		moved:     make(chan struct{}, 1),
 		held:      newHeld(),
 	}
 	if o.Now != nil {

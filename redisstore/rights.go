@@ -151,7 +151,8 @@ func (s *Store) tryScripts(ctx context.Context, client rueidis.Client) error {
 		// the first creates the windows, the second finds them full
 		{&l.take, names, s.numbers.takeArguments(nil, both, 0, s.neverLate())},
 		{&l.give, []string{names[0], names[0] + givenName}, []string{"1", "2", soon}},
-		{&l.settle, []string{names[0], marks[0]}, []string{"0", "1", "1"}},
+		{&l.settle, []string{marks[0], marks[1], names[0]}, []string{"", "", "1", "0", "1"}},
+		{&l.settleMarked, []string{names[0], marks[0]}, []string{"0", "1", "1"}},
 		{&l.reset, append(names, marks...), []string{"0"}},
 		{&l.renew, []string{slots}, []string{"1000", "nobody", "1"}},
 		{&l.hold, []string{names[0], slots}, hold},

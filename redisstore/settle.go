@@ -17,8 +17,15 @@ import (
 
 var _ weir.Settler = (*Store)(nil)
 
-//go:embed settle.lua
-var settleText string
+// The scripts that settle begin with changeText, a function.
+var (
+	//go:embed settle_change.lua
+	changeText string
+	//go:embed settle.lua
+	settleText string
+	//go:embed settle_marked.lua
+	markedText string
+)
 
 const (
 	// maxSettleBatch is about how many changes are sent to the server together.
@@ -32,10 +39,16 @@ const (
 	settleTimeout = time.Second
 )
 
-// What settle.lua returns in place of a count.
+// What the scripts return in place of a count.
 const (
 	windowGone = -1
 	windowLost = -2
+)
+
+// What the scripts return in place of all counts: they have changed nothing.
+const (
+	resetSince = 0  // a take may be from before an operator's reset
+	countsLost = -1 // the server has lost counts
 )
 
 // Settle implements weir.Settler. Changes that wait at the same time share a command. Takes that
@@ -78,14 +91,14 @@ func (s *Store) newOrder(ctx context.Context, t *weir.Ticket, changes []weir.Cha
 		// what else the caller holds counts; if it fails, giving them back will tell
 		_ = s.renewOverdue(ctx, s.held.names(t.Slot, changes))
 	}
-	o := &order{link: s.link.Load(), epoch: t.Epoch, at: strconv.FormatInt(t.At, 10), done: make(chan struct{}), changes: make([]orderedChange, len(changes))}
+	o := &order{link: s.link.Load(), epoch: t.Epoch, at: t.At, done: make(chan struct{}), changes: make([]orderedChange, len(changes))}
 	now := s.Now().Unix()
 	for i := range changes {
 		c, d := &changes[i], &o.changes[i]
 		d.held, d.reset, d.units = c.Held, c.Reset, c.Units
 		switch {
 		case c.Held:
-			h, err := s.held.release(ctx, t.Slot, c.Key)
+			h, err := s.held.release(ctx, t.Slot, c.Key, func(h *heldSlots) *order { return s.newEnd(t.Slot, h) })
 			if d.lost = err != nil; err != nil || h == nil {
 				o.err = err
 				continue
@@ -99,11 +112,18 @@ func (s *Store) newOrder(ctx context.Context, t *weir.Ticket, changes []weir.Cha
 	return o
 }
 
+// newEnd returns an order that nobody waits for: it gives the slots of one charge back.
+func (s *Store) newEnd(slot uint64, h *heldSlots) *order {
+	return &order{link: s.link.Load(), done: make(chan struct{}), changes: []orderedChange{
+		{held: true, name: h.name, id: h.id, slot: s.held.take(slot), cost: h.cost},
+	}}
+}
+
 // An order is the changes of one Settle.
 type order struct {
 	link    *link
 	epoch   uint64 // of its take
-	at      string // when its take was counted
+	at      int64  // when its take was counted, in Unix ms of the server
 	changes []orderedChange
 	done    chan struct{} // closed when err and the results are set
 	err     error
@@ -294,15 +314,21 @@ func (s *Store) giveSlots(ctx context.Context, l *link, batch []*order) {
 	}
 }
 
-// A settlePart is the changes of one settle.lua, and their orders.
+// A settlePart is the changes of one script, and their orders.
 type settlePart struct {
 	changes []*orderedChange
 	orders  []*order
+	seen    *seen // nil on a cluster
+	marked  bool  // by settle_marked.lua
 }
 
 // settleParts returns the changes of windows: on a cluster those of each take apart, because they
-// are on one machine. The changes of an earlier epoch are lost.
-func settleParts(l *link, batch []*order, epoch uint64) (parts []settlePart) {
+// are on one machine. The changes of an epoch that has ended are lost.
+func (s *Store) settleParts(l *link, batch []*order) (parts []settlePart) {
+	var last *seen
+	if !l.cluster {
+		last = s.seen.Load() // before the epochs are compared: see checkLoss
+	}
 	for _, o := range batch {
 		begins := true
 		for i := range o.changes {
@@ -310,11 +336,11 @@ func settleParts(l *link, batch []*order, epoch uint64) (parts []settlePart) {
 			switch {
 			case d.held || d.units == 0:
 				continue
-			case o.epoch != epoch:
+			case !s.epoch.lasts(o.epoch, slotIn(l, d.name)), !l.cluster && last == nil:
 				d.lost = true
 				continue
 			case len(parts) == 0 || l.cluster && begins:
-				parts = append(parts, settlePart{})
+				parts = append(parts, settlePart{seen: last, marked: l.cluster})
 			}
 			begins = false
 			p := &parts[len(parts)-1]
@@ -324,52 +350,86 @@ func settleParts(l *link, batch []*order, epoch uint64) (parts []settlePart) {
 	return parts
 }
 
-// settleWindows sends settle.lua. It repeats it only after a reply that says that it has not run.
+// settleWindows sends the changes of windows. It repeats a script only after a reply that says that
+// it has not run, or has changed nothing.
 func (s *Store) settleWindows(ctx context.Context, l *link, batch []*order) {
-	epoch := s.epoch.now()
-	parts := settleParts(l, batch, epoch)
-	ctx = s.epoch.in(ctx, epoch)
+	parts := s.settleParts(l, batch)
 	for _, p := range parts {
 		for _, d := range p.changes {
 			s.memory.beginSettling(d.id)
 			defer s.memory.endSettling(d.id)
 		}
 	}
-	for whole := false; len(parts) > 0; {
+	whole := false
+	for len(parts) > 0 {
 		commands := make([]rueidis.Completed, len(parts))
+		during := epochContext{Context: ctx, epoch: &s.epoch}
 		for i := range parts {
-			commands[i] = parts[i].command(l, whole)
+			commands[i] = s.settleCommand(l, &parts[i], whole)
+			during.need(&parts[i], l)
 		}
 		sent := s.local()
-		replies, err := s.exchange(ctx, l, commands)
+		replies, err := s.exchange(during, l, commands)
 		var again []settlePart
 		wholeNext := whole
 		for i := range parts {
-			failed := err
+			p, failed := &parts[i], err
 			if failed == nil {
-				failed = s.readSettled(&parts[i], replies[i], sent)
+				failed = s.readSettled(p, replies[i], sent)
 			}
 			redisErr, ok := rueidis.IsRedisErr(failed)
 			switch {
 			case failed == nil:
 			case ok && redisErr.IsNoScript() && !whole:
-				wholeNext, again = true, append(again, parts[i])
+				wholeNext, again = true, append(again, *p)
+			case errors.Is(failed, errReset) && !p.marked:
+				p.marked = true
+				wholeNext, again = false, append(again, *p)
 			case ok && redisErr.IsTryAgain() && sleep(ctx, tryAgainDelay):
-				again = append(again, parts[i])
+				again = append(again, *p)
+			case errors.Is(failed, errEpoch) && ctx.Err() == nil && s.partLasts(p, l):
+				again = append(again, *p) // it was not sent, because of another part
 			default:
 				s.lookForMaster(failed)
-				parts[i].lose(classified(failed))
+				p.lose(classified(failed))
 			}
 		}
 		parts, whole = again, wholeNext
 	}
 }
 
-func (p *settlePart) command(l *link, whole bool) rueidis.Completed {
-	keys, args := make([]string, 0, 2*len(p.changes)), make([]string, 0, 3*len(p.changes))
+// partLasts reports whether the epochs of all takes of a part last.
+func (s *Store) partLasts(p *settlePart, l *link) bool {
 	for i, d := range p.changes {
-		keys = append(keys, d.name, d.name+resetName)
-		args = append(args, strconv.FormatInt(d.reset, 10), strconv.FormatInt(d.units, 10), p.orders[i].at)
+		if !s.epoch.lasts(p.orders[i].epoch, slotIn(l, d.name)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Store) settleCommand(l *link, p *settlePart, whole bool) rueidis.Completed {
+	n := len(p.changes)
+	keys, args := make([]string, 0, 2*n+2), make([]string, 0, 3*n+3)
+	if p.marked {
+		for i, d := range p.changes {
+			keys = append(keys, d.name, d.name+resetName)
+			args = append(args, s.numbers.text(d.reset%resetMod), strconv.FormatInt(d.units, 10), strconv.FormatInt(p.orders[i].at, 10))
+		}
+		if p.seen != nil {
+			keys, args = append(keys, s.prefix+markerName), append(args, p.seen.marker, p.seen.evicted)
+		}
+		return l.settleMarked.command(l, whole, keys, args)
+	}
+	first := p.orders[0].at
+	for _, o := range p.orders {
+		first = min(first, o.at)
+	}
+	keys = append(keys, s.prefix+markerName, s.prefix+allResetsName)
+	args = append(args, p.seen.marker, p.seen.evicted, strconv.FormatInt(first, 10))
+	for _, d := range p.changes {
+		keys = append(keys, d.name)
+		args = append(args, s.numbers.text(d.reset%resetMod), strconv.FormatInt(d.units, 10))
 	}
 	return l.settle.command(l, whole, keys, args)
 }
@@ -383,9 +443,26 @@ func (p *settlePart) lose(err error) {
 	}
 }
 
+// errReset means that a take may be from before an operator's reset. Nothing was changed.
+var errReset = errors.New("windows were reset")
+
 // readSettled decodes the reply to a part that was sent at sent, by this process's clock.
 func (s *Store) readSettled(p *settlePart, reply rueidis.RedisResult, sent int64) error {
-	counts, err := reply.AsIntSlice()
+	m, err := reply.ToMessage()
+	if err != nil {
+		return err
+	}
+	if m.IsInt64() {
+		switch why, _ := m.AsInt64(); why {
+		case resetSince:
+			return errReset
+		case countsLost:
+			s.epoch.end()
+			return errEpoch
+		}
+		return errReply
+	}
+	counts, err := m.AsIntSlice()
 	if err != nil {
 		return err
 	}
@@ -408,3 +485,6 @@ func (s *Store) readSettled(p *settlePart, reply rueidis.RedisResult, sent int64
 
 // resetName follows a window's name in the name of the mark of its last reset by an operator.
 const resetName = ":reset"
+
+// allResetsName follows the prefix in the name of the mark of the last reset of any window.
+const allResetsName = ":resets"

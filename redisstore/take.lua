@@ -16,7 +16,7 @@
 -- reset.
 --
 -- If the clock was set back, a window ends earlier than its takes were told. The mark KEY:reset, in
--- the same slot, then voids their settlement.
+-- the same slot, then voids their settlement, and so does the mark of all resets.
 --
 -- A cost of -1 is a gate: it spends nothing, and refuses the take if its window has no unit left.
 --
@@ -107,8 +107,10 @@ for j=1,n do
     c=v%B
     r=now+((v-c)/B-now)%M
     if p>(last-now)*1000 and (r>last or p>(last-now+60)*1000) then
-      -- a later window may have the reset that this one loses: see settle.lua
+      -- A later window may have the reset that this one loses: see settle_marked.lua. A cluster
+      -- has no mark of all resets, and may reject this one.
       call('SET',K[j]..':reset',(now+1)*1000+p,'PX',p)
+      redis.pcall('SET',string.match(K[j],'^[^{]*')..'resets','9007199254740991','EX',M)
       r=last
       stale[j]=true
     elseif r==now or r>last then

@@ -119,9 +119,10 @@ func (s *server) info(ctx context.Context, section string) (map[string]string, e
 type reading struct {
 	cpu   time.Duration // processor time, in user and in system
 	asked int64         // scripts that ran
+	ran   time.Duration // how long they ran, by INFO commandstats
 }
 
-var callsOf = regexp.MustCompile(`^calls=(\d+),`)
+var callsOf = regexp.MustCompile(`^calls=(\d+),usec=(\d+),`)
 
 // read returns what the server has done so far.
 func (s *server) read(ctx context.Context) (r reading, err error) {
@@ -144,6 +145,8 @@ func (s *server) read(ctx context.Context) (r reading, err error) {
 		if m := callsOf.FindStringSubmatch(commands["cmdstat_"+name]); m != nil {
 			n, _ := strconv.ParseInt(m[1], 10, 64)
 			r.asked += n
+			n, _ = strconv.ParseInt(m[2], 10, 64)
+			r.ran += time.Duration(n) * time.Microsecond
 		}
 	}
 	return r, nil

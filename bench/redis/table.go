@@ -144,6 +144,12 @@ func (r *results) aims() table {
 			}
 			return ratio(r.of(open, "server", settledName), r.of(open, "server", takeName))
 		})
+		line("the same by the scripts alone (INFO commandstats)"+at, "at most 1.8×", "%.2f×", func(who string) (float64, bool) {
+			if who != takeName {
+				return 0, false
+			}
+			return ratio(r.of(open, "ran", settledName), r.of(open, "ran", takeName))
+		})
 		line("a refused key relative to an admitted one"+at, "at least 20×", "%.1f×", func(who string) (float64, bool) {
 			return ratio(r.of(caseName("refused", callers), "rate", who), r.of(open, "rate", who))
 		})

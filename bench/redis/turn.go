@@ -95,6 +95,7 @@ func (t turn) measure(ctx context.Context, s *server, l limiter) (map[string]flo
 		"p50":    spread.below(0.50).Seconds() * 1e6,
 		"p99":    spread.below(0.99).Seconds() * 1e6,
 		"server": float64(after.cpu-before.cpu) / 1e3 / n,
+		"ran":    float64(after.ran-before.ran) / 1e3 / n,
 		"client": float64(own) / 1e3 / n,
 		"asked":  float64(after.asked-before.asked) / took.Seconds(),
 	}, nil

@@ -226,6 +226,32 @@ func TestTheSlotsOfAnUnansweredTakeAreFree(t *testing.T) {
 	}
 }
 
+// A request ends while a renewal of its slot is not answered, and does not wait for that. The slot
+// is given back after the renewal, long before it would expire.
+func TestAnEndDuringASlowRenewalGivesTheSlotBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	s, direct := open(t, redisstore.Options{Addresses: []string{proxy.Addr()}}), open(t, at(server))
+	k := admitted(t, s, slot("a", 1))
+	calls := func() string { return server.Info(t, "commandstats")["cmdstat_zrem"] }
+	before, last := calls(), expiry(t, server)
+	proxy.Delay(500 * time.Millisecond) // the renewal arrives, and its answer is late
+	eventually(t, "a renewal is under way", func() bool {
+		was := last
+		last = expiry(t, server)
+		return last > was
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := []weir.Change{{Charge: k.charges[0], Units: -1}}
+	if err := s.Settle(ctx, &k.receipt.Ticket, c); err == nil || !c[0].Lost {
+		t.Errorf("before the renewal is answered: %+v, %v", c[0], err)
+	}
+	eventually(t, "the slot is given back", func() bool { return calls() != before })
+	eventually(t, "the slot is free", func() bool { return spent(t, direct, slot("a", 1)) == 0 })
+}
+
 // Nothing of a slot stays on the server.
 func TestSlotsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
