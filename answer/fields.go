@@ -178,7 +178,7 @@ func (a *Answer) AppendOthers(dst []Field) []Field {
 func (a *Answer) Owns(name string) bool {
 	switch len(name) { // rules out nearly every other name
 	case len(headers.Date):
-		return strings.EqualFold(name, headers.Date)
+		return name == headers.Date || strings.EqualFold(name, headers.Date)
 	case len(headers.RetryAfter):
 		return strings.EqualFold(name, headers.RetryAfter)
 	case len(headers.Limit): // Reset has the same length

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -66,7 +67,7 @@ type request struct {
 	header map[string][]string
 }
 
-func (r *request) Peer() string                { return r.peer }
+func (r *request) Peer() netip.Addr            { return identity.ParsePeer(r.peer) }
 func (r *request) Header(name string) []string { return r.header[name] }
 func (r *request) Host() string                { return "" }
 func (r *request) RawQuery() string            { return "" }

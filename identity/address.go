@@ -10,7 +10,7 @@ import (
 // leftmost if all are trusted. An entry that cannot be parsed ends the walk at the last trusted
 // hop. visit, if not nil, is called with each hop from the peer to the client.
 func (r *Resolver) clientAddr(req Request, visit func(netip.Addr)) netip.Addr {
-	client := parsePeer(req.Peer())
+	client := req.Peer()
 	if visit != nil && client.IsValid() {
 		visit(client)
 	}
@@ -50,8 +50,10 @@ func (r *Resolver) trusts(a netip.Addr) bool {
 	return false
 }
 
-// parsePeer parses RemoteAddr of net/http, which is nearly always an address with a port.
-func parsePeer(s string) netip.Addr {
+// ParsePeer parses the remote address of a connection, such as RemoteAddr of net/http: nearly always
+// an address with a port. The result is IPv4 unmapped and without a zone, and the zero Addr if s is
+// no address.
+func ParsePeer(s string) netip.Addr {
 	if a, ok := parseIPv4Peer(s); ok {
 		return a
 	}

@@ -21,6 +21,7 @@ type Caller struct {
 	session *verifiedSession
 	token   *TokenClaims
 	errs    [2]error // why there is no session, no token
+	arrived time.Time
 }
 
 const (
@@ -28,6 +29,7 @@ const (
 	knowsAgent
 	knowsSession
 	knowsToken
+	knowsTime
 )
 
 var (
@@ -45,6 +47,13 @@ var (
 func (r *Resolver) Start(c *Caller, req Request) {
 	// The other fields keep their values: they are void while known is 0.
 	c.resolver, c.request, c.limiter, c.known = r, req, "", 0
+}
+
+// Arrived gives c the time at which its request arrived, by time.Now, after Start: credentials are
+// judged at that time, and no clock is read. It has no effect if Options.Now is set.
+func (c *Caller) Arrived(at time.Time) {
+	c.arrived = at
+	c.known |= knowsTime
 }
 
 // Request returns the request that Start was called with.
@@ -172,7 +181,7 @@ func (c *Caller) verifySession() (*verifiedSession, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := r.options.Now()
+	now := r.now(c)
 	seen := r.sessions.find(credential)
 	if seen != nil {
 		if err := seen.holds(now); err != nil {
@@ -245,7 +254,7 @@ func (c *Caller) verifyToken() (*TokenClaims, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := r.options.Now()
+	now := r.now(c)
 	if t := r.tokens.find(credential); t != nil {
 		if err := t.holds(r.options.Tokens, now); err != nil {
 			if err == errTokenRefused || err == errTokenExpired {
@@ -317,7 +326,7 @@ func tooLong(credential string) error {
 // limiter. Sessions in the cache, sessions under HS256 and API tokens are always verified (D16).
 func (r *Resolver) Spent(c *Caller, limiter string, span time.Duration) {
 	if a := c.network(); a.IsValid() {
-		r.spent.add(spentKey{limiter, a}, r.options.Now().Add(span))
+		r.spent.add(spentKey{limiter, a}, r.now(c).Add(span))
 	}
 }
 

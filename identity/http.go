@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"net/netip"
 )
 
 // An HTTPRequest is a Request made from net/http's. A pointer to it implements Request, so that it
@@ -14,7 +15,7 @@ type HTTPRequest struct {
 }
 
 // Peer implements Request.
-func (r *HTTPRequest) Peer() string { return r.RemoteAddr }
+func (r *HTTPRequest) Peer() netip.Addr { return ParsePeer(r.RemoteAddr) }
 
 // Header implements Request.
 func (r *HTTPRequest) Header(name string) []string { return r.Request.Header[name] }

@@ -41,9 +41,9 @@ const (
 // A Request is what this package reads of a request. Implementations need not be safe for
 // concurrent use.
 type Request interface {
-	// Peer returns the remote address of the connection as host:port, after a PROXY protocol header
-	// was removed.
-	Peer() string
+	// Peer returns the remote address of the connection, after a PROXY protocol header was removed:
+	// ParsePeer's, or the zero Addr if there is none.
+	Peer() netip.Addr
 	// Header returns the lines of a field by its canonical name, in order.
 	Header(name string) []string
 	// Host returns the host and perhaps the port that the request is for: the field Host, or
@@ -84,7 +84,8 @@ type Options struct {
 	// Extra are further key sources, those of the embedding service.
 	Extra []Source
 
-	// Now is the clock that decides when credentials expire; nil means time.Now.
+	// Now is the clock that decides when credentials expire; nil means time.Now. A Resolver follows
+	// a wall clock that is set within a tenth of a second.
 	Now func() time.Time
 }
 
@@ -98,6 +99,7 @@ type Resolver struct {
 	tokens   verifiedCache[checkedToken]
 	spent    spentTable
 	checks   checkTable
+	clock    wallClock // if Options.Now is nil
 }
 
 // New checks the options and returns a Resolver.
@@ -128,9 +130,6 @@ func New(o Options) (*Resolver, error) {
 	}
 	if r.places, err = checkPlaces(o.TokenFrom); err != nil {
 		return nil, fmt.Errorf("new resolver: %w", err)
-	}
-	if r.options.Now == nil {
-		r.options.Now = time.Now
 	}
 	return r, nil
 }

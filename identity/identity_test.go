@@ -31,7 +31,7 @@ func TestEveryoneIsTheSameForAllCallers(t *testing.T) {
 	r := resolver(t, identity.Options{})
 	for _, req := range []*identity.HTTPRequest{request("192.0.2.1:1"), request("[2001:db8::1]:1", "X-Agent-Id", "a"), bearing("bad"), request("@")} {
 		if v, ok := key(caller(r, req), identity.Everyone); !ok || v != "" {
-			t.Errorf("%s: %q, %v", req.Peer(), v, ok)
+			t.Errorf("%s: %q, %v", req.RemoteAddr, v, ok)
 		}
 	}
 }

@@ -43,7 +43,7 @@ var _ weir.Planner = (*Caller)(nil)
 
 // fromProxy reports whether the peer of the connection is a trusted proxy.
 func (c *Caller) fromProxy() bool {
-	return len(c.resolver.options.TrustedProxies) > 0 && c.resolver.trusts(parsePeer(c.request.Peer()))
+	return len(c.resolver.options.TrustedProxies) > 0 && c.resolver.trusts(c.request.Peer())
 }
 
 // oneLine returns the value of a field without the blanks around it, or "" if the request has no

@@ -277,7 +277,9 @@ func counted(row *weir.Source, v []byte) []byte {
 // Peer implements identity.Request. An address without a port, which logs have and connections do
 // not, gets one: identity takes five times as long to find that the port is missing as to read the
 // address.
-func (c *caller) Peer() string {
+func (c *caller) Peer() netip.Addr { return identity.ParsePeer(c.peerText()) }
+
+func (c *caller) peerText() string {
 	peer := c.logged()
 	colons := 0
 	for _, b := range peer {

@@ -3,12 +3,14 @@ package fast
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/upstream"
 	"github.com/weirlimit/weir/internal/wire"
@@ -23,6 +25,7 @@ type conn struct {
 	paced    *pace.Conn // raw; nil: it is something else
 	net.Conn            // what is spoken through: raw, or TLS
 	peer     string
+	addr     netip.Addr  // of the peer
 	ctx      connContext // ends with the connection
 
 	in    wire.Reader // of the connection itself, see Read
@@ -68,6 +71,7 @@ func (e *Engine) serveConn(raw net.Conn) {
 		return
 	}
 	c.peer = raw.RemoteAddr().String() // waits for a PROXY header
+	c.addr = identity.ParsePeer(c.peer)
 	if e.secure != nil && !c.handshake() {
 		return
 	}

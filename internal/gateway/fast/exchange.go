@@ -2,6 +2,7 @@ package fast
 
 import (
 	"errors"
+	"net/netip"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -70,7 +71,7 @@ func (x *exchange) answerAndLog(head string) {
 	_, _ = x.quiet()
 	x.reportEnd()
 	if x.over.IsZero() {
-		x.over = time.Now()
+		x.over = x.now()
 	}
 	if x.Path != "" && e.AccessLog != nil {
 		x.Client = x.caller.Addr()
@@ -81,6 +82,10 @@ func (x *exchange) answerAndLog(head string) {
 		x.AddTo(e.AccessLog, x.over)
 	}
 }
+
+// now returns the time by the monotonic clock, from when the request began. time.Now would read the
+// wall clock too.
+func (x *exchange) now() time.Time { return x.Start.Add(time.Since(x.Start)) }
 
 // attempt answers the request. It reports false if that panicked, which it logs.
 func (x *exchange) attempt(head string) (ok bool) {
@@ -208,6 +213,9 @@ func (x *exchange) route() {
 	x.Asked.Ambiguous = x.query != "" && identity.AgentIsAmbiguous(x.query) && !identity.NamesAgent(x)
 	e.Choose(&x.Route, x.field)
 	e.Identity.Start(&x.caller, x)
+	if x.head.Length == 0 { // else its body may be awaited before a credential is judged
+		x.caller.Arrived(x.Start)
+	}
 	own := e.Own(&x.c.ctx, &x.Route, x.Header)
 	switch {
 	case own == nil:
@@ -245,7 +253,7 @@ func (x *exchange) judge(public bool) (admitted bool) {
 }
 
 // Peer implements identity.Request.
-func (x *exchange) Peer() string { return x.c.peer }
+func (x *exchange) Peer() netip.Addr { return x.c.addr }
 
 // Header implements identity.Request. The backend does not get a field that Connection names, so it
 // names no caller either (compare std's stripNominated). The results are in memory that is used

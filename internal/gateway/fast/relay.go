@@ -159,7 +159,7 @@ func (x *exchange) finishUpstream(whole bool) {
 	u := x.conn
 	x.conn = nil
 	if whole && x.sent && !x.alone && !x.early && !x.res.Close && !x.c.isGone() {
-		x.over = time.Now()
+		x.over = x.now()
 		u.Keep(x.over)
 	} else {
 		u.Drop(nil)
