@@ -131,12 +131,19 @@ func startPHPServer(t *testing.T, bin string) *phpServer {
 		"guzzle", "symfony", "symfony-native", "guzzle-two", "symfony-two", "symfony-native-two", "v1/things"} {
 		policy += fmt.Sprintf("  - {name: %s, routes: [/%s], windows: [%d per %d seconds by ip]}\n", strings.ReplaceAll(name, "/", "-"), name, phpLimit, phpShort)
 	}
+	s.url = servePolicy(t, bin, policy, backend.URL)
+	return s
+}
+
+// servePolicy starts the program with a policy before a backend, and returns its address.
+func servePolicy(t *testing.T, bin, policy, backend string) (url string) {
+	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "policy.yaml")
 	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(bin, "serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"), "--policy", file, "--upstream", backend.URL)
+	cmd := exec.Command(bin, "serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"), "--policy", file, "--upstream", backend)
 	cmd.Env = append(os.Environ(), "WEIR_ADMIN=127.0.0.1:0")
 	p, err := child.Start(cmd, filepath.Join(dir, "log"), syscall.SIGTERM)
 	if err != nil {
@@ -147,13 +154,13 @@ func startPHPServer(t *testing.T, bin string) *phpServer {
 	if err := p.Await("it listens", func() bool {
 		m := listening.FindStringSubmatch(p.Output())
 		if m != nil {
-			s.url = m[1]
+			url = m[1]
 		}
 		return m != nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return url
 }
 
 // A phpRun is what happened to some page views.

@@ -26,7 +26,7 @@ final class LastRead implements StreamInterface
             return $response;
         }
         $body = $response->getBody();
-        if ($body->getSize() === 0 || in_array($body->getMetadata('wrapper_type'), ['PHP', 'plainfile'], true)) {
+        if (in_array($body->getMetadata('wrapper_type'), ['PHP', 'plainfile'], true) || $body->eof()) {
             $pacer->ended($pass);
 
             return $response;
