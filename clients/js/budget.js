@@ -75,7 +75,7 @@ const rules = {
       return this.least && this.fits(this.least, ask) ? undefined : this.mayNotProbe(ask, now);
     }
     const until = this.restored(now);
-    if (!this.fits(this.remaining, ask)) return { until, why: 'spent' };
+    if (!this.fits(min(this.remaining + (ask.back ?? 0), max(this.limit, this.remaining)), ask)) return { until, why: 'spent' };
     if (!this.fair(ask, now)) return { until: min(this.opened + second, until), why: 'spent' };
   },
 
@@ -260,7 +260,8 @@ const rules = {
     if (this.phase == silent || !this.limit) return max(now, this.blocked);
     const calls = (/** @type {number} */ left) => max(floor((left - this.mustLeave(ask)) / ask.cost) + 1, 0);
     const open = this.phase == known && now < this.restored(now);
-    const ahead = open ? calls(this.remaining) : 0;
+    const most = ask.most ?? -1; // calls that start may give all of their charge back, so any number can follow
+    const ahead = !open ? 0 : most < 0 ? calls(this.remaining) : calls(min(this.remaining + most, this.limit)) && Infinity;
     const windows = ceil(max(n - ahead, 0) / max(calls(this.limit), 1));
     const first = open ? this.restored(now) : now;
     return max(this.blocked, windows ? first + (windows - 1) * this.length : now);
@@ -326,7 +327,7 @@ export const settle = (budgets, windows, { at, places }, answer, now) => {
 };
 
 /** @type {import('./types.js').binding} */
-const binding = (budgets, windows, { limit, reset, after, date }, now) => {
+export const binding = (budgets, windows, { limit, reset, after, date }, now) => {
   const ahead = after ? ceil(after / second) * second : reset - (date || floor(now / second) * second);
   let best = 0, most = -Infinity;
   windows.forEach((window, i) => {

@@ -1,11 +1,11 @@
 // A fetch that sends each request when there is budget for it. README.md tells what it does, and
 // types.d.ts what each part promises.
 
-import { revive, settle, take } from './budget.js';
+import { binding, revive, settle, take } from './budget.js';
 import { contractFields } from './fields.js';
 import { contract, limiterOf, windowsOf } from './routes.js';
 
-const reasons = { spent: 'budget spent', refused: 'refused', probing: 'asking for the budget' };
+const reasons = { spent: 'budget spent', refused: 'refused', probing: 'asking for the budget', slots: 'too many calls in flight' };
 
 // A call does not fail because a module cannot be loaded, as in a service worker.
 const missing = () => /** @type {any} */ ({});
@@ -33,7 +33,7 @@ export const pace = ({
 } = {}) => (base = fetch) => {
   /** @type {import('./types.js').Memory} */
   const memory = memories.get(now) ?? {
-    views: new Map(), flying: new Map(), queues: new Map(), families: new Map(), tab: String(Math.random()), calls: 0, changes: 0, failed: -Infinity, most: 1024,
+    views: new Map(), flying: new Map(), queues: new Map(), families: new Map(), settlings: new Map(), slots: new Map(), tab: String(Math.random()), calls: 0, changes: 0, failed: -Infinity, most: 1024,
   };
   memories.set(now, memory);
   const { views, flying, queues, families, tab } = memory, events = new EventTarget();
@@ -81,12 +81,13 @@ export const pace = ({
       return result;
     };
     if (views.size > memory.most) { // those that are over are not needed
-      for (const [key, view] of views) if (!flying.has(key) && now() > Math.max(view.ends, view.blocked)) views.delete(key);
+      for (const [key, view] of views) if (!flying.has(key) && now() > Math.max(view.ends, view.blocked)) views.delete(key), memory.settlings.delete(key);
       for (const key of families.keys()) if (!views.has(key)) families.delete(key);
+      for (const [key, { held, queue, used }] of memory.slots) if (!held && !queue[0] && performance.now() - used > 36e5) memory.slots.delete(key);
       memory.most = 1024 + 2 * views.size;
     }
     const view = await shared();
-    if (view && Math.abs(now() - memory.failed) >= 1000) { // after a failure it is tried again
+    if (view && windows[0] && Math.abs(now() - memory.failed) >= 1000) { // after a failure it is tried again
       try {
         const [result, budgets] = await view(windows, changed, calls < 0);
         windows.forEach((window, i) => views.set(window.key, budgets[i]));
@@ -110,15 +111,20 @@ export const pace = ({
   /** @type {import('./types.js').lineOf} */
   const lineOf = async (request, streams) => {
     const { host, origin } = new URL(request.url), limiter = limiterOf(routes, request.method, request.url);
-    const cost = limiter?.cost ?? 1;
-    const windows = (await windowsOf(request, origin, limiter, credentials, streams)).map(window => ({ ...window, tab, threshold, cost }));
+    const settles = limiter && (typeof limiter.cost == 'object' || limiter.count || limiter.in_flight) && await import('./settling.js').catch(missing);
+    const cost = settles?.costOf ? settles.costOf(limiter) : +(limiter?.cost ?? 1) || 1;
+    const windows = (await windowsOf(request, origin, limiter, credentials, streams)).map(window => ({ ...window, tab, threshold, cost: window.requests ? 1 : cost }));
     for (const window of windows) {
       if (await shared()) { // outside of this tab there are only hashes of credentials
         const hash = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(window.key));
         window.key = btoa(String.fromCharCode(...new Uint8Array(hash)));
       }
     }
-    const key = windows.map(window => window.key).join(), line = { key, windows, host, origin, limiter: limiter?.name ?? '', name: '' };
+    const key = windows.map(window => window.key).join() || JSON.stringify([origin, limiter?.name]), line = { key, windows, host, origin, limiter: limiter?.name ?? '', name: '' };
+    if (limiter && settles?.settler) {
+      const [inFlight] = limiter.in_flight ? await windowsOf(request, origin, { ...limiter, windows: [limiter.in_flight.replace(' by ', ' per second by ')] }, credentials, streams) : [];
+      return { ...line, settles, settler: settles.settler(memory, limiter, windows, inFlight) };
+    }
     if (limiter) return line;
     const { familyOf } = await import('./families.js').catch(missing);
     if (!familyOf) return line;
@@ -171,7 +177,13 @@ export const pace = ({
       for (;;) {
         call.request.signal.throwIfAborted();
         if (family && family.line(call.request).key != key) break; // its path has left this line
-        const ahead = queue.indexOf(call), seen = memory.changes, found = ahead ? undefined : await update(line, (budgets, at) => take(budgets, windows, at));
+        const ahead = queue.indexOf(call), seen = memory.changes, found = ahead ? undefined : await update(line, (budgets, at) => {
+          line.settler?.expect(budgets, at);
+          const taken = take(budgets, windows, at);
+          if ('places' in taken) line.settler?.started(taken);
+          return taken;
+        });
+        line.settler?.hope();
         if (found && 'places' in found) return { ...found, line };
         const soonest = Math.max(...windows.map(window => views.get(window.key)?.earliest(window, now(), ahead + 1) ?? 0));
         const until = Math.max(found?.until ?? 0, soonest), why = found?.why ?? 'spent';
@@ -194,7 +206,12 @@ export const pace = ({
   const finish = async (request, pass, answer) => {
     const { line } = pass, { windows, family } = line, { fields } = answer;
     const to = family && fields ? family.assign(request, line, fields, views, now()) : line;
-    let until = await update(line, (budgets, at) => settle(budgets, windows, pass, to.key == line.key ? answer : { kind: 'unsent' }, at), -1);
+    let until = await update(line, (budgets, at) => {
+      const was = line.settler && budgets.map(one => ({ ...one })), bound = was && fields ? binding(budgets, windows, fields, at) : 0;
+      const over = settle(budgets, windows, pass, to.key == line.key ? answer : { kind: 'unsent' }, at);
+      line.settler?.answered(pass, was ?? [], budgets, answer, bound);
+      return over;
+    }, -1);
     if (to.key != line.key) { // another budget was charged
       until = await update(to, (budgets, at) => settle(budgets, to.windows, { at: pass.at, places: [++budgets[0].started] }, answer, at));
       for (const call of queues.get(line.key) ?? []) call.wake?.();
@@ -211,43 +228,72 @@ export const pace = ({
     const call = { request, ticket: ++memory.calls, giveUp: performance.now() + maxWait, told: '' };
     const streams = init?.body instanceof ReadableStream || Symbol.asyncIterator in Object(init?.body);
     let line = await lineOf(request, streams);
-    for (let attempt = 1; ; attempt++) {
-      const pass = await enter(call, line), replay = attempt <= retries && !streams;
-      line = pass.line;
-      let response, elsewhere, unsent = true;
-      try {
-        request.signal.throwIfAborted();
-        const copy = replay ? request.clone() : request;
-        unsent = false;
-        response = await base(copy);
-        const to = new URL(response.redirected ? response.url : request.url);
-        elsewhere = to.origin != line.origin || (limiterOf(routes, request.method, to.href)?.name ?? '') != line.limiter;
-        response.headers.get('date'); // fails if that is no Response
-      } catch (error) {
-        unsent ||= /ECONNREFUSED|ENOTFOUND/.test(/** @type {any} */ (error).cause?.code);
-        await finish(request, pass, { kind: unsent ? 'unsent' : 'lost' });
-        throw error;
+    const { settles, settler } = line, slots = settler?.slots;
+    let holds = false;
+    const release = () => {
+      if (holds && slots) settles?.release(slots);
+      holds = false;
+    };
+    try {
+      for (let attempt = 1; ; attempt++) {
+        if (slots) {
+          await settles?.hold(slots, call, async () => {
+            notify(call, line, 'slots', now() + 1000, now());
+            await sleep(call, patience(call));
+          });
+          holds = true;
+          call.giveUp = performance.now() + maxWait; // of the wait for the budget
+        }
+        const pass = await enter(call, line), replay = attempt <= retries && !streams;
+        line = pass.line;
+        let response, elsewhere, unsent = true;
+        try {
+          request.signal.throwIfAborted();
+          const copy = replay ? request.clone() : request;
+          unsent = false;
+          response = await base(copy);
+          const to = new URL(response.redirected ? response.url : request.url);
+          elsewhere = to.origin != line.origin || (limiterOf(routes, request.method, to.href)?.name ?? '') != line.limiter;
+          response.headers.get('date'); // fails if that is no Response
+        } catch (error) {
+          unsent ||= /ECONNREFUSED|ENOTFOUND/.test(/** @type {any} */ (error).cause?.code);
+          await finish(request, pass, { kind: unsent ? 'unsent' : 'lost' });
+          throw error;
+        }
+        const { headers, status } = response, refused = status == 429;
+        if (elsewhere) {
+          await finish(request, pass, { kind: 'lost' }); // it was redirected: the fields are of another budget
+          return response;
+        }
+        let fields = contractFields(headers), asked = refused && fields?.retry || 0;
+        if (!fields || refused && !asked) {
+          const { read } = await import('./dialects.js').catch(missing);
+          if (read) ({ fields, wait: asked } = read(response));
+        }
+        const bySlots = refused && settler?.refusedBySlots(fields); // no window was charged
+        const over = await finish(request, pass, bySlots ? { kind: 'unsent' } : { kind: 'silent', fields, refused, wait: asked });
+        if (!refused) {
+          if (!settles?.untilEnded) return response;
+          const held = holds;
+          holds = false;
+          return settles.untilEnded(response, request.signal, () => {
+            if (held && slots) settles.release(slots);
+            settler?.ended(pass, views);
+            wake();
+          });
+        }
+        release();
+        const at = now(), until = Math.max(over, asked && at + asked), again = until > 0 && replay;
+        tell('refused', { host: line.host, limiter: line.limiter, attempt, retryAfter: asked, again: again && until - at <= maxWait && maxWait > 0 });
+        if (!again) return response;
+        response.body?.cancel?.().catch(() => {});
+        call.giveUp = performance.now() + maxWait;
+        notify(call, line, 'refused', until, until);
+        call.giveUp += 1000; // the wait was accepted, and so is its rest
+        await sleep(call, until - now() + delay(''));
       }
-      const { headers, status } = response, refused = status == 429;
-      if (elsewhere) {
-        await finish(request, pass, { kind: 'lost' }); // it was redirected: the fields are of another budget
-        return response;
-      }
-      let fields = contractFields(headers), asked = refused && fields?.retry || 0;
-      if (!fields || refused && !asked) {
-        const { read } = await import('./dialects.js').catch(missing);
-        if (read) ({ fields, wait: asked } = read(response));
-      }
-      const over = await finish(request, pass, { kind: 'silent', fields, refused, wait: asked });
-      if (!refused) return response;
-      const at = now(), until = Math.max(over, asked && at + asked), again = until > 0 && replay;
-      tell('refused', { host: line.host, limiter: line.limiter, attempt, retryAfter: asked, again: again && until - at <= maxWait && maxWait > 0 });
-      if (!again) return response;
-      response.body?.cancel?.().catch(() => {});
-      call.giveUp = performance.now() + maxWait;
-      notify(call, line, 'refused', until, until);
-      call.giveUp += 1000; // the wait was accepted, and so is its rest
-      await sleep(call, until - now() + delay(''));
+    } finally {
+      release();
     }
   };
 

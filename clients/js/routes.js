@@ -125,9 +125,9 @@ export const windowsOf = async (request, origin, limiter, credentials, streams) 
     return [{ key: JSON.stringify([origin, ...sent]), limit: 0, length: 0 }];
   }
   const values = find([limiter], request.method, request.url)?.values ?? {};
-  return Promise.all(limiter.windows.map(async text => {
-    const [, limit, calendar, n, unit, of, by] = /^(\d+) per (calendar )?(?:(\d+) )?(\w+?)s?( .+?)? by (.*)/.exec(text) ?? [];
-    const key = [origin, limiter.name, by, n, unit, ...calendar ? [of] : []];
+  return Promise.all((limiter.windows ?? []).map(async text => {
+    const [, limit, requests, calendar, n, unit, of, by] = /^(\d+)( requests)? per (calendar )?(?:(\d+) )?(\w+?)s?( .+?)? by (.*)/.exec(text) ?? [];
+    const key = [origin, limiter.name, by, n, unit, ...calendar ? [of] : [], ...requests ? ['requests'] : []];
     for (const part of by.split('+')) {
       for (const source of part.trim().split(' or ').map(one => one.trim())) {
         const value = source != 'ip' && (source.startsWith('path:') ? values[source.slice(5)] : await answer(request, source, streams));
@@ -137,6 +137,6 @@ export const windowsOf = async (request, origin, limiter, credentials, streams) 
         }
       }
     }
-    return { key: JSON.stringify(key), limit: +limit, length: (+n || 1) * units[/** @type {'day'} */ (unit)] };
+    return { key: JSON.stringify(key), limit: +limit, length: (+n || 1) * units[/** @type {'day'} */ (unit)], requests: !!requests };
   }));
 };

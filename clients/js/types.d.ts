@@ -26,9 +26,13 @@ export interface Limiter {
   /** A method or none, and a path that may have parameters and end in a star: "POST /api/leads", "/t/{tenant}/*". */
   routes: string[];
   /** "60 per minute by token or ip", "30 per 10 seconds by ip+agent", "9 per calendar month in Asia/Tokyo by path:tenant". */
-  windows: string[];
-  /** The units of a request. Default: 1. */
-  cost?: number;
+  windows?: string[];
+  /** The units of a request, or what is reserved for one until its answer tells the rest. Default: 1. */
+  cost?: number | { reserve?: number | { at_most?: number, [key: string]: unknown }, from?: string };
+  /** Which answers count; the others give their units back. */
+  count?: unknown;
+  /** How many calls may be in flight: "4 by session or ip". */
+  in_flight?: string;
 }
 
 /** Makes a fetch that waits for its budget, of a fetch. */
@@ -67,7 +71,7 @@ export interface Events {
   alone: { reason: unknown };
 }
 
-export type Reason = 'spent' | 'refused' | 'probing';
+export type Reason = 'spent' | 'refused' | 'probing' | 'slots';
 
 export interface About {
   host: string;
@@ -100,6 +104,11 @@ export interface Window {
   cost: number;
   tab: string;
   threshold?: number;
+  /** Each call costs 1, whatever the limiter's cost is. */
+  requests?: boolean;
+  /** Units that have come back since the newest response, by an estimate, and that can come back at most. */
+  back?: number;
+  most?: number;
 }
 
 /** The requests that are charged to the same windows. */
@@ -112,6 +121,9 @@ export interface Line {
   /** Of the budget, if the server sends one. */
   name: string;
   family?: Family;
+  /** Of a limiter that gives units back, or that has slots. */
+  settles?: typeof import('./settling.js');
+  settler?: Settler;
 }
 
 /** The lines of requests that no route covers. */
@@ -161,6 +173,9 @@ export interface Started {
   at: number;
   /** In the order of starts, by window. */
   places: number[];
+  /** Of the start, by window, and the Resets of the windows that the call was charged to. */
+  ticks?: number[];
+  resets?: number[];
 }
 
 /** What one tab has in flight. */
@@ -303,7 +318,66 @@ export function walk(from: Record<string, any>, parts: string[]): unknown;
 export function only(all: string[]): string | null | undefined;
 export function limiterOf(limiters: Limiter[], method: string, url: string): Limiter | undefined;
 export function answer(request: Request, source: string, streams?: boolean): Promise<string | false | null | undefined>;
-export function windowsOf(request: Request, origin: string, limiter: Limiter | undefined, credentials: string[], streams?: boolean): Promise<Pick<Window, 'key' | 'limit' | 'length'>[]>;
+export function windowsOf(request: Request, origin: string, limiter: Limiter | undefined, credentials: string[], streams?: boolean): Promise<Pick<Window, 'key' | 'limit' | 'length' | 'requests'>[]>;
+
+/** What a window gets back after the answers of its calls, as far as this tab has seen. */
+export interface SettlingState {
+  /** Orders starts, ends and responses; read is that of the newest response. */
+  tick: number;
+  read: number;
+  /** The calls that have ended and that no response includes for certain. */
+  ended: { tick: number, units: number }[];
+  /** Units of the calls whose responses are there and whose bodies have not ended. */
+  open: number;
+  /** The parts of their charge that calls keep at most and at least, if known. */
+  most: number;
+  least: number;
+  known: boolean;
+  /** What is left and what calls that have not ended are charged, as a response has shown it, and the units of the calls that have ended since. */
+  whole: number;
+  endedSince: number;
+}
+
+export interface SettlingRules {
+  back(remaining: number, flying: number, long: boolean): number;
+  mostBack(flying: number): number;
+  end(units: number): void;
+  observe(tick: number, cost: number, was: State, is: State, remaining: number, flying: number, refused?: boolean): void;
+  learn(part: number): void;
+}
+
+export type Settling = SettlingState & SettlingRules;
+
+/** The calls of one caller that may be in flight at a time, and those that wait for one of its slots. */
+export interface Slots {
+  limit: number;
+  held: number;
+  queue: Call[];
+  /** When a call last had to do with them, as performance.now has it. */
+  used: number;
+}
+
+/** What comes back to the windows of one call. */
+export interface Settler {
+  slots?: Slots;
+  /** Before the windows are asked: what has come back. */
+  expect(budgets: Budget[], now: number): void;
+  /** Before a wait is judged: what can come back. */
+  hope(): void;
+  started(pass: Started): void;
+  answered(pass: Started, was: State[], budgets: Budget[], answer: Answer, bound: number): void;
+  ended(pass: Started, views: Map<string, Budget>): void;
+  /** Whether a 429 is that of the limit in flight. */
+  refusedBySlots(fields?: Fields): boolean;
+}
+
+export function costOf(limiter: Limiter): number;
+export function settler(memory: Pick<Memory, 'settlings' | 'flying' | 'slots'>, limiter: Limiter, windows: Window[], inFlight?: { key: string, limit: number }): Settler;
+/** Waits for a slot. wait throws if the call cannot wait any longer. */
+export function hold(slots: Slots, call: Call, wait: () => Promise<void>): Promise<void>;
+export function release(slots: Slots): void;
+/** Calls ended once when the body of a response has ended, is cancelled, or the signal is aborted. Returns a response with that body. */
+export function untilEnded(response: Response, signal: AbortSignal, ended: () => void): Response;
 
 export function placeOf(request: { method: string; url: string }): string;
 export function familyOf(first: Line): Family;
@@ -320,6 +394,9 @@ export interface Memory {
   /** By keys of lines: the calls that wait, in order. */
   queues: Map<string, Call[]>;
   families: Map<string, Family>;
+  /** What comes back, by keys of windows, and the slots of each caller. */
+  settlings: Map<string, Settling>;
+  slots: Map<string, Slots>;
   /** The name of this tab among the others. */
   tab: string;
   /** How many calls there were, and changes of budgets. */
