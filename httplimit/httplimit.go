@@ -102,6 +102,11 @@ func (m *Middleware) Judge() *answer.Judge { return m.judge }
 // Wrap returns a handler that limits next by the policy's routes. It has the signature that routers
 // expect of middleware. A request that no route covers passes to next unchanged, without fields of
 // ours. A path with dot segments is answered 400 if a route covers it, resolved or as it is.
+//
+// A request holds its slot (weir.Limiter.InFlight) until next returns. If next hijacks the
+// connection, it must close the net.Conn that Hijack returned, in any event: that gives the slot
+// back. The slot of a connection that is not closed comes back when a read or a write of it fails,
+// or when the garbage collector finds that next has dropped it.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		match := m.decider.Match(r.Method, r.URL.Path)
