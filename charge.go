@@ -25,9 +25,10 @@ type Scratch struct {
 	awaits        Awaits     // what the decision needs to be told
 	settled       uint8      // a bit for each charge that is settled; MaxCharges is 8
 	pending       settlement // working memory
-	used          int64      // see Cost
-	tellsCost     bool       // see Cost
+	charged       bool       // the decision has charged something that can be settled
 	reportedHeld  bool       // see reportHeld
+
+	used [MaxCharges]int64 // what each charge is settled at; only written for those in settled
 
 	ends        [MaxCharges]int // the end of each key in keys
 	keys        []byte          // starts in room; longer ones are allocated
@@ -111,7 +112,7 @@ func (s *Scratch) reset() {
 	}
 	s.n, s.gates, s.cost, s.exempt, s.costTooHigh, s.notifies, s.trials, s.keys = 0, 0, 0, 0, false, false, nil, s.keys[:0]
 	s.denied, s.path, s.body, s.unread = nil, "", bodyIsRead, false
-	s.settler, s.canAwait, s.awaits, s.settled, s.used, s.tellsCost, s.reportedHeld = nil, 0, 0, 0, 0, false, false
+	s.settler, s.canAwait, s.awaits, s.settled, s.charged, s.reportedHeld = nil, 0, 0, 0, false, false
 	if s.routed.route != nil {
 		s.routed = routed{}
 	}

@@ -77,23 +77,44 @@ func (s *Scratch) awaiting(by Settler, atOnce bool) {
 	if by == nil || !s.receipt.Allowed || s.cost == 0 || s.receipt.Ticket == (Ticket{}) {
 		return
 	}
-	s.settler, s.settlesAtOnce, s.used = by, atOnce, s.cost
+	s.settler, s.settlesAtOnce, s.charged = by, atOnce, true
 	if s.canAwait != 0 {
 		s.awaits = s.wouldAwait()
 	}
-	s.tellsCost = s.awaits&(AwaitsStatus|AwaitsCost) != 0
 }
 
-// Cost returns the units that were charged for the request of the last decision with s before it
-// was served, and those that it has cost. used is -1 as long as the answer has not told the cost of
-// a limiter that reads it there: what was reserved then stays charged. ok is false for a request
-// that was refused, and for one whose cost cannot change and has not. It is valid after End too,
-// until the next use of s. The store may not have counted the difference (Settled.Lost).
-func (s *Scratch) Cost() (reserved, used int64, ok bool) {
-	if s.tellsCost && s.wouldRead() != (Reading{}) {
-		return s.cost, -1, true
+// Cost returns the units that a limiter of the last decision with s has charged for the request
+// before it was served, and those that it has cost there. used is -1 as long as the answer has not
+// told a cost that the limiter reads there: what was reserved then stays charged. ok is false for a
+// request that was refused, for one whose cost cannot change and has not, and for a limiter that
+// did not decide. It is valid after End too, until the next use of s. The store may not have
+// counted the difference (Settled.Lost).
+//
+// A window can be charged less, because it counts requests, or the caller's limit of it is lower:
+// the cost is that of the window that is charged the most.
+func (s *Scratch) Cost(of *Limiter) (reserved, used int64, ok bool) {
+	for i := range s.n {
+		l, c, w := s.limiters[i], &s.charges[i], s.windows[i]
+		if &l.Limiter != of || w == nil || c.Held {
+			continue
+		}
+		settled := s.settled&(1<<i) != 0
+		ok = ok || settled || l.awaits&(AwaitsStatus|AwaitsCost) != 0
+		if c.Cost < reserved || c.Cost == reserved && w.Requests {
+			continue
+		}
+		reserved, used = c.Cost, c.Cost
+		switch {
+		case settled:
+			used = s.used[i]
+		case s.awaitsCost(i):
+			used = -1
+		}
 	}
-	return s.cost, s.used, s.tellsCost
+	if !s.charged {
+		return reserved, 0, false
+	}
+	return reserved, used, ok
 }
 
 // wouldAwait returns what the charges need to be told if they are taken.
@@ -254,7 +275,7 @@ func (s *Scratch) settle(b *settlement, charge int, units int64) {
 		return
 	}
 	s.settled |= 1 << charge
-	s.used, s.tellsCost = units, true
+	s.used[charge] = units
 	b.add(s, charge, units-c.Cost)
 }
 

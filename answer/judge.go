@@ -162,6 +162,9 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 	if a.Decision.Outcome == weir.Denied {
 		w := j.preparedFor(a.Decision.Responses())
 		a.refuse(Denied, w, &w.denied, &w.forbidden)
+		if a.denies {
+			a.denial = j.options.Denial(&a.Decision, r.Keys, &a.scratch)
+		}
 		j.say(q, a)
 		j.observe(ctx, a, start, r.Keys)
 		return nil

@@ -42,11 +42,15 @@ func (r *response) reset() { r.metered, r.begun, r.told, r.pending = false, fals
 // its response, or it holds a slot.
 func (a *Answer) Settles() bool { return a.scratch.Awaits() != 0 || a.response.pending }
 
-// Cost returns the units that were charged for the request before it was served, and those that it
-// has cost, -1 if its response has not told that. ok is false if the response cannot change that,
-// and for a request that ends at the limiter. It is valid after Judge.End too.
-func (a *Answer) Cost() (reserved, used int64, ok bool) {
-	reserved, used, ok = a.scratch.Cost()
+// Cost returns the units that the request's limiter has charged before it was served, and those
+// that it has cost, -1 if its response has not told that. ok is false if the response cannot change
+// that, and for a request that ends at the limiter. It is valid after Judge.End too. If the
+// question has several Limiters, it is that of the binding one: use CostOf.
+func (a *Answer) Cost() (reserved, used int64, ok bool) { return a.CostOf(a.Decision.Limiter()) }
+
+// CostOf is Cost for one of several limiters, which Decision.Standings has.
+func (a *Answer) CostOf(l *weir.Limiter) (reserved, used int64, ok bool) {
+	reserved, used, ok = a.scratch.Cost(l)
 	return reserved, used, ok && a.Status == 0
 }
 
