@@ -149,7 +149,8 @@ func (p *probe) whyGivenBack() gap {
 // neverBack is how often in a row a request is refused by slots that must be free by then.
 const neverBack = 7
 
-// letSettle waits until earlier requests are settled: a store may do that a moment after the answer.
+// letSettle waits until earlier requests are settled: a store may do that a moment after the
+// answer.
 func (p *probe) letSettle(ctx context.Context) error {
 	if !p.part.countsSome() && p.part.limiter.Actual == (weir.Reading{}) {
 		return nil
