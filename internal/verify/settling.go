@@ -121,7 +121,7 @@ func (p *part) whyUnknownCost(o *Options) gap {
 	case p.hidesUnits():
 		return Unobservable.because("a window that counts requests has the same limit as one that counts units, so the answers do not show which of them they describe")
 	case r.Form == weir.ReadHeader && o.Header.Get(r.Name) != "":
-		return Unobservable.because("requests tell their own cost in the given field %s", r.Name)
+		return Unobservable.because("requests have their own cost in the given field %s", r.Name)
 	}
 	return gap{}
 }
