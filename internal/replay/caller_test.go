@@ -94,7 +94,7 @@ func TestAFieldIsTakenForAVerifiedCredential(t *testing.T) {
 		t.Errorf("worst %q", got)
 	}
 	if len(out.Log.Lacks) > 0 {
-		t.Errorf("%+v: the log tells of tokens, and who has none has none", out.Log.Lacks)
+		t.Errorf("%+v: the log has tokens, and a caller without one has none", out.Log.Lacks)
 	}
 
 	o.Policy = policyOf(limiterOf(t, "all", "1 per minute by session or ip"))

@@ -66,8 +66,8 @@ type Options struct {
 	// value of such a field counts as verified; without a value the caller has no such credential.
 	Keys map[string]int
 
-	// Cost returns what the log says that a request has cost, in units, for limiters whose answers
-	// tell that; nil if the log does not say it. Text that is no whole number tells nothing.
+	// Cost returns what a request has cost by the log, in units, for limiters whose answers report
+	// that; nil if the log does not have it. Text that is no whole number is taken for none.
 	Cost func(*accesslog.Line) []byte
 
 	// Memory bounds everything that is remembered, in bytes; 0 means 256 MiB. At least MinMemory.

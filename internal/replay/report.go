@@ -121,7 +121,7 @@ type Limiter struct {
 	Settled *Settled `json:"settled,omitempty"`
 }
 
-// Settled is what became of the reservations of a limiter, and what the log lacks to tell it.
+// Settled is what became of the reservations of a limiter, and what the log lacks to show it.
 type Settled struct {
 	Reserved  int64 `json:"reserved"`   // units that were charged before the requests were served
 	GivenBack int64 `json:"given_back"` // units of those that the requests have not cost

@@ -205,7 +205,7 @@ func besides(o *replay.Outcome) (all []string) {
 	if s := o.Shadow; s.Requests > 0 {
 		all = append(all, fmt.Sprintf("in shadow: %s of %s would be refused (%s), and are not%s", thousands(s.Refused), many(s.Requests, "request"), share(s.Refused, s.Requests), more(s.Unknown)))
 	}
-	return append(all, untold(o)...)
+	return append(all, lacking(o)...)
 }
 
 // headline summarizes an outcome in a sentence.
