@@ -43,7 +43,7 @@ func TestATunnelEndsIfOneSideIsGone(t *testing.T) {
 				return e.gateway.InFlight() == 0 && e.gateway.rules.TakenOver.Len() == 0
 			})
 			if !strings.HasPrefix(name, "the upstream") {
-				_ = s.Conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+				_ = s.Conn.SetReadDeadline(time.Now().Add(patience))
 				if _, err := io.Copy(io.Discard, s); pace.IsTimeout(err) {
 					t.Error("the upstream's connection is open")
 				}
