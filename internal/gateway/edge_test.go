@@ -170,8 +170,8 @@ func open(t testing.TB, backend http.Handler, change func(*Options)) *edge {
 
 func (e *edge) url(path string) string { return "http://" + e.addr + path }
 
-// patience is how long a test waits for what must happen. Only a failing test waits that long. It is
-// less than the gateway's own timeouts for a silent peer, which would otherwise make it happen.
+// patience is how long a test waits for what must happen. Only a failing test waits that long. It
+// is less than the gateway's own timeouts for a silent peer, which would otherwise make it happen.
 const patience = 20 * time.Second
 
 // dial opens a connection that ends with the test. It fails on a timeout.
