@@ -38,7 +38,7 @@ func TestADrainDoesNotWaitForSilentClients(t *testing.T) {
 			if took := time.Since(began); took > 30*time.Second {
 				t.Errorf("the drain took %v", took)
 			}
-			_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+			_ = c.SetReadDeadline(time.Now().Add(patience))
 			if _, err := io.Copy(io.Discard, c); pace.IsTimeout(err) {
 				t.Error("the connection is still open")
 			}

@@ -114,7 +114,7 @@ func TestStreamsOfOneConnectionShareTheLeastRate(t *testing.T) {
 			}()
 		}
 		for range streams {
-			if err := within(t, 30*time.Second, "a stream ends", results); err != nil {
+			if err := within(t, patience, "a stream ends", results); err != nil {
 				t.Errorf("POST %v: %v", post, err)
 			}
 		}
@@ -152,10 +152,10 @@ func TestAWindowHeldByABackendDoesNotEndOtherUploads(t *testing.T) {
 		results <- text(t, res)
 	}
 	go post("/v1/wp/a", &io.LimitedReader{R: zeros{}, N: size})
-	within(t, 20*time.Second, "A's backend is reached", a)
+	within(t, patience, "A's backend is reached", a)
 	go post("/v1/wp/b", &io.LimitedReader{R: zeros{}, N: size})
 	for range 2 {
-		if got := within(t, 20*time.Second, "an upload ends", results); got != fmt.Sprint(size) {
+		if got := within(t, patience, "an upload ends", results); got != fmt.Sprint(size) {
 			t.Errorf("an upload: %q", got)
 		}
 	}

@@ -52,7 +52,7 @@ func TestATunnelEndsIfOneSideIsGone(t *testing.T) {
 			})
 			eventually(t, "its slot is free", func() bool { return policy.slots() == 0 })
 			if !strings.HasPrefix(name, "the upstream") {
-				_ = s.Conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+				_ = s.Conn.SetReadDeadline(time.Now().Add(patience))
 				if _, err := io.Copy(io.Discard, s); pace.IsTimeout(err) {
 					t.Error("the upstream's connection is open")
 				}
