@@ -67,20 +67,30 @@ func plain(p []byte) int {
 }
 
 // text is plain that goes on after escapes of two bytes, of which texts have many. Most bytes of a
-// body are read here, eight at a time.
+// body are read here, sixteen at a time.
 func text(p []byte) int {
-	for i := 0; ; i += 2 {
-		for ; i+8 <= len(p); i += 8 {
-			if hit := ends(binary.LittleEndian.Uint64(p[i:])); hit != 0 {
-				i += bits.TrailingZeros64(hit) / 8
-				break
-			}
+	rest := p
+	for len(rest) >= 16 {
+		first, second := ends(binary.LittleEndian.Uint64(rest)), ends(binary.LittleEndian.Uint64(rest[8:16]))
+		if first|second == 0 {
+			rest = rest[16:]
+			continue
 		}
-		for i < len(p) && !isEnd(p[i]) {
+		n := bits.TrailingZeros64(first) / 8
+		if first == 0 {
+			n = 8 + bits.TrailingZeros64(second)/8
+		}
+		if n+1 >= len(rest) || rest[n] != '\\' || !shortEscapes[rest[n+1]] {
+			return len(p) - len(rest) + n
+		}
+		rest = rest[n+2:]
+	}
+	for i := 0; ; i += 2 {
+		for i < len(rest) && !isEnd(rest[i]) {
 			i++
 		}
-		if i+1 >= len(p) || p[i] != '\\' || !shortEscapes[p[i+1]] {
-			return min(i, len(p))
+		if i+1 >= len(rest) || rest[i] != '\\' || !shortEscapes[rest[i+1]] {
+			return len(p) - len(rest) + min(i, len(rest))
 		}
 	}
 }
