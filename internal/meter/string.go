@@ -100,8 +100,8 @@ func isEnd(c byte) bool { return c == '"' || c == '\\' || c < ' ' }
 // shortEscapes has the bytes that end an escape after its backslash.
 var shortEscapes = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
-// ends returns a word with the top bit set of each byte of w that isEnd. Only the lowest such bit is
-// exact: a borrow can set others above it.
+// ends returns a word with the top bit set of each byte of w that isEnd. Only the lowest such bit
+// is exact: a borrow can set others above it.
 func ends(w uint64) uint64 {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	// a quote and the control characters, and no others, are below '!' with the second bit flipped
