@@ -69,6 +69,7 @@ type Answer struct {
 	// 405 of a limiter that answers usage. 0: the request goes on to its handler.
 	Status int
 
+	unset      *Judge             // sets the fields when they are asked for; nil: they are set
 	values     [fieldCount]string // of Names; empty: no limiter covers the request
 	retryAfter string             // empty: not sent
 	denial     string             // empty: not sent
@@ -99,7 +100,7 @@ func (a *Answer) Body() []byte {
 }
 
 func (a *Answer) reset() {
-	a.Outcome, a.Status = Unlimited, 0
+	a.Outcome, a.Status, a.unset = Unlimited, 0, nil
 	a.values[fieldLimit], a.soon = "", false
 	a.response.reset()
 	a.retryAfter, a.denial, a.ietf[0], a.refusal, a.challenge = "", "", "", nil, ""
@@ -180,7 +181,11 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 	if a.Status != 0 && a.Settles() {
 		j.settleOwn(ctx, a)
 	}
-	j.setFields(a)
+	if a.Status == 0 && a.scratch.Awaits()&headSettles != 0 {
+		a.unset = j // Head sets them, once they are settled
+	} else {
+		j.setFields(a)
+	}
 	if a.Status != 0 && a.refusal == nil {
 		j.say(q, a)
 	}

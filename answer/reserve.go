@@ -137,6 +137,10 @@ func unitsOf(lines []string) (units int64, ok bool) {
 	if len(lines) != 1 {
 		return 0, false
 	}
-	units, err := headers.ParseInt("", strings.Trim(lines[0], " \t"))
+	value := lines[0]
+	if value != "" && (value[0] <= ' ' || value[len(value)-1] <= ' ') {
+		value = strings.Trim(value, " \t")
+	}
+	units, err := headers.ParseInt("", value)
 	return units, err == nil && units <= weir.MaxLimit
 }

@@ -60,6 +60,9 @@ func (a *Answer) CostOf(l *weir.Limiter) (reserved, used int64, ok bool) {
 // response tells it nothing.
 func (a *Answer) WantsPlain() bool { return a.scratch.ReadingInForce().Form == weir.ReadJSON }
 
+// headSettles is what Head settles, which changes the fields.
+const headSettles = weir.AwaitsStatus | weir.AwaitsCost
+
 // reading returns where the response tells the cost; the zero Reading if it does not.
 func (a *Answer) reading() weir.Reading {
 	return a.scratch.Reading()
@@ -72,7 +75,7 @@ func (a *Answer) reading() weir.Reading {
 func (j *Judge) Head(ctx context.Context, a *Answer, status int, lines func(name string) []string) (readsBody bool) {
 	r := &a.response
 	r.begun = true
-	if a.scratch.Awaits()&(weir.AwaitsStatus|weir.AwaitsCost) == 0 && !r.pending {
+	if a.scratch.Awaits()&headSettles == 0 && !r.pending {
 		return false
 	}
 	j.decider.Answered(ctx, &a.scratch, status, &a.Decision)

@@ -66,9 +66,12 @@ func lengthOf(method string, status int, h http.Header) int64 {
 	return -1
 }
 
-// linesOf returns the lines of a field, however a handler has spelled its name.
+// linesOf returns the lines of a field, however a handler has spelled its name. The server reads
+// Trailer in its canonical spelling alone.
 func linesOf(h http.Header, name string) (lines []string) {
-	lines = h[name]
+	if lines = h[name]; name == "Trailer" {
+		return lines
+	}
 	for spelled, values := range h {
 		if len(spelled) == len(name) && spelled != name && strings.EqualFold(spelled, name) {
 			lines = append(lines[:len(lines):len(lines)], values...)
