@@ -166,7 +166,7 @@ func (j *Judge) Spent(ctx context.Context, a *Answer, units int64) error {
 	case units < 0:
 		return fmt.Errorf("settle %d units: 0 or more are allowed", units)
 	case r.known:
-		return fmt.Errorf("settle %d units: the request is settled already, at %d: report its cost once", units, r.units)
+		return fmt.Errorf("settle %d units: the request is settled already, at %d: tell its cost once", units, r.units)
 	case !a.scratch.CanSettle():
 		return fmt.Errorf("settle %d units: nothing was charged that can be given back: "+
 			"the store that counted the request cannot, or the request has ended", units)
