@@ -98,8 +98,8 @@ func (c *verifiedCache[V]) keep(credential string, v *V) {
 	}
 }
 
-// wayFor returns where the entry of credential belongs: where it is already, else an empty way, else
-// one that was not used lately. The set is locked.
+// wayFor returns where the entry of credential belongs: where it is already, else an empty way,
+// else one that was not used lately. The set is locked.
 func (s *cacheSet[V]) wayFor(credential string) int {
 	empty := -1
 	for i := range s.ways {
@@ -163,8 +163,8 @@ func (c *verifiedCache[V]) drop(credential string) {
 }
 
 // A spentTable holds addresses that have spent the fallback budget of a limiter. It is bounded by
-// two generations: a full young one becomes the old one. If an address drops out early, its next credentials are verified again, and
-// nothing worse happens. The zero value is empty and ready.
+// two generations: a full young one becomes the old one. If an address drops out early, its next
+// credentials are verified again, and nothing worse happens. The zero value is empty and ready.
 type spentTable struct {
 	size       atomic.Int64
 	mu         sync.Mutex

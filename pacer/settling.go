@@ -25,9 +25,9 @@ type settling struct {
 	most, least float64
 	known       bool // they were learned
 
-	// What is left and what calls that have not ended are charged, together, at most, as a response
-	// has shown it, and the units of the calls that have ended since. It falls by what they keep, and
-	// rises only if others get units back.
+	// What is left and what calls that have not ended are charged, together, at most, as a
+	// response has shown it, and the units of the calls that have ended since. It falls by what
+	// they keep, and rises only if others get units back.
 	whole      int64
 	endedSince int64
 }
