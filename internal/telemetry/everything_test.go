@@ -75,7 +75,7 @@ func TestAFailedReloadIsToldApartFromNone(t *testing.T) {
 
 func TestTheUpstreamsAddressesAreToldOneByOne(t *testing.T) {
 	m, _ := everything(t)
-	const one, two = `{upstream="http://backend.example.com:3000"}`, `{upstream="http://backend.example.com:3001"}`
+	const one, two = `{site="*",upstream="http://backend.example.com:3000"}`, `{site="*",upstream="http://backend.example.com:3001"}`
 	for series, value := range map[string]float64{
 		"weir_upstream_up" + one: 1, "weir_upstream_up" + two: 0,
 		"weir_upstream_requests_in_flight" + one: 3, "weir_upstream_requests_in_flight" + two: 0,
