@@ -255,7 +255,7 @@ func parameterLike(segment string) string {
 	return "id"
 }
 
-// A hole is a prefix that a route uses and no limiter covers.
+// A hole is a prefix that a route uses and no limiter covers, with the host that the route names.
 type hole struct{ prefix, path, example string }
 
 // holes warns of prefixes that routes use and that no limiter covers completely: paths beside the
@@ -263,9 +263,12 @@ type hole struct{ prefix, path, example string }
 // root does not count as a prefix.
 func (w *warner) holes() {
 	catching := w.catching()
-	caught := func(prefix string) bool {
+	caught := func(host, prefix string) bool {
 		const anything = "\x00" // no route has it
-		return catching != nil && catching.Match("", "", prefix+anything).Limiter() != nil
+		if suffix, ok := strings.CutPrefix(host, "*"); ok {
+			host = "_" + suffix // as good as any
+		}
+		return catching != nil && catching.Match("", host, prefix+anything).Limiter() != nil
 	}
 	var open []hole
 	prefixes := make(map[string]bool)
@@ -275,12 +278,13 @@ func (w *warner) holes() {
 		}
 		for j, r := range l.Routes {
 			prefix := r.Path[:strings.LastIndexByte(r.Path, '/')+1]
-			if prefix == "/" || r.Method == "" && r.Prefix || caught(prefix) {
+			if prefix == "/" || r.Method == "" && r.Prefix || caught(r.Host, prefix) {
 				continue
 			}
+			prefix = weir.Route{Host: r.Host, Path: prefix}.String()
 			example := prefix + "anything-else"
 			if r.Method != "" {
-				example = otherMethod(r.Method) + " " + r.Path
+				example = weir.Route{Method: otherMethod(r.Method), Host: r.Host, Path: r.Path}.String()
 			}
 			if key := shapeOf(prefix); !prefixes[key] {
 				prefixes[key] = true

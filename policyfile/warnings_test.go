@@ -41,6 +41,16 @@ func TestWarningsSayWhatIsValidButSurprising(t *testing.T) {
 				"- {name: items, routes: ['GET /t/{tenant}/items', 'GET /t/{other}/users'], windows: [30 per minute by ip]}\n" +
 				"- {name: one, routes: ['/t/acme/*'], windows: [30 per minute by ip]}\n",
 			[]string{"2:26: requests under /t/{tenant}/ that match no route are not limited and get no headers, such as: POST /t/{tenant}/items"}},
+		{"D33: no hole if a limiter of the same host covers the rest",
+			"limiters:\n" +
+				"- {name: leads, routes: [POST api.example.com/api/leads, 'POST *.example.net/api/leads'], windows: [30 per minute by ip]}\n" +
+				"- {name: rest, routes: [api.example.com/*, '*.example.net/*'], windows: [30 per minute by ip]}\n",
+			nil},
+		{"D33: a limiter of another host leaves the hole",
+			"limiters:\n" +
+				"- {name: leads, routes: [POST api.example.com/api/leads], windows: [30 per minute by ip]}\n" +
+				"- {name: rest, routes: [shop.example.com/*], windows: [30 per minute by ip]}\n",
+			[]string{"2:26: requests under api.example.com/api/ that match no route are not limited and get no headers, such as: GET api.example.com/api/leads"}},
 		{"D17: the caller chooses the path",
 			"limiters: [{name: a, chosen: 'yes', routes: ['/t/{tenant}/*'], windows: ['9 per minute by path:tenant']}]",
 			[]string{`1:91: "9 per minute by path:tenant" is divided by path:tenant, and no other window bounds the caller`}},

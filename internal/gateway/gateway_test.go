@@ -247,7 +247,7 @@ func TestNewReportsInvalidOptions(t *testing.T) {
 	}
 	for reason, change := range map[string]func(*Options){
 		"Decider and Identity are required": func(o *Options) { o.Decider = nil },
-		"one of Backend and Sites":       func(o *Options) { o.Backend = nil },
+		"one of Backend and Sites":          func(o *Options) { o.Backend = nil },
 		"not both":                          before(t, "http://h"),
 		"needs trusted proxies":             func(o *Options) { o.ProxyProtocol = true },
 		"an origin is a scheme and a host":  func(o *Options) { o.CORSOrigins = []string{"https://a.test/"} },

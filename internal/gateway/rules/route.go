@@ -22,10 +22,14 @@ type Route struct {
 }
 
 // Choose finds what covers the request. Asked must be set; field returns the first value of a field
-// of the request, empty if it has none.
+// of the request, empty if it has none. A request without a Host counts for the one that its
+// upstream gets (see Onward).
 func (r *Rules) Choose(t *Route, field func(name string) string) {
-	target.Choose(r.Decider, &t.Asked, &t.Choice)
 	t.Site = r.siteOf(t.Asked.Host)
+	if t.Asked.Host == "" && t.Site != nil {
+		t.Asked.Host = t.Site.own
+	}
+	target.Choose(r.Decider, &t.Asked, &t.Choice)
 	t.CORS, t.Origin = nil, ""
 	if t.Choice.Surface == target.Widget {
 		t.CORS, t.Origin = r.CORS, r.CORS.Allow(field("Origin"))
