@@ -49,7 +49,7 @@ func (d *reading) policy(doc *document) weir.Policy {
 
 func (d *reading) limiter(l *limiter, path string) weir.Limiter {
 	out := weir.Limiter{Name: string(l.Name), Message: string(l.Message)}
-	out.Routes = readItems(d, path, "routes", l.Routes, parseRoute, routeHint)
+	out.Routes = readItems(d, path, "routes", l.Routes, ParseRoute, routeHint)
 	out.Windows = readItems(d, path, "windows", l.Windows, weir.ParseWindow, windowHint)
 	out.Exempt = readItems(d, path, "exempt", l.Exempt, weir.ParseWho, whoHint)
 	out.Deny = readItems(d, path, "deny", l.Deny, weir.ParseWho, whoHint)

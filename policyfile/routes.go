@@ -10,9 +10,9 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// parseRoute is weir.ParseRoute, and accepts hosts in the letters of any language: it returns them
+// ParseRoute is weir.ParseRoute, and accepts hosts in the letters of any language: it returns them
 // in their ASCII form, in which clients send them (D33).
-func parseRoute(s string) (weir.Route, error) {
+func ParseRoute(s string) (weir.Route, error) {
 	words := strings.Fields(s)
 	if len(words) == 0 {
 		return weir.ParseRoute(s)
@@ -22,7 +22,7 @@ func parseRoute(s string) (weir.Route, error) {
 	if isASCII(host) {
 		return weir.ParseRoute(s)
 	}
-	ascii, err := asciiHost(host)
+	ascii, err := ASCIIHost(host)
 	if err != nil {
 		return weir.Route{}, fmt.Errorf("route %q: %w", s, err)
 	}
@@ -30,16 +30,24 @@ func parseRoute(s string) (weir.Route, error) {
 	return weir.ParseRoute(strings.Join(words, " "))
 }
 
-// asciiHost returns the ASCII form of a host, which may begin with a star, by the rules that
-// clients follow when they look up a name (RFC 5891, section 5).
-func asciiHost(host string) (string, error) {
+// ASCIIHost returns the ASCII form of a host, in which clients send it, by the rules of a look-up
+// (RFC 5891, section 5). The host may begin with a star, and end with a port. One that is ASCII
+// already is returned as it is, and not checked.
+func ASCIIHost(host string) (string, error) {
+	if isASCII(host) {
+		return host, nil
+	}
 	name, star := strings.CutPrefix(host, "*.")
+	name, port, hasPort := strings.Cut(name, ":")
 	ascii, err := idna.Lookup.ToASCII(name)
 	if err != nil {
 		return "", fmt.Errorf("host %q has no ASCII form (%w): letters and digits of any language, dashes and dots are allowed", host, err)
 	}
 	if star {
 		ascii = "*." + ascii
+	}
+	if hasPort {
+		ascii += ":" + port
 	}
 	return ascii, nil
 }
@@ -76,7 +84,7 @@ func routeHint(s string) string {
 	if len(words) == 2 && words[0] != "*" && !strings.EqualFold(words[0], "any") {
 		better = strings.ToUpper(words[0]) + " " + better
 	}
-	if _, err := parseRoute(better); err == nil {
+	if _, err := ParseRoute(better); err == nil {
 		return "such as: " + better
 	}
 	if len(words) == 2 && strings.ContainsAny(words[0], ",|") {
