@@ -15,8 +15,8 @@ type hole struct{ host, prefix, path, example string }
 
 // holes warns of prefixes that routes use and that no limiter covers completely: paths beside the
 // routes pass unlimited (D9). If such prefixes contain each other, holes reports the shortest. The
-// root does not count as a prefix. A prefix is of one host if its route is, and of all hosts that no
-// route names otherwise.
+// root does not count as a prefix. A prefix is of one host if its route is, and of all hosts that
+// no route names otherwise.
 func (w *warner) holes() {
 	catching := w.catching()
 	caught := func(host, prefix string) bool {

@@ -37,8 +37,8 @@ type Line struct {
 	Method []byte // empty without a readable request line (a TLS handshake, a time-out)
 	Target []byte // as received: path and query, with escapes
 	// the host that the request was for, as logged, perhaps with a port: that of its target in
-	// absolute form, or of its Host field; in vhost_combined that of the server that answered. nil if
-	// the line has none
+	// absolute form, or of its Host field; in vhost_combined that of the server that answered. nil
+	// if the line has none
 	Host      []byte
 	UserAgent []byte // nil if the format has none or the client sent none (see HasAgent)
 	// keyed hash of the agent, which Weir's log has for requests counted by agent; else nil

@@ -27,7 +27,7 @@ const (
 	varStatus
 	varAgent
 	varHost
-	varServer // the name of the server that answered, which is another than the host if that is unknown
+	varServer // the name of the server that answered, which may be another than the host
 	varUser   // may contain spaces and brackets, but no quotes
 	variables
 )
