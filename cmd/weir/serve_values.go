@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/gateway"
+	"github.com/weirlimit/weir/policyfile"
 )
 
 // names is a list of host names.
@@ -41,7 +41,7 @@ func (u *upstreams) Set(value string) error {
 	for _, element := range strings.Split(value, ",") {
 		element = strings.TrimSpace(element)
 		if name, rest, ok := cutSite(element); ok {
-			route, err := weir.ParseRoute(name + "/*")
+			route, err := policyfile.ParseRoute(name + "/*")
 			if err != nil || route.Host == "" {
 				return fmt.Errorf("host %q of %q: expected a name such as api.example.com or *.example.com, without a port", name, element)
 			}
