@@ -82,8 +82,8 @@ func (x *exchange) logPanic(failure any) {
 // the limiter admits it.
 func (e *Engine) route(x *exchange, r *http.Request) {
 	stripNominated(r.Header)
-	x.Asked = target.Request{Method: r.Method, Host: r.Host, Purpose: rules.Purpose(r.Method, r.Header.Get)}
-	x.Asked.Read(r.URL)
+	x.Asked = target.Request{Method: r.Method, Host: r.Host, Purpose: rules.Purpose(r.Method, r.Header.Get), Methods: e.Methods}
+	e.Read(&x.Asked, r.RequestURI, r.URL)
 	x.Asked.Query = r.URL.RawQuery
 	if query := x.Asked.Query; query != "" && identity.AgentIsAmbiguous(query) {
 		x.Asked.Ambiguous = !identity.NamesAgent(&identity.HTTPRequest{Request: r})
