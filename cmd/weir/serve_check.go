@@ -50,6 +50,12 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 			"%s is only for the sample backend, and --upstream replaces it", cli.GivenAs(cmd, "max-data"))
 	}
 	if len(f.upstream) == 0 {
+		for _, name := range []string{"paths", "forwarded"} {
+			if given(name) && (name != "paths" || f.paths.Value != pathsStrict) {
+				return cli.UsageError("it is about what a backend of your own gets; give --upstream URL, or leave it out",
+					"%s is only for --upstream", cli.GivenAs(cmd, name))
+			}
+		}
 		for _, name := range onlyWithUpstream {
 			if given(name) {
 				return cli.UsageError("the sample backend issues its own sessions and tokens; give --upstream URL, or leave it out",

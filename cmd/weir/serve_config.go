@@ -17,6 +17,14 @@ const (
 	engineStd  = "std"
 )
 
+// The values of --paths.
+const (
+	pathsStrict = "strict"
+	pathsAsSent = "as-sent"
+)
+
+var pathForms = map[string]gateway.Paths{pathsStrict: gateway.Strict, pathsAsSent: gateway.AsSent}
+
 var engines = map[string]gateway.Engine{engineAuto: gateway.EngineAuto, engineStd: gateway.EngineStd}
 
 // config returns the server that the flags describe, under a policy. Its logs go to log, its access
@@ -39,6 +47,10 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 
 		Sites:  f.upstream,
 		Engine: engines[f.engine.Value],
+
+		Paths:     pathForms[f.paths.Value],
+		Methods:   f.methods,
+		Forwarded: f.forwarded,
 
 		Store:         f.store,
 		StoreDeadline: f.storeDeadline.Duration,

@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/edge"
+	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/telemetry"
 )
 
@@ -24,6 +25,9 @@ type serveFlags struct {
 	candidate string // empty: none
 	upstream  upstreams
 	engine    cli.Choice
+	paths     cli.Choice
+	methods   methods
+	forwarded forwarded
 
 	store         edge.Store
 	data          string
@@ -74,6 +78,8 @@ func defaultServeFlags() *serveFlags {
 		listen:         ":8080",
 		admin:          cli.AdminAddr{At: cli.DefaultAdmin},
 		engine:         cli.Choice{Value: engineAuto, Of: []string{engineAuto, engineStd}},
+		paths:          cli.Choice{Value: pathsStrict, Of: []string{pathsStrict, pathsAsSent}},
+		forwarded:      gateway.DefaultForwarding(),
 		data:           "weir-data",
 		maxData:        1 << 30,
 		memory:         256 << 20,
@@ -105,6 +111,9 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.candidate, "candidate", "", "`FILE` with a policy that is evaluated on the same requests and never enforced")
 	flags.Var(&f.upstream, "upstream", "the backend to protect; several addresses share its requests; HOST= before a URL begins the backend of that host, or of all under a name (*.example.com); repeatable (default the built-in sample backend)")
 	flags.Var(&f.engine, "engine", "the HTTP/1.1 engine before --upstream: auto is Weir's own, or net/http if traces are on; std is net/http. HTTP/2 and the sample backend always use net/http")
+	flags.Var(&f.paths, "paths", "the form of a path that the upstream gets: strict is the canonical one, and a path without one is answered 400; as-sent is byte for byte, for backends whose paths hold %2F, // or %25, and all spellings still share one budget; as-sent is only with --upstream")
+	flags.Var(&f.methods, "methods", "methods that are accepted beside GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS, such as PROPFIND,PURGE; any other is answered 405")
+	flags.Var(&f.forwarded, "forwarded", "the fields by which the upstream learns who is calling, of x-forwarded-for, x-forwarded-proto, x-forwarded-host, x-real-ip and forwarded (RFC 7239); Weir writes these, and removes what a caller sends under any of these names; only with --upstream")
 	flags.Var(&f.store, "store", "where counts are kept: memory (on Linux a mapped file in --data, which survives a restart), or a store that all nodes share: redis://, rediss:// or redis-sentinel:// (see above)")
 	flags.StringVar(&f.data, "data", f.data, "`DIR` for everything that must survive a restart: counts, rows, generated keys; only one server can use it, and 'weir token' at the same time")
 	flags.Var(&f.maxData, "max-data", "maximum storage of the sample backend in --data, half of it for visitors, in B, KiB, MiB or GiB; when it is full, writes are answered 507, while reads and deletes continue; not with --upstream")
@@ -151,6 +160,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 		edge.StoreForms(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)))
 	words("client-ip-header", clientIPHeaders...)
 	words("engine", f.engine.Of...)
+	words("paths", f.paths.Of...)
+	words("forwarded", gateway.ForwardingNames()...)
 	words("token-from", identity.PlaceForms()...)
 	words("token-forward", f.tokenForward.Of...)
 	words("log-format", f.logFormat.Of...)

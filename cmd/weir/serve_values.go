@@ -96,3 +96,45 @@ func (u *upstreams) String() string {
 }
 
 func (u *upstreams) Type() string { return "[HOST=]URL,..." }
+
+// methods are those that are accepted beside the known ones.
+type methods []string
+
+func (m *methods) Set(value string) error {
+	var all []string
+	for _, one := range strings.Split(value, ",") {
+		one = strings.TrimSpace(one)
+		if err := gateway.CheckMethod(one); err != nil {
+			return err
+		}
+		if !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+	}
+	*m = all
+	return nil
+}
+
+func (m *methods) String() string { return strings.Join(*m, ",") }
+func (m *methods) Type() string   { return "METHOD,..." }
+
+// forwarded are the fields by which an upstream learns who is calling.
+type forwarded []string
+
+func (f *forwarded) Set(value string) error {
+	var all []string
+	for _, name := range strings.Split(value, ",") {
+		name = strings.ToLower(strings.TrimSpace(name))
+		if !slices.Contains(gateway.ForwardingNames(), name) {
+			return fmt.Errorf("%q: expected a list of %s", name, strings.Join(gateway.ForwardingNames(), ", "))
+		}
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	*f = all
+	return nil
+}
+
+func (f *forwarded) String() string { return strings.Join(*f, ",") }
+func (f *forwarded) Type() string   { return "FIELD,..." }

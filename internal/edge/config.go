@@ -67,6 +67,11 @@ type Config struct {
 	MinRateGrace  time.Duration // how long a client may be slower
 	MaxUploadTime time.Duration // 0: no bound
 
+	// Forwarded are the fields by which an Upstream learns who is calling; none: the default ones.
+	Forwarded []string
+	Paths     gateway.Paths // the form of a path that an Upstream gets
+	Methods   []string      // accepted beside the known ones
+
 	CORSOrigins []string
 	IETFHeaders bool
 

@@ -44,6 +44,9 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 	o := gateway.Options{
 		Decider:        k.Decider,
 		Identity:       resolver,
+		Forwarded:      c.Forwarded,
+		Paths:          c.Paths,
+		Methods:        c.Methods,
 		CORSOrigins:    c.CORSOrigins,
 		IETF:           c.IETFHeaders,
 		CertFile:       c.CertFile,

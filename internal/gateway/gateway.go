@@ -30,6 +30,7 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/gateway/std"
+	"github.com/weirlimit/weir/internal/target"
 	"github.com/weirlimit/weir/internal/upstream"
 )
 
@@ -47,6 +48,25 @@ const (
 	LogText = rules.LogText
 	LogJSON = rules.LogJSON
 )
+
+// Paths selects which form of a path an upstream receives.
+type Paths = target.Paths
+
+// The forms: the canonical one, or the path as received.
+const (
+	Strict = target.Strict
+	AsSent = target.AsSent
+)
+
+// ForwardingNames returns the names of the fields by which an upstream can learn who is calling, in
+// lower case.
+func ForwardingNames() []string { return rules.ForwardingNames() }
+
+// DefaultForwarding returns those of ForwardingNames that are written by default.
+func DefaultForwarding() []string { return rules.DefaultForwarding() }
+
+// CheckMethod returns why a method cannot be accepted beside the known ones; nil if it can.
+func CheckMethod(method string) error { return rules.CheckMethod(method) }
 
 // NewAccessLog returns a log to w and starts its goroutine, which ends with Close. A write that
 // fails is reported to log (nil means slog.Default()) once, until a write succeeds.
@@ -97,6 +117,8 @@ func (o *Options) check() error {
 		return errors.New("new gateway: Decider and Identity are required")
 	case (o.Backend == nil) == (len(o.Sites) == 0):
 		return errors.New("new gateway: one of Backend and Sites is required, not both")
+	case o.Paths == target.AsSent && len(o.Sites) == 0:
+		return errors.New("new gateway: paths are forwarded as sent to Sites alone: leave Paths out before Backend")
 	case o.ProxyProtocol && len(o.TrustedProxies) == 0:
 		return errors.New("new gateway: the PROXY protocol needs trusted proxies to take it from: name their networks")
 	}
@@ -120,6 +142,9 @@ func (o *Options) rules() rules.Options {
 		AgentHash:      o.AgentHash,
 		Observe:        o.Observe,
 		HideTokens:     o.HideTokens,
+		Forwarded:      o.Forwarded,
+		Paths:          o.Paths,
+		Methods:        o.Methods,
 		Limits:         o.Limits,
 		Judged:         std.Judged,
 		Ended:          std.Ended,

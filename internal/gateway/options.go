@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/target"
 )
 
 // Options are what a Gateway is made from. Decider, Identity and one of Backend and Sites are
@@ -34,6 +35,15 @@ type Options struct {
 	// field, the Authorization of that scheme, or the parameter, also from trailers and whether or
 	// not the token is valid. None means that all are forwarded.
 	HideTokens []identity.Place
+
+	// Forwarded are the names of the fields by which Sites learn who is calling, of
+	// rules.Forwardings and in any case; none: those that are on by default.
+	Forwarded []string
+	// Paths is which form of a path Sites receive. AsSent is for Sites alone.
+	Paths target.Paths
+	// Methods are accepted beside the known ones (target.IsMethod). They are tokens in capital
+	// letters, without CONNECT and TRACE.
+	Methods []string
 
 	// CORSOrigins are the web origins that may call the widget surface; none, or "*", allow any
 	// (D22).

@@ -51,7 +51,7 @@ func (t *Route) IsLimited() bool {
 func (r *Rules) Own(ctx context.Context, t *Route, values func(name string) []string) *Answer {
 	switch t.Choice.Kind {
 	case target.Asterisk:
-		return &serverOptions
+		return &r.serverOptions
 	case target.Health:
 		return r.health(ctx, t.Asked.Method, t.Asked.Path)
 	}
@@ -64,7 +64,7 @@ func (r *Rules) Own(ctx context.Context, t *Route, values func(name string) []st
 	case target.AmbiguousQuery:
 		return ambiguousQuery(t.Choice.Parameter)
 	case target.UnknownMethod:
-		return &unknownMethod
+		return &r.unknownMethod
 	case target.Preflight:
 		return t.CORS.preflight(values)
 	}
@@ -84,6 +84,8 @@ func PathOf(asked *target.Request, u *url.URL) string {
 	switch {
 	case asked.Raw != "":
 		return asked.Raw
+	case asked.Sent != "":
+		return asked.Sent
 	case u.RawPath != "":
 		return u.RawPath
 	}

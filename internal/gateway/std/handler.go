@@ -89,8 +89,8 @@ func (e *Engine) route(x *exchange, r *http.Request) {
 		write(x, e.RejectMalformed(wire.BadHost.Status, wire.BadHost.Reason))
 		return
 	}
-	x.Asked = target.Request{Method: r.Method, Host: r.Host, Purpose: rules.Purpose(r.Method, r.Header.Get)}
-	x.Asked.Read(r.URL)
+	x.Asked = target.Request{Method: r.Method, Host: r.Host, Purpose: rules.Purpose(r.Method, r.Header.Get), Methods: e.Methods}
+	e.Read(&x.Asked, r.RequestURI, r.URL)
 	x.Asked.Query = r.URL.RawQuery
 	if query := x.Asked.Query; query != "" && identity.AgentIsAmbiguous(query) {
 		x.Asked.Ambiguous = !identity.NamesAgent(&identity.HTTPRequest{Request: r})
