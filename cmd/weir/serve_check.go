@@ -25,8 +25,9 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 		return err
 	}
 	hint := "see 'weir serve --help'"
-	if (f.tlsCert == "") != (f.tlsKey == "") {
-		return cli.UsageError("give both or neither", "--tls-cert and --tls-key go together")
+	if len(f.tlsCert) != len(f.tlsKey) {
+		return cli.UsageError("give both, in the same order for several certificates, or neither",
+			"--tls-cert and --tls-key go together: %s and %s are given", cli.Count(len(f.tlsCert), "certificate"), cli.Count(len(f.tlsKey), "key"))
 	}
 	if f.memory < memstore.MinMemory {
 		minimum := cli.Size(memstore.MinMemory)
@@ -163,7 +164,7 @@ func (f *serveFlags) checkDemo(cmd *cobra.Command) error {
 	if len(f.upstream) > 0 {
 		return cli.UsageError("leave --upstream out, for the sample backend", "--demo sends traffic to the sample backend, never to one of yours")
 	}
-	if f.tlsCert != "" || bool(f.proxyProtocol) {
+	if len(f.tlsCert) > 0 || bool(f.proxyProtocol) {
 		return cli.UsageError("leave out --tls-cert, --tls-key and --proxy-protocol", "--demo needs a listener without TLS and without the PROXY protocol")
 	}
 	if !cmd.Flags().Changed("access-log") {

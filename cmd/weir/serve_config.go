@@ -25,8 +25,6 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 	b := thisBuild()
 	c := edge.Config{
 		Listen:      string(f.listen),
-		CertFile:    f.tlsCert,
-		KeyFile:     f.tlsKey,
 		AdminListen: f.admin.At,
 		AdminHosts:  f.adminHosts,
 
@@ -80,6 +78,9 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 
 		Build: telemetry.Build{Version: b.Version, Revision: b.Revision, Go: b.Go},
 		Log:   log,
+	}
+	for i, cert := range f.tlsCert {
+		c.Certificates = append(c.Certificates, gateway.KeyPair{CertFile: cert, KeyFile: f.tlsKey[i]})
 	}
 	if f.accessLog {
 		c.AccessLog = stderr

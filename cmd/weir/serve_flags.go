@@ -14,7 +14,7 @@ import (
 // serveFlags are the flags of weir serve, as given.
 type serveFlags struct {
 	listen          cli.ListenAddr
-	tlsCert, tlsKey string
+	tlsCert, tlsKey cli.Paths
 	admin           cli.AdminAddr
 	adminHosts      names
 	metrics         cli.OffOrListenAddr
@@ -95,8 +95,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(&f.listen, "listen", "the address to listen on, for HTTP/1.1 and HTTP/2 (by prior knowledge, or with --tls-cert by ALPN); without HOST every address")
-	flags.StringVar(&f.tlsCert, "tls-cert", "", "`FILE` with the certificate chain in PEM; switches on TLS and HTTP/2")
-	flags.StringVar(&f.tlsKey, "tls-key", "", "`FILE` with its private key in PEM")
+	flags.Var(&f.tlsCert, "tls-cert", "a certificate chain in PEM; switches on TLS and HTTP/2; repeatable, each with its --tls-key: a client gets the one for the name that it asks for (SNI), else the first")
+	flags.Var(&f.tlsKey, "tls-key", "its private key in PEM; repeatable, in the order of --tls-cert")
 	flags.Var(&f.admin, "admin", "the address of the admin listener, for operators with a token; empty or off: none")
 	flags.Var(&f.adminHosts, "admin-hosts", "further host names that the admin listener accepts in Host")
 	flags.Var(&f.metrics, "metrics", "the address of a listener for /metrics, /livez and /readyz alone, such as :9090 for a container; metrics need a token, see --metrics-open; empty or off: none, --admin serves them too")

@@ -46,8 +46,7 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 		Identity:       resolver,
 		CORSOrigins:    c.CORSOrigins,
 		IETF:           c.IETFHeaders,
-		CertFile:       c.CertFile,
-		KeyFile:        c.KeyFile,
+		Certificates:   c.Certificates,
 		ProxyProtocol:  c.Callers.ProxyProtocol,
 		TrustedProxies: c.Callers.TrustedProxies,
 		Degraded:       k.degraded,
@@ -66,7 +65,7 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 	g, err := gateway.New(o)
 	var bad *gateway.CertificateError
 	if errors.As(err, &bad) {
-		return nil, cli.Fail(err, fileHint(bad.Err, "--tls-cert and --tls-key must be PEM files that belong together"))
+		return nil, cli.Fail(err, fileHint(bad.Err, "each --tls-cert and its --tls-key must be PEM files that belong together"))
 	}
 	if err != nil {
 		return nil, cli.UsageError("see 'weir serve --help'", "%w", err)

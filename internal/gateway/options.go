@@ -41,9 +41,11 @@ type Options struct {
 	// IETF adds the RateLimit and RateLimit-Policy fields (D23).
 	IETF bool
 
-	// CertFile and KeyFile, PEM, switch TLS and HTTP/2 by ALPN on. They are read again when they
-	// change.
-	CertFile, KeyFile string
+	// Certificates switch TLS and HTTP/2 by ALPN on. A client gets the one for the name that it
+	// asks for, else the first. With several certificates or sites, a request for a host that the
+	// certificate of its connection does not cover is answered 421, unless a trusted proxy sends
+	// it.
+	Certificates []KeyPair
 
 	// ProxyProtocol requires a PROXY protocol header from TrustedProxies and refuses it from others
 	// (D12).
