@@ -78,12 +78,33 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	if err := f.checkTokens(cmd); err != nil {
 		return err
 	}
+	if err := f.checkUpstreamTLS(cmd); err != nil {
+		return err
+	}
 	if f.data == "" {
 		return cli.UsageError(hint, "--data must name a directory")
 	}
 	if len(f.upstream) > 0 && f.policy == "" {
 		return cli.UsageError("write one for your API, see 'weir policy --help'; --policy contract is the built-in one, for the Widget and Bulk-Sync API",
 			"%s needs --policy", cli.GivenAs(cmd, "upstream"))
+	}
+	return nil
+}
+
+// checkUpstreamTLS rejects flags about TLS with upstreams that have no effect.
+func (f *serveFlags) checkUpstreamTLS(cmd *cobra.Command) error {
+	if (f.upstreamCert == "") != (f.upstreamKey == "") {
+		return cli.UsageError("give both or neither", "--upstream-cert and --upstream-key go together")
+	}
+	for _, site := range f.upstream {
+		if site.Upstreams[0].Scheme == "https" {
+			return nil
+		}
+	}
+	for _, name := range []string{"upstream-ca", "upstream-name", "upstream-cert"} {
+		if cmd.Flags().Changed(name) {
+			return cli.UsageError("give --upstream https://…, or leave it out", "%s has no effect without an https upstream", cli.GivenAs(cmd, name))
+		}
 	}
 	return nil
 }

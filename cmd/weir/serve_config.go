@@ -37,6 +37,11 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 
 		Sites:  f.upstream,
 		Engine: engines[f.engine.Value],
+		UpstreamTLS: gateway.UpstreamTLS{
+			CAFile: f.upstreamCA,
+			Name:   string(f.upstreamName),
+			Client: gateway.KeyPair{CertFile: f.upstreamCert, KeyFile: f.upstreamKey},
+		},
 
 		Store:         f.store,
 		StoreDeadline: f.storeDeadline.Duration,

@@ -25,6 +25,10 @@ type serveFlags struct {
 	upstream  upstreams
 	engine    cli.Choice
 
+	upstreamCA                string
+	upstreamName              oneName
+	upstreamCert, upstreamKey string
+
 	store         edge.Store
 	data          string
 	maxData       cli.Size
@@ -104,6 +108,10 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy, or contract for the built-in one, see 'weir policy show' (default contract before the sample backend; --upstream needs one)")
 	flags.StringVar(&f.candidate, "candidate", "", "`FILE` with a policy that is evaluated on the same requests and never enforced")
 	flags.Var(&f.upstream, "upstream", "the backend to protect; several addresses share its requests; HOST= before a URL begins the backend of that host, or of all under a name (*.example.com); repeatable (default the built-in sample backend)")
+	flags.StringVar(&f.upstreamCA, "upstream-ca", "", "`FILE` with the certificates of the authorities that https upstreams are verified by, in PEM (default those of the system)")
+	flags.Var(&f.upstreamName, "upstream-name", "the name that the certificates of all https upstreams must be for, and that they are asked for by SNI (default the host of each URL)")
+	flags.StringVar(&f.upstreamCert, "upstream-cert", "", "`FILE` with the certificate chain, in PEM, that https upstreams are shown if they ask for one; a changed one is used for new connections")
+	flags.StringVar(&f.upstreamKey, "upstream-key", "", "`FILE` with its private key in PEM")
 	flags.Var(&f.engine, "engine", "the HTTP/1.1 engine before --upstream: auto is Weir's own, or net/http if traces are on; std is net/http. HTTP/2 and the sample backend always use net/http")
 	flags.Var(&f.store, "store", "where counts are kept: memory (on Linux a mapped file in --data, which survives a restart), or a store that all nodes share: redis://, rediss:// or redis-sentinel:// (see above)")
 	flags.StringVar(&f.data, "data", f.data, "`DIR` for everything that must survive a restart: counts, rows, generated keys; only one server can use it, and 'weir token' at the same time")
@@ -142,7 +150,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 			cli.Must(cmd.MarkFlagFilename(name))
 		}
 	}
-	file("tls-cert", "tls-key", "policy", "candidate", "jwt-key", "token-file", "key-secret", "events-secret")
+	file("tls-cert", "tls-key", "upstream-ca", "upstream-cert", "upstream-key", "policy", "candidate", "jwt-key", "token-file", "key-secret", "events-secret")
 	cli.Must(cmd.MarkFlagDirname("data"))
 	words := func(name string, of ...string) {
 		cli.Must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)))

@@ -41,6 +41,8 @@ type Config struct {
 	// sample backend.
 	Sites  []gateway.Site
 	Engine gateway.Engine
+	// UpstreamTLS is of the https addresses of Sites.
+	UpstreamTLS gateway.UpstreamTLS
 
 	Store         Store // the zero value is the memory of this process
 	StoreDeadline time.Duration

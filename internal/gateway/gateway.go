@@ -8,7 +8,7 @@
 //	listener.go     the layers of a connection below HTTP: the PROXY protocol, the pace
 //	serve.go        start and drain
 //	certificate.go  a TLS certificate; certificates.go  all of them, and which one a client gets
-//	upstreams.go    the addresses of the upstream
+//	upstreams.go    the addresses of the upstream; upstreamtls.go  TLS with them
 //
 // The rest is in packages of its own, from the top down:
 //
@@ -73,12 +73,16 @@ func New(o Options) (*Gateway, error) {
 	o.Limits = o.Limits.WithDefaults(len(o.Sites) > 0)
 	g := &Gateway{options: o, clock: pace.NewClock()}
 	with := o.rules()
-	var err error
-	if with.Sites, err = g.newSites(); err != nil {
+	log := cmp.Or(o.Log, slog.Default())
+	secure, err := o.UpstreamTLS.config(log, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	if with.Sites, err = g.newSites(secure); err != nil {
 		return nil, err
 	}
 	if len(o.Certificates) > 0 {
-		if g.certs, err = loadCertificates(o.Certificates, cmp.Or(o.Log, slog.Default()), time.Now); err != nil {
+		if g.certs, err = loadCertificates(o.Certificates, log, time.Now); err != nil {
 			return nil, err
 		}
 		if len(o.Certificates) > 1 || len(o.Sites) > 1 {
@@ -88,7 +92,7 @@ func New(o Options) (*Gateway, error) {
 	if g.rules, err = rules.New(with); err != nil {
 		return nil, err
 	}
-	engine := std.Options{Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Dialer: g.newDialer(), Kept: keptFor}
+	engine := std.Options{Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Dialer: g.newDialer(), Kept: keptFor, UpstreamTLS: secure}
 	if g.std, err = std.New(g.rules, engine); err != nil {
 		return nil, err
 	}

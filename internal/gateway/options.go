@@ -25,6 +25,9 @@ type Options struct {
 	// names is answered 421.
 	Sites []Site
 
+	// UpstreamTLS is of the sites' https addresses.
+	UpstreamTLS UpstreamTLS
+
 	// Avoid, if set, returns why no connection may be made to an address that the upstream's names
 	// resolve to, such as one at which this gateway listens itself; nil: it may. It is called
 	// before each connection, by several goroutines, and must not block.
