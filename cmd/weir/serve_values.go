@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/gateway"
@@ -30,6 +32,21 @@ func (n *names) Set(value string) error {
 
 func (n *names) String() string { return strings.Join(*n, ",") }
 func (n *names) Type() string   { return "NAME,..." }
+
+// oneName is a host name, or an address.
+type oneName string
+
+func (n *oneName) Set(value string) error {
+	host, ok := weir.AppendHost(nil, value)
+	if !ok || strings.ContainsAny(value, ":[]") {
+		return errors.New("expected a host name such as backend.example.com, without scheme and port")
+	}
+	*n = oneName(host)
+	return nil
+}
+
+func (n *oneName) String() string { return string(*n) }
+func (n *oneName) Type() string   { return "NAME" }
 
 // upstreams are the backends by host. The flag is repeatable.
 type upstreams []gateway.Site

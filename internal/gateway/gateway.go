@@ -7,8 +7,8 @@
 //	engine.go       which engine serves
 //	listener.go     the layers of a connection below HTTP: the PROXY protocol, the pace
 //	serve.go        start and drain
-//	certificate.go  TLS
-//	upstreams.go    the addresses of the upstream
+//	certificate.go  a TLS certificate; certificates.go  all of them, and which one a client gets
+//	upstreams.go    the addresses of the upstream; upstreamtls.go  TLS with them
 //
 // The rest is in packages of its own, from the top down:
 //
@@ -19,6 +19,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -79,7 +80,7 @@ type Gateway struct {
 	options Options
 	rules   *rules.Rules
 	std     *std.Engine
-	cert    *certificate // nil: cleartext
+	certs   *certificates // nil: cleartext
 	clock   *pace.Clock
 }
 
@@ -92,19 +93,26 @@ func New(o Options) (*Gateway, error) {
 	o.Limits = o.Limits.WithDefaults(len(o.Sites) > 0)
 	g := &Gateway{options: o, clock: pace.NewClock()}
 	with := o.rules()
-	var err error
-	if with.Sites, err = g.newSites(); err != nil {
+	log := cmp.Or(o.Log, slog.Default())
+	secure, err := o.UpstreamTLS.config(log, time.Now)
+	if err != nil {
 		return nil, err
+	}
+	if with.Sites, err = g.newSites(secure); err != nil {
+		return nil, err
+	}
+	if len(o.Certificates) > 0 {
+		if g.certs, err = loadCertificates(o.Certificates, log, time.Now); err != nil {
+			return nil, err
+		}
+		if len(o.Certificates) > 1 || len(o.Sites) > 1 {
+			with.Covers = g.certs.covers
+		}
 	}
 	if g.rules, err = rules.New(with); err != nil {
 		return nil, err
 	}
-	if o.CertFile != "" || o.KeyFile != "" {
-		if g.cert, err = loadCertificate(o.CertFile, o.KeyFile, g.rules.Log, time.Now); err != nil {
-			return nil, err
-		}
-	}
-	engine := std.Options{Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Dialer: g.newDialer(), Kept: keptFor}
+	engine := std.Options{Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Dialer: g.newDialer(), Kept: keptFor, UpstreamTLS: secure}
 	if g.std, err = std.New(g.rules, engine); err != nil {
 		return nil, err
 	}
@@ -161,10 +169,19 @@ func (g *Gateway) Fast() bool { return g.options.isFast() }
 // TLSConfig returns what connections to the gateway are secured by, for another listener of the
 // same server; nil if they are not.
 func (g *Gateway) TLSConfig() *tls.Config {
-	if g.cert == nil {
+	if g.certs == nil {
 		return nil
 	}
-	return g.cert.config()
+	return g.certs.config()
+}
+
+// Certificates returns when the first certificate of each name expires; none without TLS. A
+// certificate's name is the first of its hosts.
+func (g *Gateway) Certificates() map[string]time.Time {
+	if g.certs == nil {
+		return nil
+	}
+	return g.certs.expiries()
 }
 
 // InFlight returns how many requests are under way, taken-over connections (websockets) included

@@ -26,6 +26,9 @@ type Options struct {
 	// names is answered 421.
 	Sites []Site
 
+	// UpstreamTLS is of the sites' https addresses.
+	UpstreamTLS UpstreamTLS
+
 	// Avoid, if set, returns why no connection may be made to an address that the upstream's names
 	// resolve to, such as one at which this gateway listens itself; nil: it may. It is called
 	// before each connection, by several goroutines, and must not block.
@@ -51,9 +54,11 @@ type Options struct {
 	// IETF adds the RateLimit and RateLimit-Policy fields (D23).
 	IETF bool
 
-	// CertFile and KeyFile, PEM, switch TLS and HTTP/2 by ALPN on. They are read again when they
-	// change.
-	CertFile, KeyFile string
+	// Certificates switch TLS and HTTP/2 by ALPN on. A client gets the one for the name that it
+	// asks for, else the first. With several certificates or sites, a request for a host that the
+	// certificate of its connection does not cover is answered 421, unless a trusted proxy sends
+	// it.
+	Certificates []KeyPair
 
 	// ProxyProtocol requires a PROXY protocol header from TrustedProxies and refuses it from others
 	// (D12).

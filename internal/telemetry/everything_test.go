@@ -46,6 +46,7 @@ func everything(t *testing.T) (*telemetry.Metrics, *weir.Decider) {
 				{Address: "http://backend.example.com:3001", Kept: -1, Failures: 5},
 			}
 		},
+		Certificates: func() map[string]time.Time { return map[string]time.Time{"api.example.com": loaded.Add(time.Minute)} },
 		PolicyState: func() telemetry.PolicyState {
 			return telemetry.PolicyState{Version: "0123abcd", Source: "file", Loaded: loaded, Tried: loaded.Add(time.Hour)}
 		},
@@ -68,6 +69,7 @@ func TestAFailedReloadIsToldApartFromNone(t *testing.T) {
 	want(t, m, "weir_policy_last_reload_successful", 0)
 	want(t, m, "weir_policy_last_reload_timestamp_seconds", 1e9+3600)
 	want(t, m, "weir_policy_loaded_timestamp_seconds", 1e9)
+	want(t, m, `weir_certificate_expires_timestamp_seconds{name="api.example.com"}`, 1e9+60)
 	want(t, m, `weir_policy_info{source="file",version="0123abcd"}`, 1)
 	want(t, m, "weir_candidate_last_reload_successful", 1)
 	want(t, m, "weir_candidate_last_reload_timestamp_seconds", 0)

@@ -218,6 +218,7 @@ func (x *exchange) route() {
 	if x.head.Length == 0 { // else its body may be awaited before a credential is judged
 		x.caller.Arrived(x.Start)
 	}
+	x.Foreign = e.secure != nil && x.c.isForeign(x.Asked.Host)
 	own := e.Own(&x.c.ctx, &x.Route, x.Header)
 	switch {
 	case own == nil:

@@ -17,6 +17,10 @@ type Route struct {
 	// handler.
 	Site *Site
 
+	// Foreign means that the connection was made for another host (Rules.IsForeign). Engines set it
+	// before they ask for the gateway's own answer.
+	Foreign bool
+
 	CORS   *CORS  // nil: not a surface that browsers call
 	Origin string // the Access-Control-Allow-Origin of the answer; empty: none
 }
@@ -55,7 +59,7 @@ func (r *Rules) Own(ctx context.Context, t *Route, values func(name string) []st
 	case target.Health:
 		return r.health(ctx, t.Asked.Method, t.Asked.Path)
 	}
-	if t.Site == nil && len(r.Sites) > 0 {
+	if t.Foreign || t.Site == nil && len(r.Sites) > 0 {
 		return &misdirected
 	}
 	switch t.Choice.Kind {

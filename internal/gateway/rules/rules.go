@@ -64,6 +64,10 @@ type Options struct {
 	Methods        []string
 	Limits         Limits
 
+	// Covers, if set, reports whether a TLS connection whose client asked for a name (SNI; empty:
+	// for none) may carry requests for a host. It must not block.
+	Covers func(asked, host string) bool
+
 	// Judged, if set, is called by net/http's engine for each request whose caller the limiter has
 	// judged (httplimit.Options.Judged).
 	Judged func(http.ResponseWriter, *identity.Caller, answer.Outcome)

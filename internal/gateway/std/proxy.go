@@ -54,6 +54,7 @@ func (e *Engine) newTransport() *http.Transport {
 			}
 			return upstream.Count(pace.NewConn(c, e.Limits.Stall, clock), c), nil
 		},
+		TLSClientConfig:        e.options.UpstreamTLS.Clone(), // net/http changes it
 		Protocols:              protocols,
 		DisableCompression:     true,
 		MaxIdleConns:           0, // bounded by the next one alone
