@@ -117,6 +117,10 @@ func (d *reading) settings(n ast.Node, take func(*Setting), mappings []string) {
 		d.wrongType(n, "", "a mapping", "settings are written \"name: value\"")
 		return
 	}
+	if len(values) == 0 {
+		d.fail("", "", d.kind.start, "the file is empty: a %s", d.kind.holds)
+		return
+	}
 	d.pairs(values, "", func(key *token.Token, n ast.Node) {
 		before := d.reported()
 		s := &Setting{Name: key.Value, Line: key.Position.Line, d: d, at: placeOf(key)}

@@ -46,6 +46,7 @@ func TestSettingsAreReadInTheirThreeForms(t *testing.T) {
 func TestAMalformedConfigurationIsRejectedAtItsLine(t *testing.T) {
 	for source, want := range map[string]string{
 		"":                          "c.yaml: the file is empty: a configuration sets at least one value",
+		"{}\n":                      "c.yaml:1:1: the file is empty",
 		"# only\n\n# comments\n":    "c.yaml: the file is empty: a configuration sets at least one value",
 		"\ufefflisten: :1\n":        "c.yaml:1:1: the file begins with a byte order mark: a configuration file is UTF-8 without one",
 		"\xff\xfel\x00":             "c.yaml:1:1: the file is UTF-16: a configuration file must be UTF-8",
