@@ -201,6 +201,26 @@ func TestTheSchemaOfAConfigurationRejectsWhatReadingRejects(t *testing.T) {
 	}
 }
 
+// A block of settings in the documents is valid.
+func TestTheSettingsOfTheDocumentsAreReal(t *testing.T) {
+	found := 0
+	for page, text := range documents(t) {
+		for _, m := range fence.FindAllStringSubmatch(text, -1) {
+			if m[1] != "yaml settings" {
+				continue
+			}
+			found++
+			validate(t, resolvedSchema(t), m[2])
+			if _, err := withFlags("--config", writeFile(t, filepath.Join(t.TempDir(), "weir.yaml"), m[2])); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no document has settings")
+	}
+}
+
 // Every flag with a variable is a setting, and nothing else is.
 func TestEverySettingIsAFlag(t *testing.T) {
 	var schema struct{ Properties map[string]any }

@@ -114,7 +114,7 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	defer func() { err = errors.Join(err, server.Close()) }()
 	defer signals.reloadOnHangUp(func(ctx context.Context, by string) {
 		if f.configFile != "" {
-			log.Info(by+" reads the policy again; --config is read at start only, so a change of it needs a restart. "+
+			log.Info(by+": the policy is read again. --config and key files are read at the start only: restart to apply a change of them. "+
 				"The candidate, the TLS certificate and the token file are read again when they change", "config", f.configFile)
 		}
 		server.Reload(ctx, by)

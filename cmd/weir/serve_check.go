@@ -30,7 +30,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 // misfits returns everything that does not fit together.
 func (f *serveFlags) misfits(cmd *cobra.Command) (all []error) {
 	for _, check := range []func(*cobra.Command) error{
-		f.checkModes, f.checkListeners, f.checkTLS, f.checkMemory, f.checkEvents, f.checkCandidate, f.checkDemo, f.checkStore,
+		f.checkListeners, f.checkTLS, f.checkMemory, f.checkEvents, f.checkCandidate, f.checkDemo, f.checkStore,
 		f.checkBackend, f.checkProxies, f.checkSessions, f.checkTokens, f.checkPolicy,
 	} {
 		if err := check(cmd); err != nil {
@@ -44,6 +44,9 @@ func (f *serveFlags) misfits(cmd *cobra.Command) (all []error) {
 // that do not fit together, and the problems of the policy and the candidate. The file of --config
 // has been read.
 func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
+	if f.printConfig {
+		return cli.UsageError("give one of the two: --print-config checks the settings, too", "--check and --print-config both start nothing")
+	}
 	stderr := cmd.ErrOrStderr()
 	problems, done := f.misfits(cmd), []string{}
 	if err := f.findTracing(cmd, env); err != nil {
@@ -78,13 +81,6 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 
 // seeServeHelp is the hint where there is no better one.
 const seeServeHelp = "see 'weir serve --help'"
-
-func (f *serveFlags) checkModes(*cobra.Command) error {
-	if f.checkOnly && f.printConfig {
-		return cli.UsageError("give one of the two: --print-config checks the settings, too", "--check and --print-config both start nothing")
-	}
-	return nil
-}
 
 func (f *serveFlags) checkTLS(cmd *cobra.Command) error {
 	if (f.tlsCert == "") != (f.tlsKey == "") {
