@@ -98,25 +98,34 @@ var otherNames = map[string]string{
 // read parses tokens into doc and reports whether there is a usable document. The paths of its
 // unusable values are in d.failed.
 func (d *reading) read(tokens token.Tokens, doc *document) bool {
+	body, ok := d.body(tokens)
+	if !ok {
+		return false
+	}
+	d.value(body, reflect.ValueOf(doc).Elem(), "")
+	return !d.failed[""]
+}
+
+// body parses tokens into the one document of the file. It is false if there is none.
+func (d *reading) body(tokens token.Tokens) (ast.Node, bool) {
 	file, err := parse(tokens)
 	if err != nil {
 		if len(d.problems) > 0 {
-			return false // a problem reported earlier may be the cause
+			return nil, false // a problem reported earlier may be the cause
 		}
 		var syntax *yaml.SyntaxError
 		if errors.As(err, &syntax) {
 			d.syntax(syntax.Token, syntax.Message)
 		} else {
-			d.report(place{}, "", "", syntaxHint(""), "not YAML: %v", err)
+			d.report(place{}, "", "", d.kind.syntax(""), "not YAML: %v", err)
 		}
-		return false
+		return nil, false
 	}
 	if len(file.Docs) == 0 || file.Docs[0].Body == nil || file.Docs[0].Body.Type() == ast.NullType {
-		d.report(place{}, "", "", "'weir policy show' prints a policy to start from", "the file is empty: a policy declares limiters")
-		return false
+		d.report(place{}, "", "", d.kind.start, "the file is empty: a %s", d.kind.holds)
+		return nil, false
 	}
-	d.value(file.Docs[0].Body, reflect.ValueOf(doc).Elem(), "")
-	return !d.failed[""]
+	return file.Docs[0].Body, true
 }
 
 // parse runs the YAML parser on untrusted input and turns a panic of the parser into an error.

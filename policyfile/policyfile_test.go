@@ -210,3 +210,12 @@ func TestProblemsAreTextWithFileLineAndColumn(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestLinesAreCountedAlikeWithEveryLineEnding(t *testing.T) {
+	source := "# a comment\nlimiters: # another\n  - name: a\n    wrong: 1\n"
+	_, want := policyfile.Parse("p.yaml", []byte(source))
+	_, got := policyfile.Parse("p.yaml", []byte(strings.ReplaceAll(source, "\n", "\r\n")))
+	if want == nil || got == nil || got.Error() != want.Error() {
+		t.Errorf("with CR LF: %v\nwith LF: %v", got, want)
+	}
+}

@@ -3,6 +3,7 @@ package policyfile
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -76,6 +77,7 @@ func (p place) spelled(value string) string {
 type reading struct {
 	reader     Reader
 	name       string
+	kind       *kind // what the file is
 	problems   []Problem
 	more       int              // problems that are counted but not kept
 	at         map[string]place // the place of each value in the document, by its path
@@ -88,7 +90,7 @@ type reading struct {
 }
 
 func newReading(r Reader, name string) *reading {
-	return &reading{reader: r, name: name, at: make(map[string]place), failed: make(map[string]bool)}
+	return &reading{reader: r, name: name, kind: &aPolicy, at: make(map[string]place), failed: make(map[string]bool)}
 }
 
 // report adds a problem. Beyond 10*MaxProblems it only counts them.
@@ -134,8 +136,25 @@ func sortProblems(all []Problem) {
 	})
 }
 
-// excerpt returns s, truncated to 80 characters.
+// userOfURL matches the user and password of a URL, and the password of a Sentinel.
+var userOfURL = regexp.MustCompile(`(://)[^\s"]*@|(password=)[^\s"&]+`)
+
+// withoutPasswords returns s without the users and passwords of URLs in it.
+func withoutPasswords(s string) string {
+	if !strings.Contains(s, "://") {
+		return s
+	}
+	return userOfURL.ReplaceAllStringFunc(s, func(found string) string {
+		if strings.HasPrefix(found, "://") {
+			return "://…@"
+		}
+		return "password=…"
+	})
+}
+
+// excerpt returns s without passwords in URLs, truncated to 80 characters.
 func excerpt(s string) string {
+	s = withoutPasswords(s)
 	const maxRunes = 80
 	n := 0
 	for i := range s {

@@ -22,7 +22,7 @@ const (
 // scan splits the source into tokens. It is false if the source is not fit for the parser.
 func (d *reading) scan(source []byte) (token.Tokens, bool) {
 	if len(source) > MaxSize {
-		d.report(place{}, "", "", "split the policy, or generate fewer limiters",
+		d.report(place{}, "", "", d.kind.smaller,
 			"the file is too large: at most %d bytes (1 MiB) are allowed", MaxSize)
 		return nil, false
 	}
@@ -35,15 +35,16 @@ func (d *reading) scan(source []byte) (token.Tokens, bool) {
 
 var byteOrderMark = []byte("\xEF\xBB\xBF")
 
-// decode checks that the source is UTF-8 without hidden characters.
+// decode checks that the source is UTF-8 without hidden characters, and returns it with LF line
+// endings.
 func (d *reading) decode(source []byte) (text string, ok bool) {
 	if bytes.HasPrefix(source, []byte("\xFF\xFE")) || bytes.HasPrefix(source, []byte("\xFE\xFF")) {
-		d.report(place{1, 1, ""}, "", "", "save it as UTF-8", "the file is UTF-16: a policy file must be UTF-8")
+		d.report(place{1, 1, ""}, "", "", "save it as UTF-8", "the file is UTF-16: a %s file must be UTF-8", d.kind.name)
 		return "", false
 	}
 	if bytes.HasPrefix(source, byteOrderMark) {
 		d.report(place{1, 1, ""}, "", "", "save it as \"UTF-8\", not as \"UTF-8 with BOM\"",
-			"the file begins with a byte order mark: a policy file is UTF-8 without one")
+			"the file begins with a byte order mark: a %s file is UTF-8 without one", d.kind.name)
 		source = source[len(byteOrderMark):]
 	}
 	line, column := 1, 1
@@ -63,7 +64,8 @@ func (d *reading) decode(source []byte) (text string, ok bool) {
 			line, column = line+1, 1
 		}
 	}
-	return string(source), true
+	// The scanner counts the line of a comment that ends in CR LF twice.
+	return strings.ReplaceAll(string(source), "\r\n", "\n"), true
 }
 
 // isHidden reports whether r is invisible, or makes text display in another order than it is read.
@@ -109,15 +111,14 @@ func (d *reading) scanLines(text string) bool {
 		}
 		if i := blockText(line); i >= 0 {
 			d.report(place{number, columnOf(line, i), ""}, "", line[i:i+1], "write the text on the same line; move a comment that ends like this to a line of its own",
-				"%q at the end of a line begins a text of several lines: every text of a policy is on one line", line[i:i+1])
+				"%q at the end of a line begins a text of several lines: every text of a %s is on one line", line[i:i+1], d.kind.name)
 		}
 	}
 	if tabs > 0 {
 		d.report(tab, "", "\t", "replace it with spaces", "a tab: YAML is indented with spaces (%s)", countLines(tabs))
 	}
 	if marks > maxMarks {
-		d.report(place{}, "", "", "split the policy, or generate fewer limiters",
-			"the file has too many fields and items: at most %d limiters are allowed", MaxLimiters)
+		d.report(place{}, "", "", d.kind.smaller, "%s", d.kind.tooMany)
 	}
 	return len(d.problems) == before
 }

@@ -44,12 +44,12 @@ func (d *reading) checkTokens(tokens token.Tokens) bool {
 			continue
 		case token.DocumentHeaderType, token.DocumentEndType:
 			if headers++; seen || headers > 1 || t.Type == token.DocumentEndType {
-				d.report(placeOf(t), "", t.Value, "put one document in a file", "%q begins another document: a policy file is one document", t.Value)
+				d.report(placeOf(t), "", t.Value, "put one document in a file", "%q begins another document: a %s file is one document", t.Value, d.kind.name)
 				return false
 			}
 			continue
 		case token.DirectiveType, token.MappingKeyType:
-			d.report(placeOf(t), "", t.Value, "remove it", "%q: policy files have no YAML directives or complex keys", t.Value)
+			d.report(placeOf(t), "", t.Value, "remove it", "%q: %s files have no YAML directives or complex keys", t.Value, d.kind.name)
 			return false
 		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType:
 			refused++
@@ -57,29 +57,29 @@ func (d *reading) checkTokens(tokens token.Tokens) bool {
 		}
 		seen = true
 		if wrong := shape.add(tokens, i); wrong != "" {
-			d.report(placeOf(t), "", "", "a policy is a list of limiters, each with a list of routes and a list of windows", "%s", wrong)
+			d.report(placeOf(t), "", "", d.kind.shape, "%s", wrong)
 			return false
 		}
 	}
 	return refused <= MaxProblems
 }
 
-// unsupported reports that policy files have no anchors, aliases, merge keys or tags.
+// unsupported reports that the files have no anchors, aliases, merge keys or tags.
 func (d *reading) unsupported(t *token.Token) {
 	switch t.Type {
 	case token.AnchorType:
-		d.report(placeOf(t), "", "&"+following(t), "write the value in full in each place", "%q is an anchor: policy files have no anchors", "&"+following(t))
+		d.report(placeOf(t), "", "&"+following(t), "write the value in full in each place", "%q is an anchor: %s files have no anchors", "&"+following(t), d.kind.name)
 	case token.AliasType:
-		hint := "write the value in full; a route is /path, or /path* for every path that begins with /path, so /* is every path"
+		hint := d.kind.alias
 		if name := following(t); strings.HasPrefix(name, ".") && strings.Contains(name, "/") {
 			hint = fmt.Sprintf("put a route that begins with a star in quotes: %q", "*"+name)
 		}
 		d.report(placeOf(t), "", "*"+following(t), hint,
-			"%q is an alias: policy files have no aliases", "*"+following(t))
+			"%q is an alias: %s files have no aliases", "*"+following(t), d.kind.name)
 	case token.MergeKeyType:
-		d.report(placeOf(t), "", "<<", "write the fields in full", "\"<<\" is a merge key: policy files have no merge keys")
+		d.report(placeOf(t), "", "<<", "write the fields in full", "\"<<\" is a merge key: %s files have no merge keys", d.kind.name)
 	default:
-		d.report(placeOf(t), "", t.Value, "remove it; put text that looks like another type in quotes", "%q is a tag: policy files have no tags", t.Value)
+		d.report(placeOf(t), "", t.Value, "remove it; put text that looks like another type in quotes", "%q is a tag: %s files have no tags", t.Value, d.kind.name)
 	}
 }
 
@@ -92,7 +92,7 @@ func following(t *token.Token) string {
 
 // syntax reports a YAML error at t.
 func (d *reading) syntax(t *token.Token, message string) {
-	hint := syntaxHint(message)
+	hint := d.kind.syntax(message)
 	if opensBrace(t) || opensBrace(t.Prev) || opensBrace(t.Next) {
 		hint = "in brackets, put a route with a parameter in quotes: [\"GET /t/{tenant}/items\"]; on a line of its own that begins with \"- \", it needs none"
 	}

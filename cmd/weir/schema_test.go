@@ -7,22 +7,25 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/policy.schema.json")
+var update = flag.Bool("update", false, "rewrite the schemas in docs")
 
-// Editors use the file in docs; it matches this version's types and messages.
-func TestTheSchemaInTheDocsIsCurrent(t *testing.T) {
-	const path = "../../docs/policy.schema.json"
-	want := policyReader().Schema()
-	if *update {
-		if err := os.WriteFile(path, want, 0o644); err != nil {
+// Editors use the files in docs; they match this version's types, messages and flags.
+func TestTheSchemasInTheDocsAreCurrent(t *testing.T) {
+	for path, want := range map[string][]byte{
+		"../../docs/policy.schema.json": policyReader().Schema(),
+		"../../docs/serve.schema.json":  configSchema(),
+	} {
+		if *update {
+			if err := os.WriteFile(path, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Error("docs/policy.schema.json is another version's: go test ./cmd/weir -run Schema -update")
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s is another version's: go test ./cmd/weir -run Schema -update", path)
+		}
 	}
 }

@@ -40,6 +40,10 @@ servers behind Sentinels. A URL in the variable WEIR_STORE keeps its password ou
 
 While the store does not answer, each limiter follows its on_store_failure, and /readyz reports "degraded".
 
+--config FILE has settings in YAML: the name of a flag, a colon and its value. A list is written in brackets, and
+upstream may be a mapping of hosts to URLs. The command line overrides variables, which override the file. Relative
+paths in it begin at its directory. --check reports every problem without starting, --print-config prints such a file.
+
 A changed --policy file takes effect within seconds, or at once on SIGHUP; counts continue. An invalid policy is
 rejected and logged, and the policy in force stays.
 
@@ -53,7 +57,8 @@ const serveExample = `  weir serve
   weir serve --upstream http://127.0.0.1:3000 --token-file keys --token-from header:X-Api-Key --policy my-policy.yaml
   weir serve --tls-cert cert.pem --tls-key key.pem --trusted-proxies 10.0.0.0/8
   WEIR_STORE=redis://:$PASSWORD@10.0.0.5:6379 weir serve --upstream http://127.0.0.1:3000 --policy my-policy.yaml
-  WEIR_LOG_FORMAT=json weir serve`
+  WEIR_LOG_FORMAT=json weir serve
+  weir serve --config /etc/weir/weir.yaml --check`
 
 func newServe(env cli.Environment) *cobra.Command {
 	f := defaultServeFlags()
@@ -64,11 +69,20 @@ func newServe(env cli.Environment) *cobra.Command {
 		Example: serveExample,
 		Args:    cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.readConfig(cmd); err != nil {
+				return printProblems(cmd.ErrOrStderr(), err)
+			}
+			if f.checkOnly {
+				return f.checkAll(cmd, env)
+			}
 			if err := f.check(cmd); err != nil {
 				return err
 			}
 			if err := f.findTracing(cmd, env); err != nil {
 				return err
+			}
+			if f.printConfig {
+				return writeConfig(cmd)
 			}
 			return serve(cmd.Context(), f, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -98,7 +112,13 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	defer signals.reloadOnHangUp(server.Reload)()
+	defer signals.reloadOnHangUp(func(ctx context.Context, by string) {
+		if f.configFile != "" {
+			log.Info(by+": the policy is read again. --config and key files are read at the start only: restart to apply a change of them. "+
+				"The candidate, the TLS certificate and the token file are read again when they change", "config", f.configFile)
+		}
+		server.Reload(ctx, by)
+	})()
 	if err := printStart(stdout, f, server); err != nil {
 		return cli.Fail(fmt.Errorf("print what was started: %w", err), "")
 	}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,32 +21,106 @@ var onlyWithUpstream = []string{"jwt-key", "jwks", "jwt-issuer", "jwt-audience",
 
 // check returns an error if the flags do not fit together.
 func (f *serveFlags) check(cmd *cobra.Command) error {
-	given := func(name string) bool { return cmd.Flags().Changed(name) }
-	if err := f.checkListeners(); err != nil {
-		return err
+	if all := f.misfits(cmd); len(all) > 0 {
+		return all[0]
 	}
-	hint := "see 'weir serve --help'"
+	return nil
+}
+
+// misfits returns everything that does not fit together.
+func (f *serveFlags) misfits(cmd *cobra.Command) (all []error) {
+	for _, check := range []func(*cobra.Command) error{
+		f.checkListeners, f.checkTLS, f.checkMemory, f.checkEvents, f.checkCandidate, f.checkDemo, f.checkStore,
+		f.checkBackend, f.checkProxies, f.checkSessions, f.checkTokens, f.checkUpstreamTLS, f.checkPolicy,
+	} {
+		if err := check(cmd); err != nil {
+			all = append(all, err)
+		}
+	}
+	return all
+}
+
+// checkAll reports everything that would keep a server from its start without being opened: flags
+// that do not fit together, and the problems of the policy and the candidate. The file of --config
+// has been read.
+func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
+	if f.printConfig {
+		return cli.UsageError("give one of the two: --print-config checks the settings, too", "--check and --print-config both start nothing")
+	}
+	stderr := cmd.ErrOrStderr()
+	problems, done := f.misfits(cmd), []string{}
+	if err := f.findTracing(cmd, env); err != nil {
+		problems = append(problems, err)
+	}
+	if f.configFile != "" {
+		done = append(done, fmt.Sprintf("%s: valid, %s", f.configFile, cli.Count(f.settings, "setting")))
+	}
+	for _, name := range []string{f.policy, f.candidate} {
+		if name == "" || name == builtInPolicy {
+			continue
+		}
+		file, err := readPolicy(cmd.InOrStdin(), name)
+		if err != nil {
+			problems = append(problems, printProblems(stderr, err))
+			continue
+		}
+		for _, w := range file.Warnings {
+			printProblem(stderr, "warning", w)
+		}
+		done = append(done, fmt.Sprintf("%s: valid, %s", name, sizeOf(file.Policy)))
+	}
+	for _, err := range problems {
+		cli.Report(stderr, cmd, err)
+	}
+	if len(problems) > 0 {
+		return cli.Fail(cli.ErrReported, "")
+	}
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), strings.Join(append(done, "the server can be started with these settings"), "\n"))
+	return err
+}
+
+// seeServeHelp is the hint where there is no better one.
+const seeServeHelp = "see 'weir serve --help'"
+
+func (f *serveFlags) checkTLS(cmd *cobra.Command) error {
 	if len(f.tlsCert) != len(f.tlsKey) {
 		return cli.UsageError("give both, in the same order for several certificates, or neither",
-			"--tls-cert and --tls-key go together: %s and %s are given", cli.Count(len(f.tlsCert), "certificate"), cli.Count(len(f.tlsKey), "key"))
+			"--tls-cert and --tls-key go together: %s and %s are given%s", cli.Count(len(f.tlsCert), "certificate"), cli.Count(len(f.tlsKey), "key"), cli.GivenIn(cmd, "tls-cert", "tls-key"))
 	}
+	return nil
+}
+
+func (f *serveFlags) checkMemory(cmd *cobra.Command) error {
 	if f.memory < memstore.MinMemory {
 		minimum := cli.Size(memstore.MinMemory)
 		return cli.UsageError("such as --memory 256MiB, the default: room for ten million callers at a time",
 			"%s %v is too little to count in: expected %v or more", cli.GivenAs(cmd, "memory"), &f.memory, &minimum)
 	}
+	return nil
+}
+
+func (f *serveFlags) checkEvents(cmd *cobra.Command) error {
 	if (f.eventsURL.URL == nil) != (f.eventsSecret == "") {
-		return cli.UsageError("make a secret with: echo whsec_$(openssl rand -base64 32); give both or neither", "--events-url and --events-secret go together")
+		return cli.UsageError("make a secret with: echo whsec_$(openssl rand -base64 32); give both or neither",
+			"--events-url and --events-secret go together%s", cli.GivenIn(cmd, "events-url", "events-secret"))
 	}
-	if err := f.checkCandidate(cmd); err != nil {
-		return err
-	}
-	if err := f.checkDemo(cmd); err != nil {
-		return err
-	}
+	return nil
+}
+
+// checkStore rejects a store and a directory that do not fit.
+func (f *serveFlags) checkStore(cmd *cobra.Command) error {
 	if f.keySecret != "" && !f.store.Shared() {
 		return cli.UsageError("give --store redis://HOST:PORT too, or leave it out", "%s has no effect without a shared store", cli.GivenAs(cmd, "key-secret"))
 	}
+	if f.data == "" {
+		return cli.UsageError(seeServeHelp, "%s must name a directory", cli.GivenAs(cmd, "data"))
+	}
+	return nil
+}
+
+// checkBackend rejects flags that are for another backend.
+func (f *serveFlags) checkBackend(cmd *cobra.Command) error {
+	given := func(name string) bool { return cmd.Flags().Changed(name) }
 	if len(f.upstream) > 0 && given("max-data") {
 		return cli.UsageError("leave it out: Weir does not bound what your own backend stores",
 			"%s is only for the sample backend, and --upstream replaces it", cli.GivenAs(cmd, "max-data"))
@@ -64,32 +139,39 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 			}
 		}
 	}
+	return nil
+}
+
+// checkProxies rejects flags about proxies that have no effect.
+func (f *serveFlags) checkProxies(cmd *cobra.Command) error {
 	if !slices.ContainsFunc(clientIPHeaders, func(h string) bool { return h == f.clientIPHeader }) {
-		return cli.UsageError(hint, "%s %q: expected X-Forwarded-For, Forwarded or X-Real-IP", cli.GivenAs(cmd, "client-ip-header"), f.clientIPHeader)
+		return cli.UsageError(seeServeHelp, "%s %q: expected X-Forwarded-For, Forwarded or X-Real-IP", cli.GivenAs(cmd, "client-ip-header"), f.clientIPHeader)
 	}
-	if len(f.trustedProxies) == 0 {
-		for _, name := range []string{"client-ip-header", "proxy-protocol"} {
-			if given(name) && (name != "proxy-protocol" || bool(f.proxyProtocol)) {
-				return cli.UsageError("give --trusted-proxies too: by default no peer is trusted", "%s has no effect without --trusted-proxies", cli.GivenAs(cmd, name))
-			}
+	if len(f.trustedProxies) > 0 {
+		return nil
+	}
+	for _, name := range []string{"client-ip-header", "proxy-protocol"} {
+		if cmd.Flags().Changed(name) && (name != "proxy-protocol" || bool(f.proxyProtocol)) {
+			return cli.UsageError("give --trusted-proxies too: by default no peer is trusted", "%s has no effect without --trusted-proxies", cli.GivenAs(cmd, name))
 		}
 	}
-	if f.jwks.URL == nil && len(f.jwtKeys) == 0 {
-		for _, name := range []string{"jwt-issuer", "jwt-audience", "jwt-leeway"} {
-			if given(name) {
-				return cli.UsageError("give --jwt-key FILE or --jwks URL too", "%s has no effect without a key to verify sessions with", cli.GivenAs(cmd, name))
-			}
+	return nil
+}
+
+// checkSessions rejects flags about sessions that have no effect.
+func (f *serveFlags) checkSessions(cmd *cobra.Command) error {
+	if f.jwks.URL != nil || len(f.jwtKeys) > 0 {
+		return nil
+	}
+	for _, name := range []string{"jwt-issuer", "jwt-audience", "jwt-leeway"} {
+		if cmd.Flags().Changed(name) {
+			return cli.UsageError("give --jwt-key FILE or --jwks URL too", "%s has no effect without a key to verify sessions with", cli.GivenAs(cmd, name))
 		}
 	}
-	if err := f.checkTokens(cmd); err != nil {
-		return err
-	}
-	if err := f.checkUpstreamTLS(cmd); err != nil {
-		return err
-	}
-	if f.data == "" {
-		return cli.UsageError(hint, "--data must name a directory")
-	}
+	return nil
+}
+
+func (f *serveFlags) checkPolicy(cmd *cobra.Command) error {
 	if len(f.upstream) > 0 && f.policy == "" {
 		return cli.UsageError("write one for your API, see 'weir policy --help'; --policy contract is the built-in one, for the Widget and Bulk-Sync API",
 			"%s needs --policy", cli.GivenAs(cmd, "upstream"))
@@ -133,17 +215,17 @@ func (f *serveFlags) checkTokens(cmd *cobra.Command) error {
 }
 
 // checkListeners rejects two listeners at one address.
-func (f *serveFlags) checkListeners() error {
+func (f *serveFlags) checkListeners(cmd *cobra.Command) error {
 	type listener struct{ flag, at, what, hint string }
 	all := []listener{
-		{"--listen", string(f.listen), "serves the public", ""},
-		{"--admin", f.admin.At, "serves operators", "give the admin listener a port of its own, such as --admin 127.0.0.1:8081; --admin '' does without"},
-		{"--metrics", string(f.metrics), "", "give it a port of its own, such as --metrics :9090, or leave it out: --admin serves metrics too"},
+		{"listen", string(f.listen), "serves the public", ""},
+		{"admin", f.admin.At, "serves operators", "give the admin listener a port of its own, such as --admin 127.0.0.1:8081; --admin '' does without"},
+		{"metrics", string(f.metrics), "", "give it a port of its own, such as --metrics :9090, or leave it out: --admin serves metrics too"},
 	}
 	for i, one := range all {
 		for _, other := range all[:i] {
 			if sameAddress(one.at, other.at) {
-				return cli.UsageError(one.hint, "%s %s is where %s %s %s", one.flag, one.at, other.flag, other.at, other.what)
+				return cli.UsageError(one.hint, "--%s %s is where --%s %s %s%s", one.flag, one.at, other.flag, other.at, other.what, cli.GivenIn(cmd, one.flag, other.flag))
 			}
 		}
 	}

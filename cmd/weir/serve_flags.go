@@ -14,6 +14,11 @@ import (
 
 // serveFlags are the flags of weir serve, as given.
 type serveFlags struct {
+	configFile  string // empty: none
+	settings    int    // in that file
+	checkOnly   cli.OnOff
+	printConfig cli.OnOff
+
 	listen          cli.ListenAddr
 	tlsCert, tlsKey cli.Paths
 	admin           cli.AdminAddr
@@ -104,6 +109,10 @@ func defaultServeFlags() *serveFlags {
 func (f *serveFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
+	flags.StringVar(&f.configFile, "config", "", "`FILE` with settings: the names of flags and their values, in YAML; a flag or its variable overrides one; read at start only (see above)")
+	cli.SwitchFlag(cmd, &f.checkOnly, "check", "start nothing: report every problem of --config, of the flags and of the policy")
+	cli.SwitchFlag(cmd, &f.printConfig, "print-config", "start nothing: print the settings in force, as a file for --config without passwords")
+	cli.NoVariables(cmd, "check", "print-config")
 	flags.Var(&f.listen, "listen", "the address to listen on, for HTTP/1.1 and HTTP/2 (by prior knowledge, or with --tls-cert by ALPN); without HOST every address")
 	flags.Var(&f.tlsCert, "tls-cert", "a certificate chain in PEM; switches on TLS and HTTP/2; repeatable, each with its --tls-key: a client gets the one for the name that it asks for (SNI), else the first")
 	flags.Var(&f.tlsKey, "tls-key", "its private key in PEM; repeatable, in the order of --tls-cert")
@@ -159,7 +168,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 			cli.Must(cmd.MarkFlagFilename(name))
 		}
 	}
-	file("tls-cert", "tls-key", "upstream-ca", "upstream-cert", "upstream-key", "policy", "candidate", "jwt-key", "token-file", "key-secret", "events-secret")
+	file("config", "tls-cert", "tls-key", "upstream-ca", "upstream-cert", "upstream-key", "policy", "candidate", "jwt-key", "token-file", "key-secret", "events-secret")
 	cli.Must(cmd.MarkFlagDirname("data"))
 	words := func(name string, of ...string) {
 		cli.Must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)))
@@ -176,7 +185,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	words("min-rate", "off")
 	words("max-upload-time", "off")
 	words("cors-origins", "*")
-	for _, name := range []string{"proxy-protocol", "tokens", "ietf-headers", "access-log", "demo", "metrics-open"} {
+	for _, name := range []string{"proxy-protocol", "tokens", "ietf-headers", "access-log", "demo", "metrics-open", "check", "print-config"} {
 		words(name, "on", "off")
 	}
 }

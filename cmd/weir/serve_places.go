@@ -48,12 +48,14 @@ func placeHint(s string) string {
 	return ""
 }
 
-func (t *tokenPlaces) String() string {
+func (t *tokenPlaces) Items() []string {
 	names := make([]string, len(*t))
 	for i, p := range *t {
 		names[i] = p.String()
 	}
-	return strings.Join(names, ",")
+	return names
 }
 
-func (t *tokenPlaces) Type() string { return "PLACE,..." }
+func (t *tokenPlaces) String() string { return strings.Join(t.Items(), ",") }
+func (t *tokenPlaces) Type() string   { return "PLACE,..." }
+func (t *tokenPlaces) Adds() bool     { return true }

@@ -30,8 +30,10 @@ func (n *names) Set(value string) error {
 	return nil
 }
 
-func (n *names) String() string { return strings.Join(*n, ",") }
-func (n *names) Type() string   { return "NAME,..." }
+func (n *names) String() string  { return strings.Join(*n, ",") }
+func (n *names) Type() string    { return "NAME,..." }
+func (n *names) Items() []string { return *n }
+func (n *names) Adds() bool      { return false }
 
 // oneName is a host name, or an address.
 type oneName string
@@ -58,11 +60,11 @@ func (u *upstreams) Set(value string) error {
 	for _, element := range strings.Split(value, ",") {
 		element = strings.TrimSpace(element)
 		if name, rest, ok := cutSite(element); ok {
-			route, err := policyfile.ParseRoute(name + "/*")
-			if err != nil || route.Host == "" {
-				return fmt.Errorf("host %q of %q: expected a name such as api.example.com or *.example.com, without a port", name, element)
+			var err error
+			if host, err = parseSite(name); err != nil {
+				return fmt.Errorf("host %q of %q: %w", name, element, err)
 			}
-			host, element = route.Host, rest
+			element = rest
 		}
 		var one cli.Endpoint
 		if err := one.Set(element); err != nil {
@@ -96,23 +98,56 @@ func cutSite(element string) (host, rest string, ok bool) {
 	return host, rest, ok && !strings.ContainsAny(host, "/?")
 }
 
+// parseSite returns a host as sites are found by it: in one spelling.
+func parseSite(name string) (host string, err error) {
+	route, err := policyfile.ParseRoute(name + "/*")
+	if err != nil || route.Host == "" || route.Method != "" {
+		return "", errors.New("expected a name such as api.example.com or *.example.com, without a port")
+	}
+	return route.Host, nil
+}
+
 func basePath(u *url.URL) string { return strings.TrimSuffix(u.EscapedPath(), "/") }
 
-func (u *upstreams) String() string {
+// Items returns the URLs, each with its host if it has one.
+func (u *upstreams) Items() []string {
 	var all []string
 	for _, s := range *u {
-		for i, one := range s.Upstreams {
+		for _, one := range s.Upstreams {
 			text := one.String()
-			if i == 0 && s.Host != "" {
+			if s.Host != "" {
 				text = s.Host + "=" + text
 			}
 			all = append(all, text)
 		}
 	}
+	return all
+}
+
+// String returns the URLs with those that have no host first, since HOST= covers what follows.
+func (u *upstreams) String() string {
+	all := u.Items()
+	slices.SortStableFunc(all, func(a, b string) int {
+		_, _, aHost := cutSite(a)
+		_, _, bHost := cutSite(b)
+		switch {
+		case aHost == bHost:
+			return 0
+		case bHost:
+			return -1
+		}
+		return 1
+	})
 	return strings.Join(all, ",")
 }
 
 func (u *upstreams) Type() string { return "[HOST=]URL,..." }
+func (u *upstreams) Adds() bool   { return true }
+
+// named reports whether a backend is for one host.
+func (u *upstreams) named() bool {
+	return slices.ContainsFunc(*u, func(s gateway.Site) bool { return s.Host != "" })
+}
 
 // methods are those that are accepted beside the known ones.
 type methods []string
@@ -132,8 +167,10 @@ func (m *methods) Set(value string) error {
 	return nil
 }
 
-func (m *methods) String() string { return strings.Join(*m, ",") }
-func (m *methods) Type() string   { return "METHOD,..." }
+func (m *methods) String() string  { return strings.Join(*m, ",") }
+func (m *methods) Type() string    { return "METHOD,..." }
+func (m *methods) Items() []string { return *m }
+func (m *methods) Adds() bool      { return false }
 
 // forwarded are the fields by which an upstream learns who is calling.
 type forwarded []string
@@ -153,5 +190,7 @@ func (f *forwarded) Set(value string) error {
 	return nil
 }
 
-func (f *forwarded) String() string { return strings.Join(*f, ",") }
-func (f *forwarded) Type() string   { return "FIELD,..." }
+func (f *forwarded) String() string  { return strings.Join(*f, ",") }
+func (f *forwarded) Type() string    { return "FIELD,..." }
+func (f *forwarded) Items() []string { return *f }
+func (f *forwarded) Adds() bool      { return false }

@@ -89,6 +89,13 @@ func RejectEmptyFile(cmd *cobra.Command) (bad error) {
 	return bad
 }
 
+// NamesFile reports whether the value of a flag is the name of a file or a directory.
+func NamesFile(f *pflag.Flag) bool {
+	_, file := f.Annotations[cobra.BashCompFilenameExt]
+	_, dir := f.Annotations[cobra.BashCompSubdirsInDir]
+	return file || dir
+}
+
 // JSONFlag adds --json.
 func JSONFlag(cmd *cobra.Command, machine *OnOff) {
 	SwitchFlag(cmd, machine, "json", "print JSON")

@@ -25,8 +25,8 @@ func ParseEnvironment(env []string) Environment {
 // prefix is how the variables of flags begin.
 const prefix = "WEIR_"
 
-// variable returns the name of a flag's variable; false for a flag that has none.
-func variable(f *pflag.Flag) (string, bool) {
+// Variable returns the name of a flag's variable; false for a flag that has none.
+func Variable(f *pflag.Flag) (string, bool) {
 	_, without := f.Annotations[noVariable]
 	if without || f.Name == "help" || f.Name == "version" {
 		return "", false
@@ -48,25 +48,61 @@ func NoVariables(cmd *cobra.Command, names ...string) {
 // fromVariable annotates a flag that its variable has set; its value is the variable's name.
 const fromVariable = "weir_variable"
 
-// GivenAs returns the name of a flag as the user gave it: "--policy", or "variable WEIR_POLICY".
+// fromFile annotates a flag that a configuration file has set; its value is the file and the line.
+const fromFile = "weir_file"
+
+// MarkFromFile records that a line of a configuration file has set a flag.
+func MarkFromFile(f *pflag.Flag, file string, line int) {
+	f.Changed = true
+	annotate(f, fromFile, fmt.Sprintf("%s:%d", file, line))
+}
+
+func annotate(f *pflag.Flag, name, value string) {
+	if f.Annotations == nil {
+		f.Annotations = make(map[string][]string)
+	}
+	f.Annotations[name] = []string{value}
+}
+
+// GivenAs returns the name of a flag as the user gave it: "--policy", "variable WEIR_POLICY" or
+// "policy (weir.yaml:3)".
 func GivenAs(cmd *cobra.Command, flag string) string {
-	if from := cmd.Flags().Lookup(flag).Annotations[fromVariable]; len(from) > 0 {
+	f := cmd.Flags().Lookup(flag)
+	if from := f.Annotations[fromVariable]; len(from) > 0 {
 		return "variable " + from[0]
+	}
+	if from := f.Annotations[fromFile]; len(from) > 0 {
+		return fmt.Sprintf("%s (%s)", flag, from[0])
 	}
 	return "--" + flag
 }
 
-// GivenItself reports whether a flag was given on the command line, not by its variable.
+// GivenIn returns in parentheses which of some flags lines of a configuration file have set, or ""
+// if none.
+func GivenIn(cmd *cobra.Command, flags ...string) string {
+	var all []string
+	for _, name := range flags {
+		if from := cmd.Flags().Lookup(name).Annotations[fromFile]; len(from) > 0 {
+			all = append(all, name+" is "+from[0])
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(all, ", ") + ")"
+}
+
+// GivenItself reports whether a flag was given on the command line, not by its variable or a file.
 func GivenItself(cmd *cobra.Command, flag string) bool {
 	f := cmd.Flags().Lookup(flag)
-	return f.Changed && len(f.Annotations[fromVariable]) == 0
+	return f.Changed && len(f.Annotations[fromVariable])+len(f.Annotations[fromFile]) == 0
 }
 
 // Apply sets every flag of cmd that was not given from its variable, if that is not empty.
 func (e Environment) Apply(cmd *cobra.Command) error {
 	var bad error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		name, ok := variable(f)
+		name, ok := Variable(f)
 		value := e[name]
 		if !ok || f.Changed || value == "" || bad != nil {
 			return
@@ -81,7 +117,7 @@ func (e Environment) Apply(cmd *cobra.Command) error {
 			return
 		}
 		f.Changed = true
-		f.Annotations = map[string][]string{fromVariable: {name}}
+		annotate(f, fromVariable, name)
 	})
 	return bad
 }
@@ -93,7 +129,7 @@ func (e Environment) Unknown(root *cobra.Command) []string {
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			name, _ := variable(f)
+			name, _ := Variable(f)
 			known[name] = true
 		})
 		for _, c := range cmd.Commands() {
@@ -118,6 +154,13 @@ type Repeatable interface {
 	Repeatable()
 }
 
+// A List is the value of a flag with several elements.
+type List interface {
+	pflag.Value
+	Items() []string // the elements; Set of each sets it again
+	Adds() bool      // whether Set adds to the elements, and does not replace them
+}
+
 // setAll sets a value from a variable.
 func setAll(v pflag.Value, value string) error {
 	if _, ok := v.(Repeatable); !ok {
@@ -134,7 +177,7 @@ func setAll(v pflag.Value, value string) error {
 // DocumentVariables adds each flag's variable to its help, for cmd and every command below it.
 func DocumentVariables(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if name, ok := variable(f); ok {
+		if name, ok := Variable(f); ok {
 			f.Usage += " [$" + name + "]"
 		}
 	})
@@ -147,6 +190,12 @@ func DocumentVariables(cmd *cobra.Command) {
 // text that Set has rejected.
 type Redacter interface {
 	Redact(rejected string) string
+}
+
+// ValueProblem returns the texts of an error and its hint about a value that Set of a flag has
+// rejected. The hint may be empty.
+func ValueProblem(f *pflag.Flag, rejected string, err error) (message, hint string) {
+	return fmt.Sprintf("%s %q: %v", f.Name, shown(f, rejected), err), hintOf(err)
 }
 
 // shown returns what an error may show of a value that a flag has rejected.

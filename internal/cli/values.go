@@ -185,6 +185,8 @@ func (p *Paths) Set(value string) error {
 	return nil
 }
 
-func (p *Paths) String() string { return strings.Join(*p, ",") }
-func (p *Paths) Type() string   { return "FILE" }
-func (p *Paths) Repeatable()    {}
+func (p *Paths) String() string  { return strings.Join(*p, ",") }
+func (p *Paths) Type() string    { return "FILE" }
+func (p *Paths) Items() []string { return *p }
+func (p *Paths) Adds() bool      { return true }
+func (p *Paths) Repeatable()     {}

@@ -119,15 +119,17 @@ func (p *Prefixes) Set(value string) error {
 	return nil
 }
 
-func (p *Prefixes) String() string {
+func (p *Prefixes) Items() []string {
 	all := make([]string, len(*p))
 	for i, one := range *p {
 		all[i] = one.String()
 	}
-	return strings.Join(all, ",")
+	return all
 }
 
-func (p *Prefixes) Type() string { return "CIDR,..." }
+func (p *Prefixes) String() string { return strings.Join(p.Items(), ",") }
+func (p *Prefixes) Type() string   { return "CIDR,..." }
+func (p *Prefixes) Adds() bool     { return false }
 
 // An Endpoint is the http or https URL of a server.
 type Endpoint struct{ *url.URL }
@@ -190,5 +192,7 @@ func (o *Origins) Set(value string) error {
 	return nil
 }
 
-func (o *Origins) String() string { return strings.Join(*o, ",") }
-func (o *Origins) Type() string   { return "ORIGIN,..." }
+func (o *Origins) String() string  { return strings.Join(*o, ",") }
+func (o *Origins) Type() string    { return "ORIGIN,..." }
+func (o *Origins) Items() []string { return *o }
+func (o *Origins) Adds() bool      { return false }

@@ -64,6 +64,7 @@ func opensBy[T fmt.Stringer](parse func(string) (T, error), open func(context.Co
 type Store struct {
 	row    *storeRow
 	target target
+	secret bool
 }
 
 // Set sets the store that value means. Errors do not contain the value, which may hold a password.
@@ -78,6 +79,7 @@ func (s *Store) Set(value string) error {
 			return err
 		}
 		s.row, s.target = row, at
+		s.secret = strings.Contains(value, "@") || strings.Contains(value, "sentinel_")
 		return nil
 	}
 	forms := make([]string, len(stores))
@@ -102,6 +104,9 @@ func (s *Store) String() string {
 	}
 	return s.target.name
 }
+
+// HasSecret reports whether the value may have a user or a password, which String leaves out.
+func (s *Store) HasSecret() bool { return s.secret }
 
 // Type implements pflag.Value.
 func (s *Store) Type() string { return "STORE" }
