@@ -119,6 +119,7 @@ func (o *Options) rules() rules.Options {
 		Denial:         o.Denial,
 		AgentHash:      o.AgentHash,
 		Observe:        o.Observe,
+		Spent:          o.Spent,
 		HideTokens:     o.HideTokens,
 		Limits:         o.Limits,
 		Judged:         std.Judged,

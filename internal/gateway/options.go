@@ -84,6 +84,10 @@ type Options struct {
 	// Observe, if set, is called with every decision.
 	Observe func(answer.Observation)
 
+	// Spent, if set, is called with what each admitted request has cost, once that is known
+	// (answer.Options.Spent).
+	Spent func(answer.Spending)
+
 	// Wrap, if set, is put around the handler of every request, outermost, such as one that traces;
 	// it sees paths as they were received. Its ResponseWriter must unwrap to the one it was given,
 	// or be it.

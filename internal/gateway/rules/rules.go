@@ -54,12 +54,13 @@ type Options struct {
 	Denial         func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
 	AgentHash      func(agent string) (hash uint64, ok bool)
 	Observe        func(answer.Observation)
+	Spent          func(answer.Spending)
 	HideTokens     []identity.Place
 	Limits         Limits
 
 	// Judged, if set, is called by net/http's engine for each request whose caller the limiter has
 	// judged (httplimit.Options.Judged).
-	Judged func(http.ResponseWriter, *identity.Caller, answer.Outcome)
+	Judged func(http.ResponseWriter, *identity.Caller, *answer.Answer)
 	// Ended, if set, is called by it when a request has ended (httplimit.Options.Ended).
 	Ended func(w http.ResponseWriter, reserved, used int64)
 }
@@ -111,6 +112,7 @@ func New(o Options) (*Rules, error) {
 		Credentials: o.Credentials,
 		Denial:      o.Denial,
 		Observe:     o.Observe,
+		Spent:       o.Spent,
 		Judged:      o.Judged,
 		Ended:       o.Ended,
 	})

@@ -105,9 +105,9 @@ func (e *Engine) route(x *exchange, r *http.Request) {
 
 // Judged notes the agent that a request was counted by, and its outcome, for the access log. It is
 // the rules' Options.Judged; w is the exchange that the limiter was given.
-func Judged(w http.ResponseWriter, c *identity.Caller, o answer.Outcome) {
+func Judged(w http.ResponseWriter, c *identity.Caller, a *answer.Answer) {
 	if x, ok := w.(*exchange); ok {
-		x.NoteOutcome(o)
+		x.NoteOutcome(a.Outcome)
 		x.NoteAgent(&x.engine.Options, c)
 	}
 }
