@@ -82,7 +82,7 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 		Log:   log,
 	}
 	if f.accessLog {
-		c.AccessLog = stderr
+		c.AccessLog, c.AccessLogFields = stderr, gateway.LogFields(f.logFields)
 	}
 	if f.logFormat.Value == "json" {
 		c.AccessLogFormat = gateway.LogJSON

@@ -60,6 +60,7 @@ func everything(t *testing.T) (*telemetry.Metrics, *weir.Decider) {
 	m.Held(b.Limiter, 1)
 	m.Candidate(weir.Compared{Live: &decision, Candidate: &decision})
 	m.StoreTake(time.Millisecond, nil)
+	m.Served(telemetry.Request{Site: "*", Limiter: "api", Status: 200, Duration: time.Millisecond, Upstream: time.Microsecond})
 	return m, d
 }
 
@@ -75,7 +76,7 @@ func TestAFailedReloadIsToldApartFromNone(t *testing.T) {
 
 func TestTheUpstreamsAddressesAreToldOneByOne(t *testing.T) {
 	m, _ := everything(t)
-	const one, two = `{upstream="http://backend.example.com:3000"}`, `{upstream="http://backend.example.com:3001"}`
+	const one, two = `{site="*",upstream="http://backend.example.com:3000"}`, `{site="*",upstream="http://backend.example.com:3001"}`
 	for series, value := range map[string]float64{
 		"weir_upstream_up" + one: 1, "weir_upstream_up" + two: 0,
 		"weir_upstream_requests_in_flight" + one: 3, "weir_upstream_requests_in_flight" + two: 0,

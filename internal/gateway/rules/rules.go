@@ -17,6 +17,7 @@
 //	counts.go     what is under way, and what went wrong
 //	record.go     what is known of a request when it is over
 //	line.go       one line of the access log
+//	logfields.go  the fields of a line that can be switched off
 //	accesslog.go  the access log, written by a goroutine of its own
 package rules
 
@@ -53,6 +54,9 @@ type Options struct {
 	Credentials    map[string]string
 	Denial         func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
 	AgentHash      func(agent string) (hash uint64, ok bool)
+	CallerHash     func(who []byte) (hash uint64, ok bool)
+	LogFields      LogFields
+	Served         func(Served)
 	Observe        func(answer.Observation)
 	Spent          func(answer.Spending)
 	HideTokens     []identity.Place
