@@ -63,6 +63,12 @@ type Options struct {
 	// and must not keep what the Observation points to.
 	Observe func(Observation)
 
+	// Spent, if set, is called for a request that was observed as admitted, at most once, when it
+	// is known what it has cost: at the latest when it has ended. It is not called if the response
+	// does not tell that, or cannot change what was charged. It must not block, and must not keep
+	// what the Spending points to.
+	Spent func(Spending)
+
 	// Now is the clock for Observation.Latency; nil means time.Now. Windows are counted by the
 	// store's clock.
 	Now func() time.Time

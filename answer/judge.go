@@ -86,8 +86,24 @@ type Answer struct {
 	reason   string // of weir.PlaceReason
 	scratch  weir.Scratch
 
+	observed weir.Standing // the binding one, as it was observed; set while spending is
+	spending bool          // Options.Spent is to be called
+
 	reporter reporter // what the request reports
 	response response // what the response has reported
+}
+
+// Denial returns the id that the answer carries as X-Weir-Denial; empty: none.
+func (a *Answer) Denial() string { return a.denial }
+
+// Who returns the bytes by which the binding window counts the sender (weir.Scratch.Who); nil if no
+// window was read. They are valid until the next use of the Answer, and must not be shown.
+func (a *Answer) Who() []byte {
+	all := a.Decision.Standings()
+	if len(all) == 0 || a.Outcome == Unlimited {
+		return nil
+	}
+	return a.scratch.Who(&all[0])
 }
 
 // Body returns the body of an answer whose Status is not 0, as JSON. It is shared between answers
@@ -101,7 +117,7 @@ func (a *Answer) Body() []byte {
 
 func (a *Answer) reset() {
 	a.Outcome, a.Status, a.unset = Unlimited, 0, nil
-	a.values[fieldLimit], a.soon = "", false
+	a.values[fieldLimit], a.soon, a.spending = "", false, false
 	a.response.reset()
 	a.retryAfter, a.denial, a.ietf[0], a.refusal, a.challenge = "", "", "", nil, ""
 }

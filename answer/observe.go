@@ -68,6 +68,40 @@ type Observation struct {
 	Context context.Context
 }
 
+// A Spending is what an admitted request has cost, as the limiter of its Observation counted it.
+type Spending struct {
+	Limiter  string
+	Decision *weir.Decision // read only
+	Who      []byte         // as in the Observation
+	Reserved int64          // units that were charged before the request was served
+	Used     int64          // units that it has cost, and is charged unless the store has failed
+}
+
+// reportSpent calls Options.Spent once the cost of the request is known. The binding window may be
+// another one by now: who sent the request is what observe has reported.
+func (j *Judge) reportSpent(a *Answer) {
+	if !a.spending || a.scratch.Awaits()&headSettles != 0 || a.response.pending {
+		return
+	}
+	j.endSpending(a)
+}
+
+// endSpending is reportSpent for a request that has ended.
+func (j *Judge) endSpending(a *Answer) {
+	if !a.spending {
+		return
+	}
+	l := a.observed.Limiter
+	reserved, used, ok := a.scratch.Cost(l)
+	if !ok {
+		return
+	}
+	a.spending = false
+	if used >= 0 {
+		j.options.Spent(Spending{Limiter: l.Name, Decision: &a.Decision, Who: a.scratch.Who(&a.observed), Reserved: reserved, Used: used})
+	}
+}
+
 // observe calls Options.Observe for a request that a limiter covers. caller is the one of the
 // decision.
 func (j *Judge) observe(ctx context.Context, a *Answer, start time.Time, caller weir.Keys) {
@@ -80,6 +114,9 @@ func (j *Judge) observe(ctx context.Context, a *Answer, start time.Time, caller 
 	}
 	if all := a.Decision.Standings(); len(all) > 0 {
 		o.Window, o.Who = all[0].Window, a.scratch.Who(&all[0])
+		if j.options.Spent != nil && a.Outcome == Admitted && a.Decision.Cost > 0 {
+			a.observed, a.spending = all[0], true
+		}
 	}
 	j.options.Observe(o)
 }

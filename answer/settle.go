@@ -79,6 +79,7 @@ func (j *Judge) Head(ctx context.Context, a *Answer, status int, lines func(name
 		return false
 	}
 	j.decider.Answered(ctx, &a.scratch, status, &a.Decision)
+	defer j.reportSpent(a)
 	reading := a.reading()
 	if reading.Form == weir.ReadHeader && !r.known {
 		r.units, r.known = unitsOf(lines(reading.Name))
@@ -156,6 +157,7 @@ func (j *Judge) readEnd(ctx context.Context, a *Answer) {
 		r.known, r.units, r.from = true, units, r.body
 	}
 	j.decider.SpentFrom(ctx, &a.scratch, r.body, units, &a.Decision)
+	j.reportSpent(a)
 }
 
 // Spent reports what the request has cost, for a handler that knows it: 0 or more units. It counts
@@ -185,6 +187,7 @@ func (j *Judge) Spent(ctx context.Context, a *Answer, units int64) error {
 func (j *Judge) spend(ctx context.Context, a *Answer) {
 	a.response.pending = false
 	j.decider.SpentFrom(ctx, &a.scratch, a.response.from, a.response.units, &a.Decision)
+	j.reportSpent(a)
 }
 
 // End reports that the request has ended. What its response has not reported of its cost by then
@@ -194,6 +197,7 @@ func (j *Judge) End(ctx context.Context, a *Answer) {
 	if a.response.pending {
 		j.spend(ctx, a)
 	}
+	j.endSpending(a)
 	j.decider.End(ctx, &a.scratch)
 }
 

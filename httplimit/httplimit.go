@@ -46,10 +46,14 @@ type Options struct {
 	// and must not keep what the Observation points to.
 	Observe func(answer.Observation)
 
+	// Spent, if set, is called when it is known what an admitted request has cost
+	// (answer.Options.Spent). It must not block, and must not keep what the Spending points to.
+	Spent func(answer.Spending)
+
 	// Judged, if set, is called after the decision on a request that Wrap, Serve or Charge limits,
 	// and before anything is written. w is the ResponseWriter that they were given. Judged must not
-	// block, and must not keep c.
-	Judged func(w http.ResponseWriter, c *identity.Caller, o answer.Outcome)
+	// block, and must not keep c and a.
+	Judged func(w http.ResponseWriter, c *identity.Caller, a *answer.Answer)
 
 	// Ended, if set, is called when the handler of an admitted request has returned, if its
 	// response could change what the request has cost: with the units that were charged before,
@@ -70,7 +74,7 @@ type Middleware struct {
 	judge     *answer.Judge
 	decider   *weir.Decider
 	identity  *identity.Resolver
-	judged    func(http.ResponseWriter, *identity.Caller, answer.Outcome)
+	judged    func(http.ResponseWriter, *identity.Caller, *answer.Answer)
 	ended     func(w http.ResponseWriter, reserved, used int64)
 	exchanges sync.Pool
 	writers   seenWriter
@@ -86,7 +90,7 @@ func New(d *weir.Decider, o Options) (*Middleware, error) {
 	}
 	j, err := answer.New(d, answer.Options{
 		Door: Door, Identity: o.Identity, IETF: o.IETF, Credentials: o.Credentials,
-		Denial: o.Denial, Observe: o.Observe, Now: o.Now,
+		Denial: o.Denial, Observe: o.Observe, Spent: o.Spent, Now: o.Now,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("new middleware: %w", err)

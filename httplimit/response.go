@@ -81,7 +81,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		return
 	}
 	if m.judged != nil {
-		m.judged(w, &e.caller, e.answer.Outcome)
+		m.judged(w, &e.caller, &e.answer)
 	}
 	if e.answer.Status != 0 {
 		x.refuse(r.Method)
@@ -102,7 +102,7 @@ func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, e *exchange) {
 	// the question has the limiters' own cost, so there is no error
 	_ = m.judge.Answer(r.Context(), &e.question, &e.answer)
 	if m.judged != nil && e.question.Match.HasTrials() {
-		m.judged(w, &e.caller, e.answer.Outcome)
+		m.judged(w, &e.caller, &e.answer)
 	}
 	m.release(e)
 }

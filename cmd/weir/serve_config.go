@@ -100,7 +100,7 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 		c.Certificates = append(c.Certificates, gateway.KeyPair{CertFile: cert, KeyFile: f.tlsKey[i]})
 	}
 	if f.accessLog {
-		c.AccessLog = stderr
+		c.AccessLog, c.AccessLogFields = stderr, gateway.LogFields(f.logFields)
 	}
 	if f.logFormat.Value == "json" {
 		c.AccessLogFormat = gateway.LogJSON

@@ -71,6 +71,7 @@ type serveFlags struct {
 	eventsURL    cli.Endpoint
 	eventsSecret string
 	accessLog    cli.OnOff
+	logFields    logFields
 
 	demo cli.OnOff
 
@@ -102,6 +103,7 @@ func defaultServeFlags() *serveFlags {
 		corsOrigins:    cli.Origins{"*"},
 		logFormat:      cli.Choice{Value: "text", Of: []string{"text", "json"}},
 		accessLog:      true,
+		logFields:      logFields(gateway.AllLogFields),
 		traceRatio:     1,
 	}
 }
@@ -158,7 +160,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.eventsURL, "events-url", "the webhook that gets the events of limiters with notify, signed with --events-secret; in WEIR_EVENTS_URL it is kept out of ps")
 	flags.StringVar(&f.eventsSecret, "events-secret", "", "`FILE` with the secret that signs events: whsec_ and the base64 of 24 to 64 bytes; only with --events-url")
 	flags.Var(&f.logFormat, "log-format", "the format of log lines on standard error")
-	cli.SwitchFlag(cmd, &f.accessLog, "access-log", "write a log line for each request, with the path but never the query; an agent that a limiter counts by appears as a keyed hash")
+	cli.SwitchFlag(cmd, &f.accessLog, "access-log", "write a log line for each request, with the path but never the query; a caller, and an agent that a limiter counts by, appear as keyed hashes")
+	flags.Var(&f.logFields, "access-log-fields", "which of the fields that can be switched off these lines have, with commas, or none")
 	cli.SwitchFlag(cmd, &f.demo, "demo", "for a first look, send about 45 requests a second to the sample backend through the public listener; every limiter counts, and some refuse")
 	flags.Var(&f.traces, "traces", "the collector of traces, by OTLP over HTTP, such as http://127.0.0.1:4318 (default OTEL_EXPORTER_OTLP_ENDPOINT, if it is set)")
 	flags.Var(&f.traceRatio, "trace-ratio", "the part of new traces that is recorded, from 0 to 1; a trace of a trusted caller is recorded if that caller records it")
@@ -182,6 +185,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	words("token-from", identity.PlaceForms()...)
 	words("token-forward", f.tokenForward.Of...)
 	words("log-format", f.logFormat.Of...)
+	words("access-log-fields", append(gateway.LogFieldNames(), "none")...)
 	words("min-rate", "off")
 	words("max-upload-time", "off")
 	words("cors-origins", "*")

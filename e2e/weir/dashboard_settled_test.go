@@ -77,9 +77,9 @@ limiters:
 	b.until(`document.querySelector("#callers-rows tr[data-limiter=poll] .count").innerText === "at most 2 in flight"`)
 	units := func(limiter string) string {
 		cell := `document.querySelector("#callers-rows tr[data-limiter=` + limiter + `] .units")`
-		return ask[string](b, cell+`.innerText.replace(/[\d,]+/, "n") + "; " + `+cell+`.title`)
+		return ask[string](b, cell+`.innerText.replace(/[\d,]+/g, "n") + "; " + `+cell+`.title`)
 	}
-	if got, want := units("ask"), "n reserved; charged before the requests were served: what was given back is still in it; halves every five minutes"; got != want {
+	if got, want := units("ask"), "n\nof n reserved; what the requests have cost where that is known, else what was reserved for them; halves every five minutes"; got != want {
 		t.Errorf("the units of a caller whose requests are settled are %q, want %q", got, want)
 	}
 	if got, want := units("poll"), "n; "; got != want {

@@ -140,3 +140,20 @@ func TestALineTellsWhetherItsAgentIsMissingOrNone(t *testing.T) {
 		})
 	}
 }
+
+// The fields that can be switched off change nothing of what is read.
+func TestALineWithEveryFieldIsRead(t *testing.T) {
+	const (
+		text = `time=2026-03-01T12:00:01.000Z client=192.0.2.1 method=GET path=/a status=429 bytes=1 duration=1.000ms limiter=a agent=0123456789ABCDEF reserved=10 cost=12 overrun=2 outcome=refused host=h proto=HTTP/1.1 ` +
+			`user_agent="curl \"x\" status=200" upstream=https://b:443 upstream_time=1.500ms request_id="a b" traceparent=00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 denial=AVs8 caller=0000000000000002 aborted=true` + "\n"
+		object = `{"time":"2026-03-01T12:00:01.000Z","client":"192.0.2.1","method":"GET","path":"/a","status":429,"bytes":1,"duration_ms":1.000,"limiter":"a","agent":"0123456789ABCDEF","reserved":10,"cost":12,"overrun":2,"outcome":"refused","host":"h","proto":"HTTP/1.1",` +
+			`"user_agent":"curl \"x\" status=200","upstream":"https://b:443","upstream_time_ms":1.500,"request_id":"a b","traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","denial":"AVs8","caller":"0000000000000002","aborted":true}` + "\n"
+	)
+	for format, log := range map[string]string{"weir": text, "weir-json": object} {
+		got := told(t, accesslog.Options{Stdin: strings.NewReader(log), Fields: []string{"user_agent", "request_id", "denial", "caller"}})
+		const want = `1 2026-03-01T12:00:01Z peer="192.0.2.1" method="GET" target="/a" agent="" status=429 user_agent="curl \"x\" status=200" request_id="a b" denial="AVs8" caller="0000000000000002"` + "\n"
+		if !strings.HasPrefix(got, `1 2026-03-01T12:00:01Z peer="192.0.2.1" method="GET" target="/a" `) || !strings.HasSuffix(got, want[strings.Index(want, "status=429"):]) {
+			t.Errorf("%s: got\n%swant\n%s", format, got, want)
+		}
+	}
+}

@@ -7,7 +7,8 @@ import (
 )
 
 // pairKeys are the keys of a request in Weir's text format.
-var pairKeys = []string{"time", "client", "method", "path", "status", "bytes", "duration", "limiter", "outcome", "host", "proto", "aborted", "agent", "reserved", "cost", "overrun"}
+var pairKeys = []string{"time", "client", "method", "path", "status", "bytes", "duration", "limiter", "outcome", "host", "proto", "aborted", "agent", "reserved", "cost", "overrun",
+	"user_agent", "upstream", "upstream_time", "request_id", "traceparent", "denial", "caller"}
 
 // messageKeys are the keys of lines that are not requests.
 var messageKeys = []string{"level", "msg", "lines"}
@@ -18,7 +19,7 @@ type pairs struct {
 	fields []int // index in pairKeys for each of Options.Fields, or -1
 	own    ownLines
 
-	values  [16][]byte // by pairKeys
+	values  [23][]byte // by pairKeys
 	message [3][]byte  // by messageKeys
 }
 

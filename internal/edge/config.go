@@ -84,7 +84,8 @@ type Config struct {
 
 	AccessLog       io.Writer // nil: none
 	AccessLogFormat gateway.LogFormat
-	Demo            bool // send traffic to the sample backend
+	AccessLogFields gateway.LogFields // the switchable ones; none by default
+	Demo            bool              // send traffic to the sample backend
 
 	// Traces are the settings of traces, without Version, Log and Trusts; nil: no traces.
 	Traces *telemetry.TraceOptions

@@ -26,6 +26,7 @@ import (
 const (
 	denialLabel = "denial ids"
 	agentLabel  = "agents in the access log"
+	loggedLabel = "callers in the access log"
 )
 
 // openDenials seals the facts of each refusal into the id that its 429 carries, and keys the hashes
@@ -54,6 +55,10 @@ func openDenials(o *observing) error {
 	if err != nil {
 		return err
 	}
+	callers, err := o.hooks.derive(loggedLabel)
+	if err != nil {
+		return err
+	}
 	version := new(atomic.Pointer[string]) // of the policy in force
 	version.Store(new(string))
 	sealer, err := denial.New(sealing, func() string { return *version.Load() }, rand.Reader, nil)
@@ -62,7 +67,9 @@ func openDenials(o *observing) error {
 	}
 	h := o.hooks
 	h.policies = append(h.policies, func(s live.State) { version.Store(&s.Version) })
-	h.gateway = append(h.gateway, func(g *gateway.Options) { g.Denial, g.AgentHash = sealer.ID, agentHash(agents) })
+	h.gateway = append(h.gateway, func(g *gateway.Options) {
+		g.Denial, g.AgentHash, g.CallerHash = sealer.ID, agentHash(agents), keyedHash(callers)
+	})
 	h.admin = append(h.admin, func(a *admin.Options) { a.Denials = sealer.Open })
 	return nil
 }
@@ -84,16 +91,24 @@ func (o *observing) denialKey() ([]byte, error) {
 	return key, nil
 }
 
-// agentHash returns the keyed hash of agents in the access log (D18: no caller is named in a log).
-// It is the same on all nodes that share a store, and otherwise as long as the data directory keeps
-// its key, so that a log can be replayed. secret returns fewer than 16 bytes while it is not known.
+// agentHash is keyedHash for agents.
 func agentHash(secret func() []byte) func(agent string) (hash uint64, ok bool) {
+	hash := keyedHash(secret)
 	return func(agent string) (uint64, bool) {
+		return hash(unsafe.Slice(unsafe.StringData(agent), len(agent))) // read only
+	}
+}
+
+// keyedHash returns the keyed hash of agents or callers in the access log (D18: no caller is named
+// in a log). It is the same on all nodes that share a store, and otherwise as long as the data
+// directory keeps its key, so that a log can be replayed. secret returns fewer than 16 bytes while
+// it is not known.
+func keyedHash(secret func() []byte) func(of []byte) (hash uint64, ok bool) {
+	return func(of []byte) (uint64, bool) {
 		key := secret()
 		if len(key) < 16 {
 			return 0, false
 		}
-		bytes := unsafe.Slice(unsafe.StringData(agent), len(agent)) // read only
-		return siphash.Hash(binary.LittleEndian.Uint64(key), binary.LittleEndian.Uint64(key[8:]), bytes), true
+		return siphash.Hash(binary.LittleEndian.Uint64(key), binary.LittleEndian.Uint64(key[8:]), of), true
 	}
 }

@@ -45,6 +45,7 @@ type hooks struct {
 	candidates  []func(weir.Compared)
 	crossings   []func(weir.Crossed)
 	settled     []func(weir.Settled)
+	spent       []func(answer.Spending)
 	held        []func(l *weir.Limiter, slots int64)
 	takes       []func(time.Duration, error) // of a store outside this process
 	storeEvents []func(failover.Event)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/admin"
+	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/telemetry"
 )
@@ -21,6 +22,9 @@ func openMetrics(o *observing) error {
 	h.takes = append(h.takes, m.StoreTake)
 	h.storeEvents = append(h.storeEvents, m.StoreEvent)
 	h.listeners = append(h.listeners, func(name string, l net.Listener) net.Listener { return m.Listener(name, l) })
+	h.gateway = append(h.gateway, func(g *gateway.Options) {
+		g.Served = func(r gateway.Served) { m.Served(telemetry.Request(r)) }
+	})
 	h.admin = append(h.admin, func(a *admin.Options) { a.Metrics = m.Handler() })
 	h.opened = append(h.opened, func(s *Server) {
 		sources := s.sources()

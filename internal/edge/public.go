@@ -54,6 +54,7 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 		TrustedProxies: c.Callers.TrustedProxies,
 		Degraded:       k.degraded,
 		Observe:        each(h.decisions),
+		Spent:          each(h.spent),
 		Log:            c.Log,
 		Engine:         c.Engine,
 	}

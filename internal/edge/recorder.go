@@ -23,6 +23,7 @@ func openRecorder(o *observing) error {
 	h.candidates = append(h.candidates, recorder.Candidate)
 	h.settled = append(h.settled, recorder.Settled)
 	h.held = append(h.held, recorder.Held)
+	h.spent = append(h.spent, recorder.Spent)
 	h.policies = append(h.policies, func(s live.State) { recorder.Declare(s.Policy) })
 	h.candidateLoaded = append(h.candidateLoaded, recorder.ResetCandidate)
 	h.admin = append(h.admin, func(a *admin.Options) { a.Recorder = recorder })

@@ -41,6 +41,22 @@ type Limits = rules.Limits
 // An AccessLog writes one line a request. Make one with NewAccessLog.
 type AccessLog = rules.AccessLog
 
+// LogFields are the fields of a line that can be switched off, as a set. The zero value is none.
+type LogFields = rules.LogFields
+
+// AllLogFields are all of them.
+const AllLogFields = rules.AllLogFields
+
+// LogFieldNames returns their names, in the order of a line, and LogFieldOf the field of a name; 0
+// if there is none.
+func LogFieldNames() []string { return rules.LogFieldNames() }
+
+// LogFieldOf is described at LogFieldNames.
+func LogFieldOf(name string) LogFields { return rules.LogFieldOf(name) }
+
+// A Served is a request whose answer is complete, for figures.
+type Served = rules.Served
+
 // A LogFormat is how a line of the access log looks.
 type LogFormat = rules.LogFormat
 
@@ -112,7 +128,7 @@ func New(o Options) (*Gateway, error) {
 	if g.rules, err = rules.New(with); err != nil {
 		return nil, err
 	}
-	engine := std.Options{Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Dialer: g.newDialer(), Kept: keptFor, UpstreamTLS: secure}
+	engine := std.Options{Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Traceparent: o.Traceparent, Dialer: g.newDialer(), Kept: keptFor, UpstreamTLS: secure}
 	if g.std, err = std.New(g.rules, engine); err != nil {
 		return nil, err
 	}
@@ -148,7 +164,11 @@ func (o *Options) rules() rules.Options {
 		Credentials:    o.Credentials,
 		Denial:         o.Denial,
 		AgentHash:      o.AgentHash,
+		CallerHash:     o.CallerHash,
+		LogFields:      o.LogFields,
+		Served:         o.Served,
 		Observe:        o.Observe,
+		Spent:          o.Spent,
 		HideTokens:     o.HideTokens,
 		Forwarded:      o.Forwarded,
 		Paths:          o.Paths,
@@ -212,14 +232,18 @@ func (g *Gateway) Unanswered() map[int]int64 { return g.rules.AllUnanswered() }
 type UpstreamState struct {
 	Site string // Site.Host
 	upstream.State
+	// Unanswered are the requests of the whole site that no address answered, by the status of our
+	// answer.
+	Unanswered map[int]int64
 }
 
 // Upstreams returns how the addresses of the upstreams are doing, in the order of Options; nil
 // before Backend. Kept connections are those of the fast engine.
 func (g *Gateway) Upstreams() (all []UpstreamState) {
 	for _, site := range g.rules.Sites {
+		unanswered := site.AllUnanswered()
 		for _, state := range site.Pool.States() {
-			all = append(all, UpstreamState{site.Host, state})
+			all = append(all, UpstreamState{site.Host, state, unanswered})
 		}
 	}
 	return all

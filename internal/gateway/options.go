@@ -96,8 +96,23 @@ type Options struct {
 	// asked for. It must not block or allocate.
 	AgentHash func(agent string) (hash uint64, ok bool)
 
+	// CallerHash, if set, returns the keyed hash by which the access log names the caller that the
+	// binding window counts (answer.Answer.Who). It must not block, allocate, or keep who.
+	CallerHash func(who []byte) (hash uint64, ok bool)
+	// LogFields are the fields that the access log has beside those of every line.
+	LogFields LogFields
+	// Traceparent, if set, returns the traceparent of a request that Wrap traces, for the access
+	// log: its context is the one that Wrap's handler passes on. Empty: there is none.
+	Traceparent func(context.Context) string
+	// Served, if set, is called when a request has ended. It must not block.
+	Served func(Served)
+
 	// Observe, if set, is called with every decision.
 	Observe func(answer.Observation)
+
+	// Spent, if set, is called with what each admitted request has cost, once that is known
+	// (answer.Options.Spent).
+	Spent func(answer.Spending)
 
 	// Wrap, if set, is put around the handler of every request, outermost, such as one that traces;
 	// it sees paths as they were received. Its ResponseWriter must unwrap to the one it was given,

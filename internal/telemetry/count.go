@@ -44,9 +44,9 @@ type cell struct {
 	_ [128 - 8*slots]byte
 }
 
-// names are the labels of a series, both from a policy. Both are empty for requests that no limiter
-// covers.
-type names struct{ limiter, window string }
+// names are the labels of a series, from a policy and the command line. They are empty for requests
+// that no limiter covers.
+type names struct{ limiter, window, site string }
 
 // A series holds the counters of one limiter, or of one of its windows.
 type series struct {
@@ -102,6 +102,33 @@ func (f *family[K]) register(p K, n names) *series {
 
 // maxStale bounds the pointers into former policies, which keep their windows in memory.
 const maxStale = 64
+
+// size returns the number of series.
+func (f *family[K]) size() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.all)
+}
+
+// has reports whether there is a series of n.
+func (f *family[K]) has(n names) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all[n] != nil
+}
+
+// those returns the names of the series that want accepts.
+func (f *family[K]) those(want func(names) bool) map[names]bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make(map[names]bool, len(f.all))
+	for n := range f.all {
+		if want(n) {
+			out[n] = true
+		}
+	}
+	return out
+}
 
 // series returns the series of n and creates it if it does not exist. The caller holds f.mu.
 func (f *family[K]) series(n names) *series {

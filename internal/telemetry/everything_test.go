@@ -61,6 +61,7 @@ func everything(t *testing.T) (*telemetry.Metrics, *weir.Decider) {
 	m.Held(b.Limiter, 1)
 	m.Candidate(weir.Compared{Live: &decision, Candidate: &decision})
 	m.StoreTake(time.Millisecond, nil)
+	m.Served(telemetry.Request{Site: "*", Limiter: "api", Status: 200, Duration: time.Millisecond, Upstream: time.Microsecond})
 	return m, d
 }
 

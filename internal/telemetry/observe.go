@@ -137,7 +137,7 @@ func windowNames(limiter string, w *weir.Window) names {
 	if w == nil {
 		return names{}
 	}
-	return names{limiter, w.Label()}
+	return names{limiter: limiter, window: w.Label()}
 }
 
 // The families that Metrics count themselves.
@@ -171,6 +171,9 @@ func (m countedCollector) Describe(to chan<- *prometheus.Desc) {
 		to <- of.desc
 	}
 	to <- descHeld
+	for _, d := range requestDescs {
+		to <- d
+	}
 }
 
 func (m countedCollector) Collect(to chan<- prometheus.Metric) {
@@ -217,6 +220,7 @@ func (m countedCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	m.collectSettled(to, now, keep)
 	to <- m.latency.metric(descLatency)
+	m.requests.collect(to, enforced, now, keep)
 }
 
 // inForce adds the names of everything in the policies. A series has to exist before it counts

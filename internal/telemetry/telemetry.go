@@ -4,6 +4,7 @@
 //
 //	telemetry.go  Metrics: the API
 //	observe.go    counts decisions, shadow decisions and candidate comparisons
+//	requests.go   counts requests by site, limiter and status, and times them
 //	settled.go    counts reservations, what became of them, and slots
 //	count.go      counters split by core, found by pointer
 //	latency.go    the histogram of decision times
@@ -88,6 +89,7 @@ type Metrics struct {
 	candidates family[string]
 	settled    family[string]
 	latency    latency
+	requests   requestFigures
 
 	store       storeMetrics
 	connections connectionMetrics
@@ -115,7 +117,8 @@ func New(o Options) *Metrics {
 	m.candidates.init(n)
 	m.settled.init(n)
 	m.settled.inUse = isHeld
-	m.latency.init(n)
+	m.latency.init(n, latencyBounds[:])
+	m.requests.init(n)
 
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "weir_build_info", Help: "Which Weir this is; always 1.",

@@ -110,6 +110,16 @@ func (t *Tracer) WrapTransport(next http.RoundTripper) http.RoundTripper {
 	return otelhttp.NewTransport(next, t.options...)
 }
 
+// Traceparent returns the traceparent of the span in ctx, which the upstream's is a child of; empty
+// if there is none. It is for gateway.Options.Traceparent.
+func (t *Tracer) Traceparent(ctx context.Context) string {
+	s := trace.SpanContextFromContext(ctx)
+	if !s.IsValid() {
+		return ""
+	}
+	return fmt.Sprintf("00-%s-%s-%s", s.TraceID(), s.SpanID(), s.TraceFlags())
+}
+
 // Observe adds the decision to the request's span: it is for answer.Options.Observe.
 func (t *Tracer) Observe(o answer.Observation) {
 	if o.Context == nil {

@@ -48,6 +48,7 @@ type address struct {
 	busy int     // exchanges under way
 
 	failures int       // since the last success; 0: it is healthy
+	since    time.Time // of its last change of health; zero: none
 	until    time.Time // avoided until then, while failures > 0
 	trial    uint64    // the number of the exchange that probes it now; 0: none does
 	trials   uint64    // how many such exchanges there were
@@ -141,7 +142,7 @@ func (p *Pool) success(t *turn) (back bool) {
 		return false
 	}
 	back, a.logged = a.logged, false
-	a.failures, a.trial = 0, 0
+	a.failures, a.trial, a.since = 0, 0, time.Now()
 	return back
 }
 
@@ -161,6 +162,9 @@ func (p *Pool) end(t turn, failure error) {
 	}
 	// An exchange that came only because every address was avoided does not make the pause longer:
 	// there may be thousands.
+	if a.failures == 0 {
+		a.since = now
+	}
 	if a.failures == 0 || t.trial != 0 {
 		a.failures++
 	}

@@ -22,6 +22,15 @@ import (
 // That needs a base whose Dial makes CountedConns, which are checked before each request.
 func (p *Pool) Transport(base http.RoundTripper) http.RoundTripper { return &transport{p, base} }
 
+// An AskError is why an exchange failed that had a connection to an address.
+type AskError struct {
+	Address Address
+	Err     error
+}
+
+func (e *AskError) Error() string { return fmt.Sprintf("ask %v: %v", e.Address, e.Err) }
+func (e *AskError) Unwrap() error { return e.Err }
+
 type transport struct {
 	pool *Pool
 	base http.RoundTripper
@@ -59,7 +68,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		case !unconnected:
 			p.end(turn, err)
-			return nil, fmt.Errorf("ask %v: %w", a, err)
+			return nil, &AskError{a.Address, err}
 		}
 		p.end(turn, &connectError{err})
 		if body.touched() {

@@ -299,7 +299,12 @@ func TestASingleAddressHasAState(t *testing.T) {
 	if _, err := ask(t, p.Transport(base(t)), "GET", nil); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%v: want ErrUnavailable", err)
 	}
-	if got, want := p.States()[0], (State{Address: bad, Failures: 1}); got != want {
+	got := p.States()[0]
+	if got.Since.IsZero() {
+		t.Error("it is not known since when it is down")
+	}
+	got.Since = time.Time{}
+	if want := (State{Address: bad, Failures: 1}); got != want {
 		t.Errorf("an only address that refuses is %+v, want %+v", got, want)
 	}
 }

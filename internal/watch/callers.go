@@ -20,7 +20,7 @@ const (
 )
 
 // A callers has the top callers of one limiter: those that spend most and those that are refused
-// most.
+// most. What a request has spent is what was charged for it, until it is known what it has cost.
 type callers struct {
 	// mu is held by a Snapshot for some microseconds. Meanwhile requests go to shard.pending.
 	mu       sync.Mutex
@@ -37,6 +37,11 @@ type touch struct {
 	exempt         bool
 	limiter        *weir.Limiter
 	standing       standing
+
+	// settles means that the touch is no request, but what one has cost that was admitted in
+	// second: change units more than were charged for it.
+	settles bool
+	change  int64
 }
 
 // A standing is the part of a weir.Standing that is kept. A pointer to its limiter would keep a
@@ -69,6 +74,11 @@ type profile struct {
 // add counts a touch. If caller is nil, a later touch describes the caller. add uses buffer as
 // working memory and returns it for the next call.
 func (c *callers) add(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []byte {
+	if t.settles {
+		c.spending.settle(t, true)
+		c.refused.settle(t, false)
+		return buffer
+	}
 	c.spending.at(t.second)
 	c.refused.at(t.second)
 	ranked, unranked, amount, other := &c.spending, &c.refused, t.units, t.refused
@@ -79,8 +89,10 @@ func (c *callers) add(r *Recorder, t *touch, caller weir.Keys, buffer []byte) []
 	r.release(&dropped)
 	buffer = e.note(r, t, caller, buffer)
 	e.other += float64(other) * float64(t.weight) * ranked.scale
+	e.reserved += float64(t.units) * float64(t.weight) * ranked.scale
 	if b, _ := unranked.find(t.hash); b != nil {
 		b.other += float64(amount) * float64(t.weight) * unranked.scale
+		b.reserved += float64(t.units) * float64(t.weight) * unranked.scale
 		buffer = b.note(r, t, caller, buffer)
 	}
 	return buffer
@@ -211,8 +223,8 @@ func (r *Recorder) Caller(limiter, hash string) (caller weir.SavedKeys, ok bool)
 
 // A rankedEntry is a copy of an entry, with its weights as of now.
 type rankedEntry struct {
-	hash                    uint64
-	count, uncertain, other float64
+	hash                              uint64
+	count, uncertain, other, reserved float64
 	profile
 }
 
@@ -257,10 +269,11 @@ func (s *sketch) ranked(top int, unranked *sketch) []rankedEntry {
 	out := make([]rankedEntry, len(places))
 	for i, p := range places {
 		e := &s.entries[p.index]
-		ranked := rankedEntry{hash: s.hashes[p.index], count: p.count / s.scale, other: e.other / s.scale, profile: e.profile}
+		ranked := rankedEntry{hash: s.hashes[p.index], count: p.count / s.scale, other: e.other / s.scale, reserved: e.reserved / s.scale, profile: e.profile}
 		ranked.uncertain = (e.error + 3*math.Sqrt(e.variance)) / s.scale
 		if b, count := unranked.find(ranked.hash); b != nil {
 			ranked.other = max(ranked.other, (count-b.error)/unranked.scale)
+			ranked.reserved = max(ranked.reserved, b.reserved/unranked.scale)
 			ranked.spent, ranked.refusals = max(e.spent, b.spent), max(e.refusals, b.refusals)
 			ranked.since = min(e.since, b.since)
 		}

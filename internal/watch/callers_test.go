@@ -35,7 +35,7 @@ func TestAQuietServerShowsTrueNumbers(t *testing.T) {
 	}
 	most := l.Refused[0] // the last caller: 100 requests, of which 30 are admitted
 	want := watch.Caller{
-		Hash: most.Hash, Kind: "ip", Units: 30, Refused: 70, Since: c.seconds.Load(), UnitsSince: 30, RefusedSince: 70, Actionable: true,
+		Hash: most.Hash, Kind: "ip", Units: 30, Reserved: 30, Refused: 70, Since: c.seconds.Load(), UnitsSince: 30, RefusedSince: 70, Actionable: true,
 		Last: &watch.Standing{Window: "30 per minute by ip", Limit: 30, Count: 30, Remaining: 0, Reset: c.seconds.Load() + 60},
 	}
 	if got, _ := json.Marshal(most); !sameJSON(got, want) {

@@ -1,6 +1,9 @@
 package watch
 
-import "github.com/weirlimit/weir"
+import (
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
+)
 
 // What is counted of the reservations of a limiter.
 const (
@@ -37,6 +40,28 @@ func (r *Recorder) Settled(v weir.Settled) {
 		c.settled[givenBack] += v.Reserved - v.Used
 	default:
 		c.settled[overrun] += v.Used - v.Reserved
+	}
+}
+
+// Spent counts for the top callers what a request has cost, in place of what was charged for it: it
+// is for answer.Options.Spent.
+func (r *Recorder) Spent(o answer.Spending) {
+	if len(o.Who) == 0 || o.Decision == nil || o.Used == o.Reserved {
+		return
+	}
+	now := r.second(r.latest.Load())
+	s := r.lock()
+	defer r.unlock(s)
+	c := s.cell(r, o.Limiter)
+	if c == nil {
+		return
+	}
+	if s.waiting > 0 { // perhaps with this request
+		s.flushPending(r)
+	}
+	if weight := s.weight(now); weight > 0 {
+		t := touch{hash: r.hash(o.Who), second: o.Decision.Now, weight: weight, settles: true, change: o.Used - o.Reserved}
+		s.count(r, c.limiter, &t, nil)
 	}
 }
 

@@ -145,15 +145,20 @@ func (s *shard) countCaller(r *Recorder, l *limiter, column int, second int64, b
 	if weight == 0 || t.units <= 0 && t.refused == 0 {
 		return
 	}
+	s.count(r, l, &t, o.Caller)
+}
+
+// count adds a touch to the top callers of a limiter, or to the pending ones.
+func (s *shard) count(r *Recorder, l *limiter, t *touch, caller weir.Keys) {
 	if l.callers.mu.TryLock() {
 		defer l.callers.mu.Unlock()
-		s.buffer = l.callers.add(r, &t, o.Caller, s.buffer)
+		s.buffer = l.callers.add(r, t, caller, s.buffer)
 		return
 	}
 	if s.waiting == len(s.pending) {
 		s.flushPending(r)
 	}
-	s.pending[s.waiting] = pending{l, t}
+	s.pending[s.waiting] = pending{l, *t}
 	s.waiting++
 }
 

@@ -10,6 +10,9 @@ import (
 // 1/capacity of the total weight has an entry. An entry's count is at least the caller's true
 // weight, and exceeds it by at most the entry's error. A sketch is not safe for concurrent use.
 //
+// A weight that was added may turn out to be less (settle). An entry that goes leaves its weight in
+// lost, so that a caller which comes back is still not counted too low.
+//
 // Weights are stored as of a landmark in time. A later unit is scaled up, by 2 for every half-life.
 // So stored weights do not change as time passes, and neither does the order of two entries.
 type sketch struct {
@@ -35,6 +38,7 @@ type entry struct {
 	error    float64 // max part of the count that may belong to other callers
 	variance float64 // variance of the count due to sampling
 	other    float64 // weight, since the entry exists, of what this sketch does not rank by
+	reserved float64 // weight, since the entry exists, of the units as they were charged at first
 	seen     int     // touches since the entry exists
 	replaced bool    // whether it replaced another entry
 	profile
@@ -102,15 +106,39 @@ func (s *sketch) add(hash uint64, amount, weight int64) (e *entry, dropped profi
 		}
 		e = &s.entries[lowest]
 		dropped = e.profile
-		*e = entry{error: s.counts[lowest], variance: e.variance, replaced: true}
+		s.lost = max(s.lost, s.counts[lowest])
+		*e = entry{error: s.lost, variance: e.variance, replaced: true}
 		s.hashes[lowest] = hash
-		s.counts[lowest] += w
+		s.counts[lowest] = s.lost + w
 	}
 	if weight > 1 { // each request was counted with a probability of 1 in weight
 		unit := float64(amount) * s.scale
 		e.variance += unit * unit * float64(weight) * float64(weight-1)
 	}
 	return e, dropped
+}
+
+// settle changes what a request has spent, by the weight that it was counted with. ranks means that
+// s ranks by units. An entry that was made after the request was admitted did not count it.
+func (s *sketch) settle(t *touch, ranks bool) {
+	i := slices.Index(s.hashes, t.hash)
+	if i < 0 || s.entries[i].since == 0 || s.entries[i].since > t.second {
+		return
+	}
+	e := &s.entries[i]
+	e.spent = max(e.spent+t.change*t.weight, 0)
+	unit := float64(t.change) * math.Exp2(float64(t.second-s.landmark)/halfLife)
+	change := unit * float64(t.weight)
+	if !ranks {
+		e.other = max(e.other+change, 0)
+		return
+	}
+	before := s.counts[i]
+	s.counts[i] = max(before+change, e.error)
+	s.total += s.counts[i] - before
+	if t.weight > 1 {
+		e.variance += unit * unit * float64(t.weight) * float64(t.weight-1)
+	}
 }
 
 // remove removes an entry, and updates the max weight that a caller can lose that way.

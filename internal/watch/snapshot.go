@@ -91,7 +91,8 @@ type ShadowSeries struct {
 	Skipped     []uint32 `json:"skipped,omitempty"`
 }
 
-// A Caller is an entry of a list of top callers. Units and Refused halve every five minutes. The
+// A Caller is an entry of a list of top callers. Units, Reserved and Refused halve every five
+// minutes. The
 // figure that ranks the list is too high by at most Error. If requests were sampled, Error is three
 // standard deviations wider.
 type Caller struct {
@@ -99,9 +100,13 @@ type Caller struct {
 	Hash string `json:"hash"`
 	// Kind is the key sources that count the caller, such as "session" or "ip+agent". It is empty
 	// if they are not known yet.
-	Kind         string    `json:"kind"`
-	Name         string    `json:"name,omitempty"` // the id of its token
+	Kind string `json:"kind"`
+	Name string `json:"name,omitempty"` // the id of its token
+	// Units are what its requests have cost where that is known, and what was charged for the
+	// others. Reserved is what was charged for all of them before they were served, since the
+	// caller came onto the list.
 	Units        float64   `json:"units"`
+	Reserved     float64   `json:"reserved"`
 	Refused      float64   `json:"refused"`
 	Error        float64   `json:"error"`
 	Since        int64     `json:"since"`         // when it came onto the list
@@ -270,6 +275,7 @@ func (t windowTexts) caller(e *rankedEntry) Caller {
 	c := Caller{
 		Hash: hashText(e.hash), Kind: e.kind, Name: e.name, Error: math.Ceil(e.uncertain*10) / 10, Since: e.since,
 		UnitsSince: e.spent, RefusedSince: e.refusals, Exempt: e.exempt, Actionable: e.saved != nil,
+		Reserved: tenths(e.reserved),
 	}
 	if e.standing.window != nil {
 		last := t.standing(e.standing)

@@ -550,8 +550,9 @@ class Row {
     say(this.count, !last ? "not known yet" : last.in_flight ? `${c.open ? whole.format(last.count) + " of" : "at most"} ${whole.format(last.limit)} in flight` : c.open ? `${whole.format(last.count)} of ${whole.format(last.limit)}` : `all of ${whole.format(last.limit)} left`);
     this.count.title = last?.window ?? "";
     say(this.reset, c.open && !last.in_flight ? lasting(last.reset - present()) : "");
-    say(this.units, whole.format(c.units) + (c.reserves ? " reserved" : ""));
-    this.units.title = c.reserves ? "charged before the requests were served: what was given back is still in it; halves every five minutes" : "";
+    say(this.units, whole.format(c.units));
+    if (c.reserves) this.units.append(make("span", "of", `of ${whole.format(c.reserved)} reserved`));
+    this.units.title = c.reserves ? "what the requests have cost where that is known, else what was reserved for them; halves every five minutes" : "";
     say(this.refused, whole.format(c.refused));
     this.refused.classList.toggle("some", c.refused >= 1);
     this.buttons.forEach((button) => {

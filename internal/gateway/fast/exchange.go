@@ -74,14 +74,19 @@ func (x *exchange) answerAndLog(head string) {
 	if x.over.IsZero() {
 		x.over = x.now()
 	}
-	if x.Path != "" && e.AccessLog != nil {
+	if x.Path == "" {
+		return
+	}
+	if e.AccessLog != nil {
 		x.Client = x.caller.Addr()
-		x.NoteAgent(&e.Options, &x.caller)
+		for i := range x.head.Fields {
+			x.NoteField(e.LogFields, x.head.Fields[i].Name, x.head.Fields[i].Value)
+		}
 		if x.limited {
 			x.NoteCost(&x.answer)
 		}
-		x.AddTo(e.AccessLog, x.over)
 	}
+	e.Finish(&x.Record, x.Site, x.over)
 }
 
 // now returns the time by the monotonic clock, from when the request began. time.Now would read the
@@ -245,11 +250,11 @@ func (x *exchange) judge(public bool) (admitted bool) {
 		return false
 	}
 	x.limited = x.answer.Outcome != answer.Unlimited
+	x.NoteJudged(&x.c.engine.Options, &x.caller, &x.answer)
 	if x.answer.Status == 0 {
 		x.Gone = x.c.isGone()
 		return !x.Gone
 	}
-	x.NoteOutcome(x.answer.Outcome)
 	x.complete(x.answer.Status)
 	x.send(x.answer.Status, x.answer.Body())
 	return false

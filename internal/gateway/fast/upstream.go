@@ -43,7 +43,9 @@ func (x *exchange) forward() {
 		x.out = append(x.out, x.body.seen[x.body.seenAt:]...)
 		x.body.seenAt = len(x.body.seen)
 	}
+	asked := time.Since(x.Start)
 	err = x.converse(streams)
+	x.UpstreamTime = time.Since(x.Start) - asked
 	switch {
 	case err == nil:
 		x.relay()
@@ -109,7 +111,7 @@ func (x *exchange) converse(streams bool) error {
 		if err != nil {
 			return err
 		}
-		x.conn = u
+		x.conn, x.Upstream = u, u.Address()
 		c.up.Store(u)
 		if c.isGone() {
 			return errGone
@@ -281,7 +283,9 @@ func (x *exchange) upstreamFailed(err error) {
 		return
 	}
 	x.giveUp(err)
-	x.reply(x.c.engine.NoUpstream(x.head.Method, at, err))
+	own := x.c.engine.NoUpstream(x.head.Method, at, err)
+	x.Site.Unanswered.Add(own.Status)
+	x.reply(own)
 }
 
 // giveUp closes the upstream's connection. failure counts against its address; nil: nothing does.

@@ -129,15 +129,15 @@ func (l *AccessLog) appendDropped(b []byte) []byte {
 }
 
 // add takes one line.
-func (l *AccessLog) add(e *entry) {
-	var room [768]byte // on the stack; only absurd lines are longer
+func (l *AccessLog) add(e *entry, want LogFields) {
+	var room [1280]byte // on the stack; only absurd lines are longer
 	stamp := l.stampOf(e.start)
 
 	var line []byte
 	if l.format == LogJSON {
-		line = e.appendJSON(room[:0], stamp)
+		line = e.appendJSON(room[:0], stamp, want)
 	} else {
-		line = e.appendText(room[:0], stamp)
+		line = e.appendText(room[:0], stamp, want)
 	}
 
 	l.mu.Lock()

@@ -25,7 +25,7 @@ func logged(t *testing.T, format LogFormat, entries ...entry) string {
 	var out lockedText
 	l := NewAccessLog(&out, format, nil)
 	for i := range entries {
-		l.add(&entries[i])
+		l.add(&entries[i], AllLogFields)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -147,11 +147,11 @@ func TestASlowDiskDelaysNoRequestAndLossesAreLogged(t *testing.T) {
 	for _, format := range []LogFormat{LogText, LogJSON} {
 		w := &stuckWriter{writing: make(chan struct{}, 1), release: make(chan struct{})}
 		l := NewAccessLog(w, format, nil)
-		l.add(&sampleEntry)
+		l.add(&sampleEntry, AllLogFields)
 		<-w.writing // the goroutine is blocked now
 		const more = 20000
 		for range more {
-			l.add(&sampleEntry) // blocks if requests wait for the disk
+			l.add(&sampleEntry, AllLogFields) // blocks if requests wait for the disk
 		}
 		close(w.release)
 		if err := l.Close(); err != nil {
@@ -178,7 +178,7 @@ func TestAWriteErrorIsLoggedOnce(t *testing.T) {
 	log := new(lockedText)
 	l := NewAccessLog(w, LogText, slog.New(slog.NewTextHandler(log, nil)))
 	for range 3 {
-		l.add(&sampleEntry)
+		l.add(&sampleEntry, AllLogFields)
 		<-w.writing
 	}
 	if err := l.Close(); err != nil {
@@ -191,7 +191,7 @@ func TestAWriteErrorIsLoggedOnce(t *testing.T) {
 
 func TestALineHasItsAgentInBothFormats(t *testing.T) {
 	e := sampleEntry
-	e.agent = AgentHash{0x0123456789abcdef, true}
+	e.agent = KeyedHash{0x0123456789abcdef, true}
 	for format, want := range map[LogFormat]string{
 		LogText: " limiter=widget-leads agent=0123456789ABCDEF outcome=admitted ",
 		LogJSON: `,"limiter":"widget-leads","agent":"0123456789ABCDEF","outcome":"admitted",`,
@@ -207,9 +207,9 @@ func TestAnAgentInTheLogAllocatesNothing(t *testing.T) {
 	l := NewAccessLog(discard{}, LogText, nil)
 	defer l.Close()
 	e := sampleEntry
-	e.agent = AgentHash{0x0123456789abcdef, true}
-	l.add(&e)
-	if n := testing.AllocsPerRun(1000, func() { l.add(&e) }); n > 0 {
+	e.agent = KeyedHash{0x0123456789abcdef, true}
+	l.add(&e, AllLogFields)
+	if n := testing.AllocsPerRun(1000, func() { l.add(&e, AllLogFields) }); n > 0 {
 		t.Errorf("%v allocations a line", n)
 	}
 }
@@ -220,7 +220,7 @@ func BenchmarkAccessLog(b *testing.B) {
 	for b.Loop() {
 		e := sampleEntry
 		e.start = time.Now()
-		l.add(&e)
+		l.add(&e, AllLogFields)
 	}
 }
 

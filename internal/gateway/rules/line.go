@@ -19,11 +19,12 @@ type entry struct {
 	bytes    int64
 	duration time.Duration
 	limiter  string
-	agent    AgentHash
+	agent    KeyedHash
 	cost     Cost
 	outcome  answer.Outcome
 	host     string
 	proto    string
+	joined   *Joined // nil: nothing
 	aborted  bool
 }
 
@@ -33,23 +34,23 @@ func (e *entry) appendTime(b []byte, stamp string) []byte {
 	return append(b, byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
-// appendDuration appends milliseconds with three decimals.
-func (e *entry) appendDuration(b []byte) []byte {
-	us := e.duration.Microseconds()
+// appendMillis appends milliseconds with three decimals.
+func appendMillis(b []byte, d time.Duration) []byte {
+	us := d.Microseconds()
 	b = strconv.AppendInt(b, us/1000, 10)
 	return append(b, '.', byte('0'+us/100%10), byte('0'+us/10%10), byte('0'+us%10))
 }
 
-func (e *entry) appendText(b []byte, stamp string) []byte {
+func (e *entry) appendText(b []byte, stamp string, want LogFields) []byte {
 	b = append(b, "time="...)
 	b = e.appendTime(b, stamp)
 	b = append(b, " client="...)
 	b = e.client.AppendTo(b)
-	b = appendTextValue(append(b, " method="...), e.method)
-	b = appendTextValue(append(b, " path="...), redacted(e.path))
+	b = appendTextValue(append(b, " method="...), e.method, maxText)
+	b = appendTextValue(append(b, " path="...), redacted(e.path), maxText)
 	b = strconv.AppendInt(append(b, " status="...), int64(e.status), 10)
 	b = strconv.AppendInt(append(b, " bytes="...), e.bytes, 10)
-	b = append(e.appendDuration(append(b, " duration="...)), "ms"...)
+	b = append(appendMillis(append(b, " duration="...), e.duration), "ms"...)
 	if e.limiter != "" {
 		b = append(append(b, " limiter="...), e.limiter...)
 	}
@@ -66,15 +67,18 @@ func (e *entry) appendText(b []byte, stamp string) []byte {
 		}
 	}
 	b = append(append(b, " outcome="...), e.outcome.String()...)
-	b = appendTextValue(append(b, " host="...), e.host)
+	b = appendTextValue(append(b, " host="...), e.host, maxText)
 	b = append(append(b, " proto="...), e.proto...)
+	if e.joined != nil {
+		b = e.joined.appendText(b, want)
+	}
 	if e.aborted {
 		b = append(b, " aborted=true"...)
 	}
 	return append(b, '\n')
 }
 
-func (e *entry) appendJSON(b []byte, stamp string) []byte {
+func (e *entry) appendJSON(b []byte, stamp string, want LogFields) []byte {
 	b = append(b, `{"time":"`...)
 	b = e.appendTime(b, stamp)
 	b = append(b, `","client":"`...)
@@ -83,7 +87,7 @@ func (e *entry) appendJSON(b []byte, stamp string) []byte {
 	b = appendEscaped(append(b, `","path":"`...), redacted(e.path), maxText)
 	b = strconv.AppendInt(append(b, `","status":`...), int64(e.status), 10)
 	b = strconv.AppendInt(append(b, `,"bytes":`...), e.bytes, 10)
-	b = e.appendDuration(append(b, `,"duration_ms":`...))
+	b = appendMillis(append(b, `,"duration_ms":`...), e.duration)
 	if e.limiter != "" {
 		b = append(append(append(b, `,"limiter":"`...), e.limiter...), '"')
 	}
@@ -102,6 +106,9 @@ func (e *entry) appendJSON(b []byte, stamp string) []byte {
 	b = append(append(b, `,"outcome":"`...), e.outcome.String()...)
 	b = appendEscaped(append(b, `","host":"`...), e.host, maxText)
 	b = append(append(append(b, `","proto":"`...), e.proto...), '"')
+	if e.joined != nil {
+		b = e.joined.appendJSON(b, want)
+	}
 	if e.aborted {
 		b = append(b, `,"aborted":true`...)
 	}
@@ -109,7 +116,7 @@ func (e *entry) appendJSON(b []byte, stamp string) []byte {
 }
 
 // append appends the hash in 16 hexadecimal digits.
-func (a AgentHash) append(b []byte) []byte {
+func (a KeyedHash) append(b []byte) []byte {
 	for shift := 60; shift >= 0; shift -= 4 {
 		b = append(b, hexDigits[a.hash>>shift&15])
 	}
@@ -119,10 +126,11 @@ func (a AgentHash) append(b []byte) []byte {
 // maxText is how many bytes of one value a line has at most.
 const maxText = 1024
 
-// appendTextValue appends a value, in quotes if it could be taken for more than one.
-func appendTextValue(b []byte, s string) []byte {
-	if !isPlain(s) {
-		return append(appendEscaped(append(b, '"'), s, maxText), '"')
+// appendTextValue appends at most limit bytes of a value, in quotes if it could be taken for more
+// than one.
+func appendTextValue(b []byte, s string, limit int) []byte {
+	if !isPlain(s) || len(s) > limit {
+		return append(appendEscaped(append(b, '"'), s, limit), '"')
 	}
 	return append(b, s...)
 }
@@ -134,7 +142,7 @@ func isPlain(s string) bool {
 			return false
 		}
 	}
-	return s != "" && len(s) <= maxText
+	return s != ""
 }
 
 // quotedBytes has the bytes for which a value is in quotes. Every line asks for each byte of a

@@ -22,13 +22,15 @@ type Record struct {
 
 	Client  netip.Addr
 	Limiter string // empty: none
-	Agent   AgentHash
+	Agent   KeyedHash
 	Reached bool // the limiter let the request through to the backend
 	// of a request that the limiter has ended; else Unlimited
 	Ended   answer.Outcome
 	Cost    Cost
 	Aborted bool // the answer ends early, and the connection with it
 	Gone    bool // the client went away before there was an answer
+
+	Joined
 }
 
 // statusGone is what the access log has for a client that went away before the answer, as other
@@ -53,16 +55,15 @@ func (r *Record) NoteCost(a *answer.Answer) {
 	}
 }
 
-// An AgentHash is the keyed hash of an agent, if that is known.
-type AgentHash struct {
+// A KeyedHash is the keyed hash of an agent or of a caller, if that is known.
+type KeyedHash struct {
 	hash  uint64
 	known bool
 }
 
-// NoteAgent keeps the hash of the caller's agent if a limiter has asked for the agent, and the
-// access log wants it.
-func (r *Record) NoteAgent(o *Options, c *identity.Caller) {
-	if o.AccessLog == nil || o.AgentHash == nil {
+// noteAgent keeps the hash of the caller's agent if a limiter has asked for the agent.
+func (r *Record) noteAgent(o *Options, c *identity.Caller) {
+	if o.AgentHash == nil {
 		return
 	}
 	if agent, asked := c.AskedAgent(); asked {
@@ -90,29 +91,64 @@ func (r *Record) NoteOutcome(o answer.Outcome) {
 	}
 }
 
-// AddTo writes the line of a request whose answer was complete at over.
-func (r *Record) AddTo(l *AccessLog, over time.Time) {
-	e := entry{
-		start:    r.Start,
-		client:   r.Client,
-		method:   r.Method,
-		path:     r.Path,
-		status:   r.Status,
-		bytes:    r.Written,
-		duration: over.Sub(r.Start),
-		limiter:  r.Limiter,
-		agent:    r.Agent,
-		cost:     r.Cost,
-		outcome:  r.outcome(),
-		host:     r.Host,
-		proto:    r.Proto,
-		aborted:  r.Aborted,
-	}
+// A Served is a request whose answer is complete, for figures. It has nothing that the client
+// chooses.
+type Served struct {
+	// Site is Site.Host; AnySite for the site of all other hosts, or for a handler; empty if no
+	// upstream serves the host of the request.
+	Site     string
+	Limiter  string        // empty: none
+	Status   int           // 499: the client went away before the answer
+	Duration time.Duration // from its head to the end of the answer
+	Upstream time.Duration // of it, until the head of the upstream's answer; 0: none was asked
+}
+
+// AnySite is the Served.Site of a site without a host.
+const AnySite = "*"
+
+// siteName returns Served.Site of a request for a site.
+func (r *Rules) siteName(s *Site) string {
 	switch {
-	case r.Gone:
-		e.status = statusGone
-	case e.status == 0:
-		e.status = http.StatusOK
+	case s == nil && len(r.Sites) > 0:
+		return ""
+	case s == nil || s.Host == "":
+		return AnySite
 	}
-	l.add(&e)
+	return s.Host
+}
+
+// Finish reports a request for a site, whose answer was complete at over, and writes its line in
+// the access log.
+func (r *Rules) Finish(x *Record, site *Site, over time.Time) {
+	status := x.Status
+	switch {
+	case x.Gone:
+		status = statusGone
+	case status == 0:
+		status = http.StatusOK
+	}
+	took := over.Sub(x.Start)
+	if r.Options.Served != nil {
+		r.Options.Served(Served{Site: r.siteName(site), Limiter: x.Limiter, Status: status, Duration: took, Upstream: x.UpstreamTime})
+	}
+	if r.AccessLog == nil {
+		return
+	}
+	r.AccessLog.add(&entry{
+		start:    x.Start,
+		client:   x.Client,
+		method:   x.Method,
+		path:     x.Path,
+		status:   status,
+		bytes:    x.Written,
+		duration: took,
+		limiter:  x.Limiter,
+		agent:    x.Agent,
+		cost:     x.Cost,
+		outcome:  x.outcome(),
+		host:     x.Host,
+		proto:    x.Proto,
+		joined:   &x.Joined,
+		aborted:  x.Aborted,
+	}, r.LogFields)
 }

@@ -19,6 +19,7 @@
 //	counts.go     what is under way, and what went wrong
 //	record.go     what is known of a request when it is over
 //	line.go       one line of the access log
+//	logfields.go  the fields of a line that can be switched off
 //	accesslog.go  the access log, written by a goroutine of its own
 package rules
 
@@ -57,7 +58,11 @@ type Options struct {
 	Credentials    map[string]string
 	Denial         func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
 	AgentHash      func(agent string) (hash uint64, ok bool)
+	CallerHash     func(who []byte) (hash uint64, ok bool)
+	LogFields      LogFields
+	Served         func(Served)
 	Observe        func(answer.Observation)
+	Spent          func(answer.Spending)
 	HideTokens     []identity.Place
 	Forwarded      []string
 	Paths          target.Paths
@@ -70,7 +75,7 @@ type Options struct {
 
 	// Judged, if set, is called by net/http's engine for each request whose caller the limiter has
 	// judged (httplimit.Options.Judged).
-	Judged func(http.ResponseWriter, *identity.Caller, answer.Outcome)
+	Judged func(http.ResponseWriter, *identity.Caller, *answer.Answer)
 	// Ended, if set, is called by it when a request has ended (httplimit.Options.Ended).
 	Ended func(w http.ResponseWriter, reserved, used int64)
 }
@@ -137,6 +142,7 @@ func New(o Options) (*Rules, error) {
 		Credentials: o.Credentials,
 		Denial:      o.Denial,
 		Observe:     o.Observe,
+		Spent:       o.Spent,
 		Judged:      o.Judged,
 		Ended:       o.Ended,
 	})

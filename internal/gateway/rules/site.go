@@ -21,6 +21,9 @@ type Site struct {
 	// escaped.
 	Base, EscapedBase string
 
+	// Unanswered are its requests that the upstream did not answer, by the status of our answer.
+	Unanswered StatusTally
+
 	scheme string
 	own    string // the host of its URL, for requests that have none
 }
@@ -35,6 +38,11 @@ func NewSite(host string, first *url.URL, pool *upstream.Pool) (*Site, error) {
 		Host: host, Pool: pool, Address: upstream.AddressOf(first).Host, scheme: first.Scheme, own: hostOf(first),
 		Base: strings.TrimSuffix(decoded, "/"), EscapedBase: strings.TrimSuffix(escaped, "/"),
 	}, nil
+}
+
+// AllUnanswered returns the count for each status that Unanswered may have.
+func (s *Site) AllUnanswered() map[int]int64 {
+	return s.Unanswered.all(upstreamUnavailable.Status, upstreamTimeout.Status)
 }
 
 // URL returns the URL that the upstream is asked for. of has its canonical form; its query is left

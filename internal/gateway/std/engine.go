@@ -38,6 +38,9 @@ type Options struct {
 	Wrap          func(http.Handler) http.Handler
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 
+	// Traceparent likewise, nil if nothing traces.
+	Traceparent func(context.Context) string
+
 	Dialer *net.Dialer // connects to the addresses of the rules' sites
 	// of their https addresses; nil: the system's authorities, and no certificate of our own
 	UpstreamTLS *tls.Config

@@ -25,8 +25,9 @@ type exchange struct {
 	isHijacked bool
 	// closes the upstream's connection of an upgrade; nil: the request asks for none
 	leave      context.CancelFunc
-	switching  http.Header // of the upstream's 101
-	identified bool        // Client is known
+	asked      time.Duration // after Start, when the upstream was asked
+	switching  http.Header   // of the upstream's 101
+	identified bool          // Client is known
 
 	http2    bool
 	explicit atomic.Bool    // the handler has set a write deadline of its own
@@ -151,13 +152,23 @@ func (x *exchange) settle() {
 	}
 }
 
-// log writes the request's line in the access log.
-func (x *exchange) log() {
-	if !x.identified {
-		x.identify(x)
+// report reports the request, whose answer is complete.
+func (x *exchange) report() {
+	if e := x.engine; e.AccessLog != nil {
+		if !x.identified {
+			x.identify(x)
+		}
+		x.Method, x.Host, x.Proto = x.request.Method, x.request.Host, x.request.Proto
+		for _, name := range [...]string{"User-Agent", "X-Request-Id", "Traceparent"} {
+			for _, value := range x.request.Header[name] {
+				x.NoteField(e.LogFields, name, value)
+			}
+		}
+		if trace := e.options.Traceparent; trace != nil && e.LogFields&rules.LogTraceparent != 0 {
+			x.Joined.Traceparent = trace(x.request.Context())
+		}
 	}
-	x.Method, x.Host, x.Proto = x.request.Method, x.request.Host, x.request.Proto
-	x.AddTo(x.engine.AccessLog, time.Now())
+	x.engine.Finish(&x.Record, x.Site, time.Now())
 }
 
 // exchangeOf returns the exchange under w, which others may have wrapped; nil if there is none.

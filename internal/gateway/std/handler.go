@@ -40,9 +40,7 @@ func (x *exchange) end(err error) {
 		write(x, &rules.Panicked)
 	}
 	x.finish()
-	if x.engine.AccessLog != nil {
-		x.log()
-	}
+	x.report()
 	x.settle()
 	if x.Aborted && !x.isHijacked {
 		// this is how a handler has net/http end the connection, or the stream, at once
@@ -111,12 +109,11 @@ func (e *Engine) route(x *exchange, r *http.Request) {
 	e.Limit.Serve(x, r, x.Choice.Match, e.backend)
 }
 
-// Judged notes the agent that a request was counted by, and its outcome, for the access log. It is
+// Judged notes what the access log has of the limiter's decision. It is
 // the rules' Options.Judged; w is the exchange that the limiter was given.
-func Judged(w http.ResponseWriter, c *identity.Caller, o answer.Outcome) {
+func Judged(w http.ResponseWriter, c *identity.Caller, a *answer.Answer) {
 	if x, ok := w.(*exchange); ok {
-		x.NoteOutcome(o)
-		x.NoteAgent(&x.engine.Options, c)
+		x.NoteJudged(&x.engine.Options, c, a)
 	}
 }
 

@@ -137,27 +137,34 @@ func (b *trailed) Read(p []byte) (int, error) {
 func (e *Engine) serveUpstream(w http.ResponseWriter, r *http.Request, chain string) {
 	r.Header[rules.ForwardedFor] = []string{chain}
 	x := exchangeOf(w)
-	proxy := e.proxies[x.Site]
 	head := headOf(r)
-	if !head.IsWebsocket() {
+	ctx := context.WithValue(r.Context(), asking{}, x)
+	if head.IsWebsocket() {
+		ctx, x.leave = context.WithCancel(ctx)
+		defer x.leave()
+	} else {
 		delete(r.Header, "Upgrade") // httputil drops Connection
-		proxy.ServeHTTP(w, r)
-		return
 	}
-	ctx, leave := context.WithCancel(r.Context())
-	defer leave()
-	x.leave = leave
-	proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, upgrading{}, x)))
+	x.asked = time.Since(x.Start)
+	e.proxies[x.Site].ServeHTTP(w, r.WithContext(ctx))
 }
 
-// upgrading is the key of the *exchange in the context of a request that asks for an upgrade.
-type upgrading struct{}
+// asking is the key of the *exchange in the context of a request to the upstream.
+type asking struct{}
+
+// noteUpstream notes that the head of the upstream's answer has come, or that it has failed.
+func (x *exchange) noteUpstream() { x.UpstreamTime = time.Since(x.Start) - x.asked }
 
 // upstreamFailed answers for an upstream that did not.
 func (e *Engine) upstreamFailed(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(w)
 	if x.isHijacked {
 		return // the connection is the upgrade's, and over
+	}
+	x.noteUpstream()
+	var failed *upstream.AskError
+	if errors.As(err, &failed) {
+		x.Upstream = failed.Address
 	}
 	var large *http.MaxBytesError
 	sent := x.body.failure()
@@ -171,18 +178,25 @@ func (e *Engine) upstreamFailed(w http.ResponseWriter, r *http.Request, err erro
 	case sent != nil:
 		write(w, rules.BodyFailed(sent))
 	default:
-		write(w, e.NoUpstream(r.Method, x.Site.Address, err))
+		own := e.NoUpstream(r.Method, x.Site.Address, err)
+		x.Site.Unanswered.Add(own.Status)
+		write(w, own)
 	}
 }
 
 // receive checks every answer of the upstream, and prepares it to be passed on.
 func (e *Engine) receive(r *http.Response) error {
+	x, _ := r.Request.Context().Value(asking{}).(*exchange)
+	if x != nil {
+		x.noteUpstream()
+		x.Upstream = upstream.AddressOf(r.Request.URL)
+	}
 	if err := rules.CheckAnswer(r.StatusCode, len(r.Request.Header["Upgrade"]) > 0, r.Header["Upgrade"]); err != nil {
 		return err // httputil closes the answer then; if it finds that itself, it does not
 	}
 	if r.StatusCode == http.StatusSwitchingProtocols {
 		e.stripReserved(r.Header) // httputil copies this header last
-		if x, ok := r.Request.Context().Value(upgrading{}).(*exchange); ok {
+		if x != nil {
 			x.switching = r.Header
 		}
 		return nil
