@@ -319,10 +319,11 @@ func (d *Decider) send(ctx context.Context, s *Scratch, b *settlement, out *Deci
 		d.reportSettled(report, &later.limiters, &later.settlement, errTooMany)
 		return
 	}
-	ctx = context.WithoutCancel(ctx)
+	// The caller may have its answer before the goroutine runs: takes know of free slots from here.
+	finish := StartSettle(context.WithoutCancel(ctx), settler, &later.ticket, later.changes[:later.n])
 	go func() {
 		defer d.settling.release()
-		err := settler.Settle(ctx, &later.ticket, later.changes[:later.n])
+		err := finish()
 		d.reportSettled(report, &later.limiters, &later.settlement, err)
 	}()
 }

@@ -96,6 +96,28 @@ type Settler interface {
 	Settle(ctx context.Context, t *Ticket, changes []Change) error
 }
 
+// A SettleStarter is a Settler that waits for something outside of this process, such as a server.
+// Without StartSettle, a caller that has its whole answer could be refused by the slot of that very
+// request, because the store has not given it back yet.
+type SettleStarter interface {
+	Settler
+	// StartSettle begins a Settle without waiting, and returns a function that ends it: its error
+	// is that of Settle. It must be called once, and may wait. A take of this process that begins
+	// after StartSettle has returned finds the slots among the changes free, even if the server has
+	// not been reached yet. That no longer holds once finish has returned an error. t and changes
+	// belong to the caller again when finish has returned.
+	StartSettle(ctx context.Context, t *Ticket, changes []Change) (finish func() error)
+}
+
+// StartSettle is that of a SettleStarter. Of any other Settler it changes nothing before finish is
+// called.
+func StartSettle(ctx context.Context, s Settler, t *Ticket, changes []Change) (finish func() error) {
+	if s, ok := s.(SettleStarter); ok {
+		return s.StartSettle(ctx, t, changes)
+	}
+	return func() error { return s.Settle(ctx, t, changes) }
+}
+
 // A Change of one window is what a request has spent of it more or less than its take.
 type Change struct {
 	Charge       // as in the take

@@ -60,9 +60,9 @@ type Store struct {
 }
 
 var (
-	_ weir.Bounded = (*Store)(nil)
-	_ weir.Keeper  = (*Store)(nil)
-	_ weir.Settler = (*Store)(nil)
+	_ weir.Bounded       = (*Store)(nil)
+	_ weir.Keeper        = (*Store)(nil)
+	_ weir.SettleStarter = (*Store)(nil)
 )
 
 // Options are the settings of a Store; the zero value is useful.

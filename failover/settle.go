@@ -2,6 +2,7 @@ package failover
 
 import (
 	"context"
+	"errors"
 
 	"github.com/weirlimit/weir"
 )
@@ -13,6 +14,12 @@ import (
 // them back could be a second time. A take that the inner store counted is settled there, within
 // the deadline. While the circuit breaker is open that is not tried: its units stay spent.
 func (s *Store) Settle(ctx context.Context, t *weir.Ticket, changes []weir.Change) error {
+	return s.StartSettle(ctx, t, changes)()
+}
+
+// StartSettle implements weir.SettleStarter. The fallback does not wait, so it has settled when
+// StartSettle returns.
+func (s *Store) StartSettle(ctx context.Context, t *weir.Ticket, changes []weir.Change) (finish func() error) {
 	if t.Local {
 		s.slots.end(changes, inFallback)
 	} else {
@@ -20,14 +27,15 @@ func (s *Store) Settle(ctx context.Context, t *weir.Ticket, changes []weir.Chang
 	}
 	switch {
 	case t.Local && s.localSettler != nil:
-		return s.settleLocally(ctx, t, changes)
+		err := s.settleLocally(ctx, t, changes)
+		return func() error { return err }
 	case t.Local || s.settler == nil:
 		lose(changes)
-		return nil
+		return func() error { return nil }
 	case s.breaker.notClosed.Load():
 		return s.endSlots(ctx, t, changes)
 	}
-	return s.settler.Settle(s.deadlines.context(ctx), t, changes)
+	return weir.StartSettle(s.deadlines.context(ctx), s.settler, t, changes)
 }
 
 // lose marks changes that are not tried.
@@ -38,18 +46,23 @@ func lose(changes []weir.Change) {
 	}
 }
 
-// endSlots is Settle while the breaker is open. The inner store has to know of slots, though it
-// does not answer: it must not hold them any longer.
-func (s *Store) endSlots(ctx context.Context, t *weir.Ticket, changes []weir.Change) error {
+// endSlots is StartSettle while the breaker is open. The inner store has to know of slots, though
+// it does not answer: it must not hold them any longer.
+func (s *Store) endSlots(ctx context.Context, t *weir.Ticket, changes []weir.Change) (finish func() error) {
 	lose(changes)
+	var started []func() error
 	for i := range changes {
 		if changes[i].Held {
-			if err := s.settler.Settle(s.deadlines.context(ctx), t, changes[i:i+1]); err != nil {
-				return err
-			}
+			started = append(started, weir.StartSettle(s.deadlines.context(ctx), s.settler, t, changes[i:i+1]))
 		}
 	}
-	return nil
+	return func() error {
+		var all []error
+		for _, finish := range started {
+			all = append(all, finish())
+		}
+		return errors.Join(all...)
+	}
 }
 
 func (s *Store) settleLocally(ctx context.Context, t *weir.Ticket, changes []weir.Change) error {

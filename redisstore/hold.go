@@ -52,8 +52,9 @@ type held struct {
 	renewed  atomic.Int64 // this process's clock at the last renewal of all
 	renewing slots        // of the takes that wait for a renewal, one sends it
 
-	mu  sync.Mutex
-	all map[heldKey]*heldSlots
+	mu    sync.Mutex
+	all   map[heldKey]*heldSlots
+	ended map[string][]*heldSlots // by name: see ended.go
 }
 
 // A heldKey identifies slots of one charge of one take. The key does not change with the secret, as
@@ -66,18 +67,19 @@ type heldKey struct {
 // heldSlots are the slots of one charge of one take.
 type heldSlots struct {
 	name string
+	take string // the name of the take
 	id   id
 	cost int64
 
 	// guarded by held.mu
 	renewed  int64         // this process's clock when the last renewal, or the take, was sent
 	renewing int           // the renewals under way that have them
-	answered chan struct{} // closed when all of these are answered; nil: nobody waits
+	answered chan struct{} // set by end if there are any; closed when all of them are answered
 	after    *order        // gives the slots back then; nil: their caller does
 }
 
 func newHeld() held {
-	return held{node: rand.Text()[:13], soon: make(chan struct{}, 1), renewing: newSlots(1), all: make(map[heldKey]*heldSlots)}
+	return held{node: rand.Text()[:13], soon: make(chan struct{}, 1), renewing: newSlots(1), all: make(map[heldKey]*heldSlots), ended: make(map[string][]*heldSlots)}
 }
 
 // take returns the name of a take on the server.
@@ -96,21 +98,6 @@ func (h *held) keep(slot uint64, key []byte, s *heldSlots) {
 	h.mu.Lock()
 	h.all[heldKey{slot, string(key)}] = s
 	h.mu.Unlock()
-}
-
-// forget removes slots, so that no renewal begins that has them. It returns nil if they are not
-// known. answered is closed when the renewals that have them are answered; nil: there is none.
-func (h *held) forget(slot uint64, key []byte) (s *heldSlots, answered chan struct{}) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	k := heldKey{slot, string(key)}
-	s = h.all[k]
-	delete(h.all, k)
-	if s != nil && s.renewing > 0 {
-		s.answered = make(chan struct{})
-		return s, s.answered
-	}
-	return s, nil
 }
 
 // renewSoon renews at once: the server may have forgotten the slots.
@@ -171,15 +158,26 @@ func (s *Store) takeHeld(ctx context.Context, l *link, names []string, charges [
 	}
 	h.slot = s.held.last.Add(1)
 	head := []string{strconv.Itoa(len(h.slots)), strconv.FormatInt(slotLasts.Milliseconds(), 10), s.held.take(h.slot)}
+	var ended []*heldSlots
 	for i := range h.slots {
+		before, err := s.held.endedUnder(ctx, h.names[len(h.windows)+i])
+		if err != nil {
+			return err
+		}
 		head = append(head, s.numbers.text(h.slots[i].Limit), s.numbers.text(h.slots[i].Cost))
+		head = appendMembers(head, before)
+		ended = append(ended, before...)
 	}
 	reply, sent, err := s.askInTime(ctx, l, &l.hold, h.names, head, h.windows, asked)
 	if err != nil {
 		s.giveBackUnknown(l, h) // it may have taken them
 		return err
 	}
-	return s.readHeld(reply, h, sent, hashes, r)
+	if err := s.readHeld(reply, h, sent, hashes, r); err != nil {
+		return err
+	}
+	s.held.given(ended...)
+	return nil
 }
 
 // readHeld decodes the reply of hold.lua into r. hashes are those of the take's charges.
@@ -233,7 +231,7 @@ func (s *Store) readHeld(reply rueidis.RedisResult, h *holding, asked int64, has
 			own := hashes[h.of[len(h.windows)+i]].id()
 			s.memory.beginSettling(own)
 			s.memory.endSettling(own)
-			s.held.keep(h.slot, c.Key, &heldSlots{name: h.names[len(h.windows)+i], id: own, cost: c.Cost, renewed: asked})
+			s.held.keep(h.slot, c.Key, &heldSlots{name: h.names[len(h.windows)+i], take: s.held.take(h.slot), id: own, cost: c.Cost, renewed: asked})
 		}
 	}
 	return nil
@@ -245,11 +243,13 @@ func (s *Store) giveBackUnknown(l *link, h *holding) {
 	o := &order{link: l, done: make(chan struct{})}
 	for i := range h.slots {
 		if c := &h.slots[i]; c.Cost > 0 {
-			o.changes = append(o.changes, orderedChange{held: true, name: h.names[len(h.windows)+i], slot: s.held.take(h.slot), cost: c.Cost})
+			var d orderedChange
+			d.giveBack(&heldSlots{name: h.names[len(h.windows)+i], take: s.held.take(h.slot), cost: c.Cost})
+			o.changes = append(o.changes, d)
 		}
 	}
 	if len(o.changes) > 0 {
-		_ = s.settling.add(s, o)
+		_ = s.order(o)
 	}
 }
 
@@ -315,18 +315,6 @@ const maxRenewalAge = int64(slotLasts / 2)
 
 // renewalOverdue reports whether some slots of this process may not have been renewed lately.
 func (s *Store) renewalOverdue() bool { return s.local()-s.held.renewed.Load() > maxRenewalAge }
-
-// names returns the names of the slots among the changes of a take.
-func (h *held) names(slot uint64, changes []weir.Change) (all []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for i := range changes {
-		if s := h.all[heldKey{slot, string(changes[i].Key)}]; s != nil {
-			all = append(all, s.name)
-		}
-	}
-	return all
-}
 
 // overdue returns the slots under some names that were not renewed since a time of this process's
 // clock.
@@ -405,28 +393,6 @@ func (h *held) noteRenewed(part []renewal, sent int64) {
 	}
 }
 
-// release forgets slots. If they are just being renewed, it waits for that: a renewal that came
-// after they were given back would take them again. If ctx ends first, o gives them back after the
-// renewal.
-func (h *held) release(ctx context.Context, slot uint64, key []byte, o func(*heldSlots) *order) (*heldSlots, error) {
-	s, answered := h.forget(slot, key)
-	if answered == nil {
-		return s, nil
-	}
-	select {
-	case <-answered:
-		return s, nil
-	case <-ctx.Done():
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if s.renewing == 0 { // answered meanwhile
-		return s, nil
-	}
-	s.after = o(s)
-	return s, fmt.Errorf("a renewal of its slots is not answered: %w", ctx.Err())
-}
-
 // renewParts renews parts, some at a time, so that a silent machine delays few others.
 func (s *Store) renewParts(ctx context.Context, l *link, parts [][]renewal) error {
 	var group errgroup.Group
@@ -442,7 +408,7 @@ func (s *Store) renewPart(ctx context.Context, l *link, part []renewal) error {
 	part, end := s.held.begin(part)
 	defer func() {
 		for _, o := range end() {
-			_ = s.settling.add(s, o) // if it fails, the slots expire
+			_ = s.order(o) // if it fails, the slots expire
 		}
 	}()
 	if len(part) == 0 {
@@ -452,7 +418,7 @@ func (s *Store) renewPart(ctx context.Context, l *link, part []renewal) error {
 	args := append(make([]string, 0, 1+2*len(part)), strconv.FormatInt(slotLasts.Milliseconds(), 10))
 	for i, r := range part {
 		keys[i] = r.name
-		args = append(args, s.held.take(r.key.slot), strconv.FormatInt(r.cost, 10))
+		args = append(args, r.take, strconv.FormatInt(r.cost, 10))
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

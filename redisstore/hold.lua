@@ -2,8 +2,9 @@
 --
 -- KEYS  the windows; then the slots, a sorted set for each
 -- ARGV  the number of sorted sets, how long a slot is held without being renewed, in milliseconds,
---       and the name of this take; then limit and cost for each sorted set; then the arguments of
---       take.lua for the windows
+--       and the name of this take; then for each sorted set its limit, its cost, the number of its
+--       slots that are given back first, and their names; then the arguments of take.lua for the
+--       windows
 --
 -- The function take is take.lua. A slot is a member whose score is when it expires, by the server's
 -- clock. If no slot is free, the windows are read.
@@ -12,16 +13,19 @@
 -- {now in milliseconds, allowed, the reply of take.lua or {}, slots held, slots held...}.
 local call,K,A=redis.call,KEYS,ARGV
 local m,lasts,n=A[1]+0,A[2]+0,#KEYS-A[1]
-local windows,args={},{}
+local windows,args,at,p={},{},{},4
 for i=1,n do windows[i]=K[i] end
-for i=2*m+4,#A do args[i-2*m-3]=A[i] end
+for j=1,m do at[j],p=p,p+3+A[p+2] end
+for i=p,#A do args[i-p+1]=A[i] end
 local t=call('TIME')
 local now=t[1]*1000+math.floor(t[2]/1000)
 if (t[1]*1000+t[2]/1000-args[n+1])%4194303000<2097151500 then return t[1]*1000000+t[2] end
 
 local out,fits={now,1,{}},1
 for j=1,m do
-  local k,limit,cost=K[n+j],A[2*j+2]+0,A[2*j+3]+0
+  local k,a=K[n+j],at[j]
+  local limit,cost,last=A[a]+0,A[a+1]+0,a+2+A[a+2]
+  for i=a+3,last,1000 do call('ZREM',k,unpack(A,i,math.min(i+999,last))) end
   call('ZREMRANGEBYSCORE',k,'-inf',now)
   out[j+3]=call('ZCARD',k)
   if cost>0 and out[j+3]+cost>limit then
@@ -43,7 +47,7 @@ end
 out[2]=fits
 if fits==1 then
   for j=1,m do
-    local k,cost=K[n+j],A[2*j+3]+0
+    local k,cost=K[n+j],A[at[j]+1]+0
     for i=1,cost do call('ZADD',k,now+lasts,A[3]..':'..i) end
     if cost>0 then call('PEXPIRE',k,2*lasts) end
     out[j+3]=out[j+3]+cost

@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"testing"
+
+	"github.com/weirlimit/weir"
 )
 
 // Slots are given back after every renewal that has them: one that came later would take them
@@ -21,8 +23,9 @@ func TestSlotsAreReleasedAfterTheirLastRenewal(t *testing.T) {
 	}
 	later := new(order)
 	giveLater := func(*heldSlots) *order { return later }
-	s, err := h.release(gone, key.slot, []byte(key.key), giveLater)
-	if err == nil {
+	changes := []weir.Change{{Charge: weir.Charge{Key: []byte(key.key), Held: true}}}
+	s := h.end(key.slot, changes)[0]
+	if h.release(gone, s, giveLater) == nil {
 		t.Fatal("they are released while a renewal is under way")
 	}
 	if ended := endSecond(); len(ended) != 1 || ended[0] != later {
@@ -34,7 +37,7 @@ func TestSlotsAreReleasedAfterTheirLastRenewal(t *testing.T) {
 		t.Error("they are not released after the last renewal")
 	}
 	h.keep(key.slot, []byte(key.key), &heldSlots{name: "a", cost: 1})
-	if _, err := h.release(gone, key.slot, []byte(key.key), giveLater); err != nil {
+	if err := h.release(gone, h.end(key.slot, changes)[0], giveLater); err != nil {
 		t.Errorf("without a renewal: %v", err)
 	}
 }

@@ -143,7 +143,7 @@ func (s *Store) tryScripts(ctx context.Context, client rueidis.Client) error {
 	marks := []string{names[0] + resetName, names[1] + resetName}
 	slots := s.prefix + ":{trial}5"
 	// a slot for 1 ms, and at the second time none that is free
-	hold := s.numbers.takeArguments([]string{"1", "1", "nobody", "1", "1"}, both[:1], 0, s.neverLate())
+	hold := s.numbers.takeArguments([]string{"1", "1", "nobody", "1", "1", "1", "nobody:2"}, both[:1], 0, s.neverLate())
 	for _, t := range []struct {
 		script     *script
 		keys, args []string

@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-var _ weir.Settler = (*Store)(nil)
+var _ weir.SettleStarter = (*Store)(nil)
 
 // The scripts that settle begin with changeText, a function.
 var (
@@ -55,8 +55,19 @@ const (
 // were counted before the connection was replaced are not settled (Change.Lost): the server may
 // have lost them. The slots of a take are given back in any case, if only by expiring.
 func (s *Store) Settle(ctx context.Context, t *weir.Ticket, changes []weir.Change) error {
-	o := s.newOrder(ctx, t, changes)
-	err, finished := s.settling.add(s, o), false
+	return s.StartSettle(ctx, t, changes)()
+}
+
+// StartSettle implements weir.SettleStarter. Until the server has answered, each take of the same
+// slots gives them back too.
+func (s *Store) StartSettle(ctx context.Context, t *weir.Ticket, changes []weir.Change) (finish func() error) {
+	ended := s.held.end(t.Slot, changes)
+	return func() error { return s.finishSettle(ctx, t, changes, ended) }
+}
+
+func (s *Store) finishSettle(ctx context.Context, t *weir.Ticket, changes []weir.Change, ended []*heldSlots) error {
+	o := s.newOrder(ctx, t, changes, ended)
+	err, finished := s.order(o), false
 	if err == nil {
 		select {
 		case <-o.done:
@@ -85,11 +96,11 @@ func (s *Store) Settle(ctx context.Context, t *weir.Ticket, changes []weir.Chang
 	return nil
 }
 
-// newOrder returns the order of a Settle. From now on the slots among them are not renewed.
-func (s *Store) newOrder(ctx context.Context, t *weir.Ticket, changes []weir.Change) *order {
-	if t.Slot != 0 && s.renewalOverdue() {
+// newOrder returns the order of a Settle, whose slots have ended.
+func (s *Store) newOrder(ctx context.Context, t *weir.Ticket, changes []weir.Change, ended []*heldSlots) *order {
+	if ended != nil && s.renewalOverdue() {
 		// what else the caller holds counts; if it fails, giving them back will tell
-		_ = s.renewOverdue(ctx, s.held.names(t.Slot, changes))
+		_ = s.renewOverdue(ctx, names(ended))
 	}
 	o := &order{link: s.link.Load(), epoch: t.Epoch, at: t.At, done: make(chan struct{}), changes: make([]orderedChange, len(changes))}
 	now := s.Now().Unix()
@@ -97,13 +108,13 @@ func (s *Store) newOrder(ctx context.Context, t *weir.Ticket, changes []weir.Cha
 		c, d := &changes[i], &o.changes[i]
 		d.held, d.reset, d.units = c.Held, c.Reset, c.Units
 		switch {
+		case c.Held && (ended == nil || ended[i] == nil): // they are not known
 		case c.Held:
-			h, err := s.held.release(ctx, t.Slot, c.Key, func(h *heldSlots) *order { return s.newEnd(t.Slot, h) })
-			if d.lost = err != nil; err != nil || h == nil {
-				o.err = err
+			if err := s.held.release(ctx, ended[i], s.newEnd); err != nil {
+				o.err, d.lost = err, true
 				continue
 			}
-			d.slot, d.name, d.id, d.cost = s.held.take(t.Slot), h.name, h.id, h.cost
+			d.giveBack(ended[i])
 		case o.link != nil:
 			x := o.link.hasher.hash(&c.Charge)
 			d.name, d.id, d.end = o.link.hasher.name(&c.Charge, x), x.id(), c.End(now)
@@ -113,10 +124,10 @@ func (s *Store) newOrder(ctx context.Context, t *weir.Ticket, changes []weir.Cha
 }
 
 // newEnd returns an order that nobody waits for: it gives the slots of one charge back.
-func (s *Store) newEnd(slot uint64, h *heldSlots) *order {
-	return &order{link: s.link.Load(), done: make(chan struct{}), changes: []orderedChange{
-		{held: true, name: h.name, id: h.id, slot: s.held.take(slot), cost: h.cost},
-	}}
+func (s *Store) newEnd(h *heldSlots) *order {
+	o := &order{link: s.link.Load(), done: make(chan struct{}), changes: make([]orderedChange, 1)}
+	o.changes[0].giveBack(h)
+	return o
 }
 
 // An order is the changes of one Settle.
@@ -145,9 +156,8 @@ type orderedChange struct {
 	reset, units int64
 	end          int64 // Charge.End of now
 
-	held bool
-	slot string // the name of the take that holds the slots; "" if they are not known
-	cost int64  // slots
+	held  bool
+	slots *heldSlots // nil: they are not known, or not given back yet
 
 	done, lost bool
 	count      int64
@@ -239,7 +249,7 @@ func (q *settling) close() {
 // holds reports whether the order gives slots back.
 func (o *order) holds() bool {
 	for i := range o.changes {
-		if o.changes[i].slot != "" {
+		if o.changes[i].slots != nil {
 			return true
 		}
 	}
@@ -285,13 +295,13 @@ func (s *Store) giveSlots(ctx context.Context, l *link, batch []*order) {
 	for _, o := range batch {
 		for i := range o.changes {
 			d := &o.changes[i]
-			if d.slot == "" {
+			if d.slots == nil {
 				continue
 			}
 			of, orders = append(of, d), append(orders, o)
 			s.memory.beginSettling(d.id)
 			commands = append(commands,
-				l.client.B().Zrem().Key(d.name).Member(slotMembers(d.slot, d.cost)...).Build(),
+				l.client.B().Zrem().Key(d.name).Member(slotMembers(d.slots.take, d.slots.cost)...).Build(),
 				l.client.B().Zcard().Key(d.name).Build())
 		}
 	}
@@ -311,6 +321,7 @@ func (s *Store) giveSlots(ctx context.Context, l *link, batch []*order) {
 			orders[i].err = classified(failed)
 		}
 		s.memory.endSettling(d.id)
+		s.held.given(d.slots)
 	}
 }
 

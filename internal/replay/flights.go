@@ -180,7 +180,7 @@ func (f *flights) Pop() any {
 }
 
 // A settlement sums up what became of the reservations of a limiter.
-type settlement struct{ reserved, givenBack, overrun, unreported, noStatus, noDuration int64 }
+type settlement struct{ reserved, wouldReserve, givenBack, overrun, unreported, noStatus, noDuration int64 }
 
 // settled is for weir.Options.OnSettled.
 func (l *lane) settled(v weir.Settled) {
@@ -195,12 +195,19 @@ func (l *lane) settled(v weir.Settled) {
 	}
 }
 
-// noteEnd counts what a limiter admits, and what the log lacks of its end.
+// noteEnd counts what a limiter reserves or refuses, and what the log lacks of the end of what it
+// admits. A denied request would have reserved nothing.
 func (s *limiter) noteEnd(d *weir.Decision, e end) {
-	if !d.Allowed || !s.rules.Settles() {
+	if d.Outcome == weir.Denied || !s.rules.Settles() {
 		return
 	}
 	n := &s.settlement
+	if !d.Allowed {
+		if s.rules.SettlesUnits() {
+			n.wouldReserve += d.Cost
+		}
+		return
+	}
 	if s.rules.SettlesUnits() {
 		n.reserved += d.Cost
 	}
@@ -219,7 +226,7 @@ func (s *limiter) settledResult() *Settled {
 	}
 	n := &s.settlement
 	return &Settled{
-		Reserved: n.reserved, GivenBack: n.givenBack, Overrun: n.overrun, Untold: n.unreported,
+		Reserved: n.reserved, WouldReserve: n.wouldReserve, GivenBack: n.givenBack, Overrun: n.overrun, Untold: n.unreported,
 		NoStatus: n.noStatus, NoDuration: n.noDuration,
 	}
 }

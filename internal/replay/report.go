@@ -126,7 +126,10 @@ type Limiter struct {
 
 // Settled is what became of the reservations of a limiter, and what the log lacks to show it.
 type Settled struct {
-	Reserved  int64 `json:"reserved"`   // units that were charged before the requests were served
+	Reserved int64 `json:"reserved"` // units that were charged before the requests were served
+	// units that refused requests would have reserved
+	WouldReserve int64 `json:"would_reserve"`
+
 	GivenBack int64 `json:"given_back"` // units of those that the requests have not cost
 	Overrun   int64 `json:"overrun"`    // units beyond those that the requests have cost
 	Untold    int64 `json:"untold"`     // requests without a cost in the log: they stay as reserved

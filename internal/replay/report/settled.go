@@ -8,18 +8,18 @@ import (
 
 // settledUnits reports whether a limiter has changed what requests spent, as far as the log shows.
 func settledUnits(l *replay.Limiter) bool {
-	return l.Settled != nil && l.Settled.Reserved+l.Settled.GivenBack+l.Settled.Overrun > 0
+	return l.Settled != nil && l.Settled.Reserved+l.Settled.WouldReserve+l.Settled.GivenBack+l.Settled.Overrun > 0
 }
 
 // settled writes what became of reservations, for the limiters that have any.
 func (t *table) settled(o *replay.Outcome) {
-	g := &grid{left: "lrrrr"}
-	g.row("UNITS", "RESERVED", "GIVEN BACK", "OVERRUN", "UNTOLD")
+	g := &grid{left: "lrrrrr"}
+	g.row("UNITS", "RESERVED", "REFUSED", "GIVEN BACK", "OVERRUN", "UNTOLD")
 	for i := range o.Limiters {
 		l := &o.Limiters[i]
 		t.settles = t.settles || l.Settled != nil && l.Requests > 0
 		if s := l.Settled; settledUnits(l) {
-			g.row(limiterName(l), thousands(s.Reserved), thousands(s.GivenBack), thousands(s.Overrun), thousands(s.Untold))
+			g.row(limiterName(l), thousands(s.Reserved), thousands(s.WouldReserve), thousands(s.GivenBack), thousands(s.Overrun), thousands(s.Untold))
 		}
 	}
 	t.grid(g)
