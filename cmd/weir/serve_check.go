@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,9 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 		return err
 	}
 	hint := "see 'weir serve --help'"
+	if err := f.checkSocket(); err != nil {
+		return err
+	}
 	if len(f.tlsCert) != len(f.tlsKey) {
 		return cli.UsageError("give both, in the same order for several certificates, or neither",
 			"--tls-cert and --tls-key go together: %s and %s are given", cli.Count(len(f.tlsCert), "certificate"), cli.Count(len(f.tlsKey), "key"))
@@ -89,6 +93,15 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 			"%s needs --policy", cli.GivenAs(cmd, "upstream"))
 	}
 	return nil
+}
+
+// checkSocket rejects a Unix socket as the listener if nothing reports the addresses of callers.
+func (f *serveFlags) checkSocket() error {
+	if !strings.HasPrefix(string(f.listen), "unix:") || f.trustsPeer(edge.SocketPeer) {
+		return nil
+	}
+	return cli.UsageError(fmt.Sprintf("give --trusted-proxies %v too: the proxy in front then reports them in --client-ip-header, or with --proxy-protocol", edge.SocketPeer),
+		"--listen %s needs a trusted proxy: the peers of a Unix socket have no addresses to count by, and stand for %v", f.listen, edge.SocketPeer)
 }
 
 // checkUpstreamTLS rejects flags about TLS with upstreams that have no effect.
@@ -184,6 +197,9 @@ func (f *serveFlags) checkDemo(cmd *cobra.Command) error {
 	}
 	if len(f.upstream) > 0 {
 		return cli.UsageError("leave --upstream out, for the sample backend", "--demo sends traffic to the sample backend, never to one of yours")
+	}
+	if strings.HasPrefix(string(f.listen), "unix:") {
+		return cli.UsageError("leave out --demo, or give --listen a port", "--demo cannot use a Unix socket")
 	}
 	if len(f.tlsCert) > 0 || bool(f.proxyProtocol) {
 		return cli.UsageError("leave out --tls-cert, --tls-key and --proxy-protocol", "--demo needs a listener without TLS and without the PROXY protocol")
