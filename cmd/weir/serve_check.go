@@ -30,7 +30,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 // misfits returns everything that does not fit together.
 func (f *serveFlags) misfits(cmd *cobra.Command) (all []error) {
 	for _, check := range []func(*cobra.Command) error{
-		f.checkListeners, f.checkTLS, f.checkMemory, f.checkEvents, f.checkCandidate, f.checkDemo, f.checkStore,
+		f.checkListeners, f.checkSocket, f.checkTLS, f.checkMemory, f.checkEvents, f.checkCandidate, f.checkDemo, f.checkStore,
 		f.checkBackend, f.checkProxies, f.checkSessions, f.checkTokens, f.checkUpstreamTLS, f.checkPolicy,
 	} {
 		if err := check(cmd); err != nil {
@@ -179,6 +179,15 @@ func (f *serveFlags) checkPolicy(cmd *cobra.Command) error {
 	return nil
 }
 
+// checkSocket rejects a Unix socket as the listener if nothing reports the addresses of callers.
+func (f *serveFlags) checkSocket(*cobra.Command) error {
+	if !strings.HasPrefix(string(f.listen), "unix:") || f.trustsPeer(edge.SocketPeer) {
+		return nil
+	}
+	return cli.UsageError(fmt.Sprintf("give --trusted-proxies %v too: the proxy in front then reports them in --client-ip-header, or with --proxy-protocol", edge.SocketPeer),
+		"--listen %s needs a trusted proxy: the peers of a Unix socket have no addresses to count by, and stand for %v", f.listen, edge.SocketPeer)
+}
+
 // checkUpstreamTLS rejects flags about TLS with upstreams that have no effect.
 func (f *serveFlags) checkUpstreamTLS(cmd *cobra.Command) error {
 	if (f.upstreamCert == "") != (f.upstreamKey == "") {
@@ -272,6 +281,9 @@ func (f *serveFlags) checkDemo(cmd *cobra.Command) error {
 	}
 	if len(f.upstream) > 0 {
 		return cli.UsageError("leave --upstream out, for the sample backend", "--demo sends traffic to the sample backend, never to one of yours")
+	}
+	if strings.HasPrefix(string(f.listen), "unix:") {
+		return cli.UsageError("leave out --demo, or give --listen a port", "--demo cannot use a Unix socket")
 	}
 	if len(f.tlsCert) > 0 || bool(f.proxyProtocol) {
 		return cli.UsageError("leave out --tls-cert, --tls-key and --proxy-protocol", "--demo needs a listener without TLS and without the PROXY protocol")

@@ -19,7 +19,7 @@ type serveFlags struct {
 	checkOnly   cli.OnOff
 	printConfig cli.OnOff
 
-	listen          cli.ListenAddr
+	listen          cli.ListenOrSocket
 	tlsCert, tlsKey cli.Paths
 	admin           cli.AdminAddr
 	adminHosts      names
@@ -115,7 +115,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	cli.SwitchFlag(cmd, &f.checkOnly, "check", "start nothing: report every problem of --config, of the flags and of the policy")
 	cli.SwitchFlag(cmd, &f.printConfig, "print-config", "start nothing: print the settings in force, as a file for --config without passwords")
 	cli.NoVariables(cmd, "check", "print-config")
-	flags.Var(&f.listen, "listen", "the address to listen on, for HTTP/1.1 and HTTP/2 (by prior knowledge, or with --tls-cert by ALPN); without HOST every address")
+	flags.Var(&f.listen, "listen", "the address to listen on, [HOST]:PORT or unix:/PATH, for HTTP/1.1 and HTTP/2 (by prior knowledge, or with --tls-cert by ALPN); without HOST every address")
 	flags.Var(&f.tlsCert, "tls-cert", "a certificate chain in PEM; switches on TLS and HTTP/2; repeatable, each with its --tls-key: a client gets the one for the name that it asks for (SNI), else the first")
 	flags.Var(&f.tlsKey, "tls-key", "its private key in PEM; repeatable, in the order of --tls-cert")
 	flags.Var(&f.admin, "admin", "the address of the admin listener, for operators with a token; empty or off: none")
@@ -124,7 +124,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	cli.SwitchFlag(cmd, &f.metricsOpen, "metrics-open", "--metrics needs no token: all who reach that address can read the names and figures of limiters and upstreams")
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy, or contract for the built-in one, see 'weir policy show' (default contract before the sample backend; --upstream needs one)")
 	flags.StringVar(&f.candidate, "candidate", "", "`FILE` with a policy that is evaluated on the same requests and never enforced")
-	flags.Var(&f.upstream, "upstream", "the backend to protect; several addresses share its requests; HOST= before a URL begins the backend of that host, or of all under a name (*.example.com); repeatable (default the built-in sample backend)")
+	flags.Var(&f.upstream, "upstream", "the backend to protect, by its URL or as unix:/PATH; several addresses share its requests; HOST= before a URL begins the backend of that host, or of all under a name (*.example.com); repeatable (default the built-in sample backend)")
 	flags.StringVar(&f.upstreamCA, "upstream-ca", "", "`FILE` with the certificates of the authorities that https upstreams are verified by, in PEM (default those of the system)")
 	flags.Var(&f.upstreamName, "upstream-name", "the name that the certificates of all https upstreams must be for, and that they are asked for by SNI (default the host of each URL)")
 	flags.StringVar(&f.upstreamCert, "upstream-cert", "", "`FILE` with the certificate chain, in PEM, that https upstreams are shown if they ask for one; a changed one is used for new connections")

@@ -67,7 +67,7 @@ func (u *upstreams) Set(value string) error {
 			element = rest
 		}
 		var one cli.Endpoint
-		if err := one.Set(element); err != nil {
+		if err := setBackend(&one, element); err != nil {
 			return err
 		}
 		i := slices.IndexFunc(all, func(s gateway.Site) bool { return s.Host == host })
@@ -79,8 +79,8 @@ func (u *upstreams) Set(value string) error {
 		for i, other := range of.Upstreams {
 			switch {
 			case one.Scheme != other.Scheme:
-				return fmt.Errorf("%s and %s: the addresses of one backend are all http or all https", other.Host, one.Host)
-			case basePath(one.URL) != basePath(other):
+				return fmt.Errorf("%s and %s: the addresses of one backend are all http, all https, or all Unix sockets", other.Host, one.Host)
+			case one.Scheme != "unix" && basePath(one.URL) != basePath(other):
 				return fmt.Errorf("base paths %q of %s and %q of %s: expected the same path for all addresses of one backend", basePath(other), other.Host, basePath(one.URL), one.Host)
 			case edge.HostPort(one.URL) == edge.HostPort(other):
 				return fmt.Errorf("%s is given twice (addresses %d and %d): give each address once", one.Host, i+1, len(of.Upstreams)+1)
@@ -89,6 +89,22 @@ func (u *upstreams) Set(value string) error {
 		of.Upstreams = append(slices.Clip(of.Upstreams), one.URL)
 	}
 	*u = all
+	return nil
+}
+
+// setBackend sets the URL of a backend, or its Unix socket.
+func setBackend(to *cli.Endpoint, text string) error {
+	path, ok := strings.CutPrefix(text, "unix:")
+	if !ok {
+		return to.Set(text)
+	}
+	if strings.HasPrefix(path, "//") {
+		path = "/" + strings.TrimLeft(path, "/")
+	}
+	if err := cli.CheckSocket(path); err != nil {
+		return err
+	}
+	to.URL = &url.URL{Scheme: "unix", Path: path, OmitHost: true}
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/weirlimit/weir/internal/edge"
@@ -19,7 +20,8 @@ func printStart(w io.Writer, f *serveFlags, s *edge.Server) error {
 	var b strings.Builder
 	rows := s.Rows()
 	sample := s.Workspace() != ""
-	if sample {
+	_, isSocket := strings.CutPrefix(s.URL(), "unix:")
+	if sample && !isSocket {
 		rows = append(rows, edge.Row{Name: "demo", Text: s.URL() + "/demo"}, edge.Row{Name: "docs", Text: s.URL() + "/docs"})
 	}
 	for _, row := range rows {
@@ -40,6 +42,10 @@ const maxToPaste = 2000
 // the policy makes that impossible or it takes too many requests.
 func printBlocks(b *strings.Builder, f *serveFlags, s *edge.Server) {
 	url, curl := s.URL(), "curl -sS"
+	if path, ok := strings.CutPrefix(url, "unix:"); ok {
+		url = map[bool]string{false: "http", true: "https"}[len(f.tlsCert) > 0] + "://" + edge.SocketPeer.String() + ":80"
+		curl += " --unix-socket " + quoted(path)
+	}
 	if len(f.tlsCert) > 0 {
 		curl += " -k"
 	}
@@ -96,12 +102,12 @@ func (f *serveFlags) trusts(url string) bool {
 	if err != nil {
 		return false
 	}
-	for _, p := range f.trustedProxies {
-		if p.Contains(addr.Addr()) {
-			return true
-		}
-	}
-	return false
+	return f.trustsPeer(addr.Addr())
+}
+
+// trustsPeer reports whether an address is that of a trusted proxy.
+func (f *serveFlags) trustsPeer(addr netip.Addr) bool {
+	return slices.ContainsFunc(f.trustedProxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // itself returns the shell's word for this program: its name if the shell finds it by that, or its

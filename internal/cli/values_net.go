@@ -12,6 +12,22 @@ import (
 	"unicode/utf8"
 )
 
+// CheckSocket returns what is wrong with the path of a Unix socket.
+func CheckSocket(path string) error {
+	switch {
+	case !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/"):
+		return fmt.Errorf("Unix socket %q: expected a path from the root, such as unix:/run/app.sock", path)
+	case len(path) > maxSocket:
+		return fmt.Errorf("the path of a Unix socket has at most %d bytes, and this has %d", maxSocket, len(path))
+	case !utf8.ValidString(path) || strings.ContainsRune(path, 0): // it becomes a label of metrics
+		return fmt.Errorf("Unix socket %q: expected a path in UTF-8", path)
+	}
+	return nil
+}
+
+// maxSocket is the length of the longest path of a Unix socket that all systems take.
+const maxSocket = 103
+
 // A ListenAddr is an address to listen on: a host, which may be empty, and a port.
 type ListenAddr string
 
@@ -29,6 +45,24 @@ func (a *ListenAddr) Set(value string) error {
 
 func (a *ListenAddr) String() string { return string(*a) }
 func (a *ListenAddr) Type() string   { return "[HOST]:PORT" }
+
+// A ListenOrSocket is a ListenAddr, or unix: and the path of a Unix socket.
+type ListenOrSocket string
+
+func (a *ListenOrSocket) Set(value string) error {
+	if path, ok := strings.CutPrefix(value, "unix:"); ok {
+		if err := CheckSocket(path); err != nil {
+			return err
+		}
+	} else if err := new(ListenAddr).Set(value); err != nil {
+		return fmt.Errorf("%w, or unix:/PATH", err)
+	}
+	*a = ListenOrSocket(value)
+	return nil
+}
+
+func (a *ListenOrSocket) String() string { return string(*a) }
+func (a *ListenOrSocket) Type() string   { return "ADDRESS" }
 
 // An OffOrListenAddr is a ListenAddr that may be empty, which means that there is no listener.
 type OffOrListenAddr string

@@ -45,6 +45,15 @@ func openListeners(address string, own *parts) (*listeners, error) {
 		own.own(s.close)
 		return s, nil
 	}
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		listener, err := listenSocket(path)
+		if err != nil {
+			return nil, err
+		}
+		s := &listeners{public: listener}
+		own.own(s.close)
+		return s, nil
+	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, cli.Fail(fmt.Errorf("listen on %q: %w", address, cause(err)), listenHint(err, "--listen :0 takes any free port"))

@@ -50,6 +50,9 @@ func reachable(addr net.Addr, secure bool) string {
 	if secure {
 		scheme = "https"
 	}
+	if addr.Network() == "unix" {
+		return "unix:" + addr.String()
+	}
 	at, err := netip.ParseAddrPort(addr.String())
 	if err != nil {
 		return scheme + "://" + addr.String()

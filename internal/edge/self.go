@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/gateway"
+	"github.com/weirlimit/weir/internal/upstream"
 )
 
 // maxLookUp bounds the time in which start-up looks up the name of an upstream that has the port of
@@ -39,6 +42,9 @@ const byManager = "a socket of the service manager"
 // claimListener adds a listener, and returns an error if an address of the upstream is known to
 // lead there.
 func (o *ownListeners) claimListener(ctx context.Context, l net.Listener, by string) error {
+	if at, ok := l.Addr().(*net.UnixAddr); ok {
+		return o.claimSocket(at, by)
+	}
 	at, ok := l.Addr().(*net.TCPAddr)
 	if !ok {
 		return nil
@@ -47,7 +53,7 @@ func (o *ownListeners) claimListener(ctx context.Context, l net.Listener, by str
 	for u := range o.upstreams() {
 		host, port, err := net.SplitHostPort(HostPort(u))
 		if err != nil {
-			continue // the gateway reports it
+			continue // it is a Unix socket, or the gateway reports it
 		}
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || int(n) != at.Port {
@@ -58,6 +64,24 @@ func (o *ownListeners) claimListener(ctx context.Context, l net.Listener, by str
 				return cli.UsageError("--upstream takes the address of your backend; --listen, --admin and --metrics, or the sockets of a service manager, are addresses of this server",
 					"--upstream %s is not a backend: %w", u.Redacted(), err)
 			}
+		}
+	}
+	return nil
+}
+
+// claimSocket returns an error if the upstream is a Unix socket at which this server listens.
+func (o *ownListeners) claimSocket(at *net.UnixAddr, by string) error {
+	own, err := os.Stat(at.Name)
+	if err != nil {
+		return nil // it is gone already
+	}
+	for u := range o.upstreams() {
+		if !upstream.IsSocket(u) {
+			continue
+		}
+		if to, err := os.Stat(u.Path); err == nil && os.SameFile(own, to) {
+			return cli.UsageError("--upstream takes the socket of your backend; --listen is one of this server",
+				"--upstream %s is not a backend: this server itself listens on %s (%s)", u.Redacted(), at.Name, by)
 		}
 	}
 	return nil
@@ -88,8 +112,11 @@ func (o *ownListeners) checkSelfProxy(to netip.AddrPort) error {
 	return nil
 }
 
-// HostPort returns the host and port that a URL leads to.
+// HostPort returns the host and port that a URL leads to, or the path of its Unix socket.
 func HostPort(u *url.URL) string {
+	if upstream.IsSocket(u) {
+		return filepath.Clean(u.Path)
+	}
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]

@@ -53,8 +53,10 @@ func (g *Gateway) newPool(s Site, dialer *net.Dialer, secure *tls.Config) (*upst
 	}
 	for _, u := range s.Upstreams {
 		switch {
+		case upstream.IsSocket(u) && upstream.IsSocket(first) && u.Path != "":
+			// its path is that of the socket
 		case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-			return nil, fmt.Errorf("upstream %q: an http or https URL with a host is allowed: http://127.0.0.1:9000", u.Redacted())
+			return nil, fmt.Errorf("upstream %q: an http or https URL with a host is allowed, such as http://127.0.0.1:9000, or unix:/run/app.sock", u.Redacted())
 		case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 			return nil, fmt.Errorf("upstream %q: only a scheme, a host and a base path are allowed", u.Redacted())
 		case u.Scheme != first.Scheme || strings.TrimSuffix(u.EscapedPath(), "/") != strings.TrimSuffix(first.EscapedPath(), "/"):
@@ -69,7 +71,10 @@ func (g *Gateway) newPool(s Site, dialer *net.Dialer, secure *tls.Config) (*upst
 func (g *Gateway) newDialer() *net.Dialer {
 	d := &net.Dialer{Timeout: g.options.Limits.Connect, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4}}
 	if avoid := g.options.Avoid; avoid != nil {
-		d.Control = func(_, address string, _ syscall.RawConn) error {
+		d.Control = func(network, address string, _ syscall.RawConn) error {
+			if network == "unix" {
+				return nil // no listener of this server has its path
+			}
 			to, err := netip.ParseAddrPort(address)
 			if err != nil {
 				return fmt.Errorf("address %q: %w", address, err)

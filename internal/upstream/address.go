@@ -265,8 +265,12 @@ func (a Address) host() string {
 	return host
 }
 
-// AddressOf returns the address that an http or https URL names; its path is ignored.
+// AddressOf returns the address that an http or https URL names, whose path is ignored, or a URL
+// of a Unix socket.
 func AddressOf(u *url.URL) Address {
+	if IsSocket(u) {
+		return Address{Host: socketHost(u.Path)}
+	}
 	a := Address{TLS: u.Scheme == "https", Host: u.Host}
 	if u.Port() == "" {
 		port := "80"

@@ -32,7 +32,7 @@ func tlsFor(o *tls.Config, a Address) *tls.Config {
 func (p *Pool) connect(ctx context.Context, a *address) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.options.Connect)
 	defer cancel()
-	plain, err := p.options.Dial(ctx, "tcp", a.Host)
+	plain, err := Dial(ctx, a.Host, p.options.Dial)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %v: %w", a, err)
 	}

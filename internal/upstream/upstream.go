@@ -8,6 +8,7 @@
 //	conn.go       one connection, and the time its reads and writes get
 //	ask*.go       a request sent and its answer awaited in one operation
 //	dial.go       a new connection, with TLS if the address wants it
+//	socket.go     addresses that are Unix sockets
 //	peek_*.go     whether the other side of a kept connection is gone
 //	transport.go  the same choice for net/http
 //	once.go       keeps net/http from sending a request twice
@@ -27,12 +28,18 @@ import (
 
 // An Address is where a backend listens.
 type Address struct {
-	TLS  bool   // https
-	Host string // host:port, or [v6]:port; always with a port
+	TLS bool // https
+	// host:port, or [v6]:port, always with a port; of a Unix socket, what stands for its path
+	Host string
 }
 
-// String returns the address as the scheme and the host of a URL.
-func (a Address) String() string { return a.scheme() + "://" + a.Host }
+// String returns the address as the scheme and the host of a URL, or as unix: and a path.
+func (a Address) String() string {
+	if path, ok := SocketOf(a.Host); ok {
+		return "unix:" + path
+	}
+	return a.scheme() + "://" + a.Host
+}
 
 func (a Address) scheme() string {
 	if a.TLS {

@@ -274,7 +274,7 @@ func (x *exchange) inform() {
 func (x *exchange) upstreamFailed(err error) {
 	at := x.Site.Address
 	if x.conn != nil {
-		at = x.conn.Address().Host
+		at = x.conn.Address().Name()
 	}
 	var broke *uploadError
 	if errors.As(err, &broke) {

@@ -15,7 +15,7 @@ import (
 type Site struct {
 	Host    string         // in the form of weir.Route.Host; empty: all that no other site names
 	Pool    *upstream.Pool // its addresses
-	Address string         // the first of them, as host:port
+	Address string         // the first of them, as upstream.Address.Name
 
 	// The base path, which is put before every path, without the slash at its end: decoded, and
 	// escaped.
@@ -24,18 +24,22 @@ type Site struct {
 	// Unanswered are its requests that the upstream did not answer, by the status of our answer.
 	Unanswered StatusTally
 
-	scheme string
-	own    string // the host of its URL, for requests that have none
+	scheme, host string // of the first address
+	own          string // the Host of requests that have none: that of its URL
 }
 
 // NewSite returns the site of a host. first is the URL of the pool's first address.
 func NewSite(host string, first *url.URL, pool *upstream.Pool) (*Site, error) {
+	at := upstream.AddressOf(first)
+	if upstream.IsSocket(first) {
+		return &Site{Host: host, Pool: pool, Address: at.Name(), scheme: "http", host: at.Host, own: "localhost"}, nil
+	}
 	escaped, decoded, err := target.Decode(first.EscapedPath())
 	if err != nil {
 		return nil, fmt.Errorf("upstream %q: %w", first.Redacted(), err)
 	}
 	return &Site{
-		Host: host, Pool: pool, Address: upstream.AddressOf(first).Host, scheme: first.Scheme, own: hostOf(first),
+		Host: host, Pool: pool, Address: at.Name(), scheme: first.Scheme, host: at.Host, own: hostOf(first),
 		Base: strings.TrimSuffix(decoded, "/"), EscapedBase: strings.TrimSuffix(escaped, "/"),
 	}, nil
 }
@@ -48,7 +52,7 @@ func (s *Site) AllUnanswered() map[int]int64 {
 // URL returns the URL that the upstream is asked for. of has its canonical form; its query is left
 // out.
 func (s *Site) URL(of *url.URL) url.URL {
-	u := url.URL{Scheme: s.scheme, Host: s.Address, Path: s.Base + of.Path, ForceQuery: of.ForceQuery}
+	u := url.URL{Scheme: s.scheme, Host: s.host, Path: s.Base + of.Path, ForceQuery: of.ForceQuery}
 	if of.RawPath != "" || s.EscapedBase != s.Base {
 		u.RawPath = s.EscapedBase + of.EscapedPath()
 	}

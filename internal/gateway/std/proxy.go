@@ -47,8 +47,8 @@ func (e *Engine) newTransport() *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Transport{
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := dialer.DialContext(ctx, network, addr)
+		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			c, err := upstream.Dial(ctx, addr, dialer.DialContext)
 			if err != nil {
 				return nil, err
 			}
