@@ -32,14 +32,15 @@ const fold = path => {
 // The most specific route's limiter, and the values of the route's parameters.
 /** @type {import('./types.js').find} */
 const find = (limiters, method, url) => {
-  const path = fold(new URL(url).pathname);
+  const { hostname, pathname } = new URL(url), path = fold(pathname);
   let best, rank = '';
   for (const limiter of limiters) {
     routes: for (const route of limiter.routes) {
-      const [, verb, pattern, star] = /^(?:(\S+) +)?(.*?)(\*?)$/.exec(route) ?? [];
+      const [, verb, any, host, pattern, star] = /^(?:(\S+) +)?(\*?)(.*?)\.?(\/.*?)(\*?)$/.exec(route) ?? [];
+      if (host && hostname.replace(/\.$/, '').slice(any ? -host.length : 0) != host.toLowerCase()) continue;
       /** @type {Record<string, string>} */
       const values = {};
-      let rest = path, score = '';
+      let rest = path, score = String.fromCharCode(any ? host.length : host ? 255 : 0);
       const [start, ...more] = pattern.split('/{');
       for (const part of ['}' + start, ...more]) {
         const end = part.indexOf('}'), base = fold(part.slice(end + 1));

@@ -23,7 +23,7 @@ export interface Options {
 /** A limiter as a policy file has it. */
 export interface Limiter {
   name: string;
-  /** A method or none, and a path that may have parameters and end in a star: "POST /api/leads", "/t/{tenant}/*". */
+  /** A method or none, a host or none, and a path that may have parameters and end in a star: "POST /api/leads", "/t/{tenant}/*", "api.example.com/*". */
   routes: string[];
   /** "60 per minute by token or ip", "30 per 10 seconds by ip+agent", "9 per calendar month in Asia/Tokyo by path:tenant". */
   windows?: string[];

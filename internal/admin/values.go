@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
-
-	"golang.org/x/net/idna"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/policyfile"
 )
 
 // lists returns the members of c that hold NAME=VALUE, by their key sources.
@@ -87,13 +85,9 @@ func word(row weir.Source) string {
 
 // hostOf returns the form in which a host is counted. It accepts a name in any letters.
 func hostOf(text string) (string, error) {
-	name := text
-	if strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
-		ascii, err := idna.Lookup.ToASCII(text)
-		if err != nil {
-			return "", errors.New("host must be the name of a host, such as shop.example.com")
-		}
-		name = ascii
+	name, err := policyfile.ASCIIHost(text)
+	if err != nil {
+		return "", errors.New("host must be the name of a host, such as shop.example.com")
 	}
 	host, ok := weir.AppendHost(nil, name)
 	if !ok {

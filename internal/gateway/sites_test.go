@@ -267,3 +267,22 @@ func TestAHostThatIsRewrittenOnTheWayIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A trusted proxy has to pass on the Host of its clients: what it has under other names may be what
+// they have sent.
+func TestAForwardedHostChoosesNeitherUpstreamNorLimiter(t *testing.T) {
+	e := open(t, nil, func(o *Options) {
+		o.Decider = testDecider(t, sitePolicy(t))
+		o.TrustedProxies = loopback
+		o.Sites = []Site{
+			{Host: "api.example.com", Upstreams: []*url.URL{siteBackend(t, "api", "")}},
+			{Host: "shop.example.com", Upstreams: []*url.URL{siteBackend(t, "shop", "")}},
+		}
+	})
+	for _, field := range []string{"X-Forwarded-Host: shop.example.com", "Forwarded: host=shop.example.com", "X-Original-Host: shop.example.com", "X-Host: shop.example.com"} {
+		res := e.send("GET / HTTP/1.1\r\nHost: api.example.com\r\n" + field + "\r\nConnection: close\r\n\r\n")
+		if got := text(t, res); got != "api api.example.com /" || limitOf(res.Header) != "11" {
+			t.Errorf("%s: %q by limit %s", field, got, limitOf(res.Header))
+		}
+	}
+}

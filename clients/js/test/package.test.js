@@ -12,7 +12,7 @@ const read = name => readFileSync(new URL(`../${name}`, import.meta.url), 'utf8'
 const modules = readdirSync(new URL('..', import.meta.url)).filter(name => name.endsWith('.js'));
 
 test('what a browser loads for the contract is small as it is served, comments included', () => {
-  const most = 14050; // bytes
+  const most = 14150; // bytes
   const served = ['pace.js', 'budget.js', 'routes.js', 'fields.js', 'tabs.js'];
   const sizes = served.map(name => gzipSync(read(name), { level: 9 }).length), sum = sizes.reduce((a, b) => a + b);
   assert.ok(sum <= most, `${served} have ${sizes}, together ${sum} bytes with gzip -9: at most ${most}`);

@@ -793,7 +793,7 @@ final class Pacer
     private function line(Call $call): Line
     {
         $this->checkProcess();
-        $found = $this->routes->find($call->method, $call->path);
+        $found = $this->routes->find($call->method, $call->path, $call->header('host')[0] ?? $call->host);
         if ($found === null) {
             return $this->uncoveredLine($call);
         }

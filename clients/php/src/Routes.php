@@ -12,8 +12,9 @@ namespace Weir\Pacer;
  *             'windows' => ['30 per minute by token']],
  *     ])
  *
- * A route is a path with an optional method before it and an optional star at its end; the most
- * specific one counts. A segment of the path may be a parameter, such as {tenant}. A window is
+ * A route is a path with an optional method and an optional host before it, as in
+ * GET api.example.com/search*, and an optional star at its end; the most specific one counts. The host
+ * *.example.com is of all names that end so. A segment of the path may be a parameter, such as {tenant}. A window is
  * LIMIT [requests] per [N] UNIT by SOURCE[ or SOURCE…][+SOURCE…], or LIMIT per calendar day, week or month
  * [in ZONE] [from day N] by the same; the sources are session, token, agent, ip, host, header:NAME,
  * cookie:NAME, query:NAME, claim:NAME and, of a parameter, path:NAME. Limits and lengths may differ
@@ -56,10 +57,10 @@ final class Routes
      * first. A node has the routes that begin with its key by kind and method, and the table of those
      * that go on with a parameter.
      *
-     * @var array{nodes: array<string, array{kinds: array<int, array<string, array{Limiter, list<string>}>>, table?: array}>,
-     *     lengths: list<int>}
+     * @var array<string, array{nodes: array<string, array{kinds: array<int, array<string, array{Limiter, list<string>}>>, table?: array}>,
+     *     lengths: list<int>}> by host: "api.example.com"; ".example.com" for all names that end so; "" for all
      */
-    private array $table = self::EMPTY;
+    private array $tables = [];
 
     private const EMPTY = ['nodes' => [], 'lengths' => []];
 
@@ -97,10 +98,13 @@ final class Routes
         return $routes ??= new self(self::CONTRACT);
     }
 
-    /** Returns the limiter that covers a request, or null. The path is decoded, in any spelling. */
-    public function match(string $method, string $path): ?Limiter
+    /**
+     * Returns the limiter that covers a request, or null. The path is decoded, in any spelling, and so
+     * is the host, which may have a port.
+     */
+    public function match(string $method, string $path, string $host = ''): ?Limiter
     {
-        return $this->find($method, $path)[0] ?? null;
+        return $this->find($method, $path, $host)[0] ?? null;
     }
 
     /**
@@ -111,16 +115,50 @@ final class Routes
      *
      * @internal
      */
-    public function find(string $method, string $path): ?array
+    public function find(string $method, string $path, string $host = ''): ?array
     {
         $path = self::fold($path);
-        $found = self::search($this->table, $method, $path, []);
-        if ($found === null) {
-            return null;
-        }
-        [$limiter, $names, $values] = $found;
+        foreach ($this->tablesOf($host) as $table) {
+            $found = self::search($table, $method, $path, []);
+            if ($found !== null) {
+                [$limiter, $names, $values] = $found;
 
-        return [$limiter, $names === [] ? [] : array_combine($names, $values)];
+                return [$limiter, $names === [] ? [] : array_combine($names, $values)];
+            }
+        }
+
+        return null;
+    }
+
+    /**
+     * Returns the tables of a host: its own, those of the names that it ends in, the longest first, and
+     * that of all hosts.
+     */
+    private function tablesOf(string $host): iterable
+    {
+        if (array_keys($this->tables) !== ['']) {
+            $host = self::host($host);
+            yield $this->tables[$host === '' ? '.' : $host] ?? self::EMPTY;
+            for ($dot = strpos($host, '.'); $dot !== false; $dot = strpos($host, '.', $dot + 1)) {
+                yield $this->tables[substr($host, $dot)] ?? self::EMPTY;
+            }
+        }
+        yield $this->tables[''] ?? self::EMPTY;
+    }
+
+    /**
+     * Returns the form in which hosts are compared: in lower case, without port and without a dot at
+     * the end. A name in other letters is in ASCII, if the extension intl is there.
+     */
+    private static function host(string $host): string
+    {
+        $host = rtrim(preg_replace('/:\d*\z/', '', $host), '.');
+        if (preg_match('/[^\x00-\x7F]/', $host) === 1 && function_exists('idn_to_ascii')) {
+            $ascii = idn_to_ascii($host, IDNA_NONTRANSITIONAL_TO_ASCII, INTL_IDNA_VARIANT_UTS46);
+            $host = $ascii === false ? $host : $ascii;
+        }
+
+        return strtolower($host);
     }
 
     /**
@@ -180,17 +218,20 @@ final class Routes
 
     private function add(string $route, Limiter $limiter): void
     {
-        if (preg_match('~^\s*(?:([A-Z]+)\s+)?(/[^\s*?#%\\\\;]*)(\*?)\s*\z~', $route, $m) !== 1) {
-            throw new \InvalidArgumentException("route \"$route\": the form is [METHOD] /path or [METHOD] /path*, and a segment may be a {parameter}");
+        if (preg_match('~^\s*(?:([A-Z]+)\s+)?((?:\*\.)?(?:[^\s/*:@.]+(?:\.[^\s/*:@.]+)*\.?|\[[0-9A-Fa-f:.]+\]))?(/[^\s*?#%\\\\;]*)(\*?)\s*\z~', $route, $m) !== 1
+            || $m[2] !== '' && $m[2] !== 'localhost' && strpbrk($m[2], '.:') === false) {
+            throw new \InvalidArgumentException("route \"$route\": the form is [METHOD] [HOST]/path or [METHOD] [HOST]/path*, and a segment may be a {parameter}");
         }
-        [, $method, $path, $star] = $m;
+        [, $method, $host, $path, $star] = $m;
+        $host = $host === '' ? '' : (str_starts_with($host, '*') ? '.'.self::host(substr($host, 2)) : self::host($host));
         $names = self::parameters($route, $path, $star);
         $kind = match (true) {
             $star === '' => self::LITERAL,
             $path[-1] === '/' => self::SEGMENT,
             default => self::PREFIX,
         };
-        $table = &$this->table;
+        $this->tables[$host] ??= self::EMPTY;
+        $table = &$this->tables[$host];
         foreach (preg_split('~/\{[^}]*\}~', $path) as $i => $text) {
             if ($i > 0) {
                 $node['table'] ??= self::EMPTY;

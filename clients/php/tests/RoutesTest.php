@@ -21,6 +21,10 @@ final class RoutesTest extends TestCase
     public static function routes(): iterable
     {
         yield ['t/{tenant}', 'the form is'];
+        yield ['https://api.example.com/t', 'the form is'];
+        yield ['api.example.com:8443/t', 'the form is'];
+        yield ['*example.com/t', 'the form is'];
+        yield ['api..example.com/t', 'the form is'];
         yield ['/t/{tenant', 'a parameter is a whole segment'];
         yield ['/t/x{tenant}', 'a parameter is a whole segment'];
         yield ['/t/{Tenant}', 'a parameter is a whole segment'];
