@@ -22,9 +22,9 @@ const (
 	Asterisk
 	// Health is a health check (/healthz, /readyz), which is not limited.
 	Health
-	// Unreadable is a path without a canonical form, or one that cannot be forwarded as sent. It is answered 400 and charged to the surface
-	// that it was probably meant for (D10: what cannot be read safely is rejected, but still
-	// counted).
+	// Unreadable is a path without a canonical form, or one that cannot be forwarded as sent. It is
+	// answered 400 and charged to the surface that it was probably meant for (D10: what cannot be
+	// read safely is rejected, but still counted).
 	Unreadable
 	// Preflight is a CORS preflight for a surface, charged to the limiter that counts preflights
 	// (D9: preflights never use up a visitor's or a token's budget).

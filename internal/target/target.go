@@ -1,7 +1,7 @@
 // Package target reads the path of a request as the client wrote it, for every server through which
 // requests arrive. A path has one canonical form or none (canonical.go), and that form determines
 // which limiter of a policy counts the request (choice.go). A gateway may forward paths as sent
-// instead, and then counts by a folded form (assent.go).
+// instead, and then counts by a folded form (sent.go).
 package target
 
 import (

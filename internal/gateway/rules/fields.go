@@ -13,39 +13,58 @@ import (
 // Connection names may not, which the engine checks.
 func IsForwarded(name string) bool { return !IsHop(name) && !IsFraming(name) && !IsWithheld(name) }
 
-// IsHop reports whether a field belongs to one hop alone (RFC 9110, section 7.6.1; RFC 2616,
-// section 13.5.1).
-func IsHop(name string) bool {
-	switch len(name) {
-	case 2:
-		return strings.EqualFold(name, "Te")
-	case 7:
-		return strings.EqualFold(name, "Trailer") || strings.EqualFold(name, "Upgrade")
-	case 10:
-		return strings.EqualFold(name, "Connection") || strings.EqualFold(name, "Keep-Alive")
-	case 16:
-		return strings.EqualFold(name, "Proxy-Connection")
-	case 17:
-		return strings.EqualFold(name, "Transfer-Encoding")
-	case 18:
-		return strings.EqualFold(name, "Proxy-Authenticate")
-	case 19:
-		return strings.EqualFold(name, "Proxy-Authorization")
+// HopFields belong to one hop alone (RFC 9110, section 7.6.1; RFC 2616, section 13.5.1).
+var HopFields = []string{
+	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "TE", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// FramingFields are those of a request that an engine writes anew, from what it understood.
+var FramingFields = []string{"Content-Length", "Expect", "Host"}
+
+var hopLengths, framingLengths = lengthsOf(HopFields), lengthsOf(FramingFields)
+
+// lengthsOf returns a set of bits: the lengths of names, which rule most other names out.
+func lengthsOf(names []string) (lengths uint64) {
+	for _, name := range names {
+		lengths |= 1 << len(name)
+	}
+	return lengths
+}
+
+// IsHop reports whether a field is one of HopFields, in any case.
+func IsHop(name string) bool { return isOneOf(HopFields, hopLengths, name) }
+
+// IsFraming reports whether a field of a request is one of FramingFields, in any case.
+func IsFraming(name string) bool { return isOneOf(FramingFields, framingLengths, name) }
+
+func isOneOf(names []string, lengths uint64, name string) bool {
+	if len(name) > 63 || lengths>>len(name)&1 == 0 {
+		return false
+	}
+	for _, one := range names {
+		if wire.EqualFold(one, name) {
+			return true
+		}
 	}
 	return false
 }
 
-// IsFraming reports whether an engine writes a request's field anew, from what it understood.
-func IsFraming(name string) bool {
-	switch len(name) {
-	case 4:
-		return strings.EqualFold(name, "Host")
-	case 6:
-		return strings.EqualFold(name, "Expect")
-	case 14:
-		return strings.EqualFold(name, "Content-Length")
-	}
-	return false
+// An AnswerRow is what happens to some fields of answers.
+type AnswerRow struct {
+	Names []string
+	What  string
+}
+
+// AnswerRows are the fields of an upstream's answer that are removed, added or rewritten, beside
+// HopFields and Content-Length.
+var AnswerRows = []AnswerRow{
+	{[]string{headers.Limit, headers.Remaining, headers.Reset}, "written if a limiter covers the request; the backend's are removed in any case"},
+	{[]string{headers.RetryAfter}, "written with a 429 of Weir's own; the backend's is removed, unless its answer is a 429 of its own"},
+	{[]string{headers.Date}, "written from the clock that decided; the backend's is removed"},
+	{[]string{headers.RateLimit, headers.Policy}, "with `--ietf-headers` as those above; else the backend's stay"},
+	{[]string{headers.Denial}, "added to a 429"},
+	{[]string{"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Expose-Headers"}, "on the widget surface of the contract alone: written, removed, and extended by the fields of this table; see `--cors-origins`"},
+	{[]string{"Vary"}, "extended by `Origin`, on that surface and if `--cors-origins` names some"},
 }
 
 // IsReserved reports whether only the limiter may send a field of an answer, in any case, whatever

@@ -29,12 +29,12 @@ const (
 
 // Forwardings are the fields that Weir can write, in the order in which it writes them.
 // docs/fields.md lists them, and a test compares the page with this table.
-var Forwardings = []Forwarding{
-	{ForwardedFor, "the caller's address, then each trusted proxy up to the peer, as in `203.0.113.7, 10.0.0.4`", true},
-	{ForwardedProto, "`http` or `https`: how the caller connected", true},
-	{ForwardedHost, "the caller's Host; left out if the request has none", true},
-	{RealIP, "the caller's address alone, as it is counted by", false},
-	{Forwarded, "all of it (RFC 7239), as in `for=203.0.113.7;host=api.example.com;proto=https, for=\"[2001:db8::4]\"`", false},
+var Forwardings = [...]Forwarding{
+	placeFor:       {ForwardedFor, "the caller's address, then each trusted proxy up to the peer, as in `203.0.113.7, 10.0.0.4`", true},
+	placeProto:     {ForwardedProto, "`http` or `https`: how the caller connected", true},
+	placeHost:      {ForwardedHost, "the caller's Host; left out if the request has none", true},
+	placeRealIP:    {RealIP, "the caller's address alone, as it is counted by", false},
+	placeForwarded: {Forwarded, "all of it (RFC 7239), as in `for=203.0.113.7;host=api.example.com;proto=https, for=\"[2001:db8::4]\"`", false},
 }
 
 // ForwardingNames are the names of the fields, as --forwarded has them.
@@ -64,7 +64,7 @@ func newForwardings(names []string) (set forwardings, err error) {
 		names = DefaultForwarding()
 	}
 	for _, name := range names {
-		i := slices.IndexFunc(Forwardings, func(f Forwarding) bool { return strings.EqualFold(f.Name, name) })
+		i := slices.IndexFunc(Forwardings[:], func(f Forwarding) bool { return strings.EqualFold(f.Name, name) })
 		if i < 0 {
 			return 0, fmt.Errorf("forwarded field %q: expected one of %s", name, strings.Join(ForwardingNames(), ", "))
 		}
@@ -77,10 +77,10 @@ func newForwardings(names []string) (set forwardings, err error) {
 // chain is the caller's address and the trusted proxies after it, as X-Forwarded-For has them
 // (identity.Caller).
 func (r *Rules) AppendForwarding(b []byte, o *Onward, chain []byte) []byte {
-	for i := range Forwardings {
-		if name := Forwardings[i].Name; r.forwards(i, o) {
-			b = append(append(b, name...), ": "...)
-			b = append(appendForwarding(b, name, o, chain), "\r\n"...)
+	for place := range len(Forwardings) {
+		if r.forwards(place, o) {
+			b = append(append(b, Forwardings[place].Name...), ": "...)
+			b = append(appendForwarding(b, place, o, chain), "\r\n"...)
 		}
 	}
 	return b
@@ -88,28 +88,37 @@ func (r *Rules) AppendForwarding(b []byte, o *Onward, chain []byte) []byte {
 
 // PutForwarding is AppendForwarding for a header.
 func (r *Rules) PutForwarding(h http.Header, o *Onward, chain []byte) {
-	for i := range Forwardings {
-		if name := Forwardings[i].Name; r.forwards(i, o) {
-			h[name] = []string{string(appendForwarding(nil, name, o, chain))}
+	for place := range len(Forwardings) {
+		if r.forwards(place, o) {
+			h[Forwardings[place].Name] = []string{string(appendForwarding(nil, place, o, chain))}
 		}
 	}
 }
 
-// forwards reports whether the field of that place in Forwardings is written.
+// The places of Forwardings.
+const (
+	placeFor = iota
+	placeProto
+	placeHost
+	placeRealIP
+	placeForwarded
+)
+
+// forwards reports whether the field of a place is written.
 func (r *Rules) forwards(place int, o *Onward) bool {
-	return r.forwarded&(1<<place) != 0 && (Forwardings[place].Name != ForwardedHost || o.ForwardedHost != "")
+	return r.forwarded&(1<<place) != 0 && (place != placeHost || o.ForwardedHost != "")
 }
 
-// appendForwarding appends the value of a field.
-func appendForwarding(b []byte, name string, o *Onward, chain []byte) []byte {
-	switch name {
-	case ForwardedFor:
+// appendForwarding appends the value of the field of a place.
+func appendForwarding(b []byte, place int, o *Onward, chain []byte) []byte {
+	switch place {
+	case placeFor:
 		return append(b, chain...)
-	case ForwardedProto:
+	case placeProto:
 		return append(b, o.ForwardedProto...)
-	case ForwardedHost:
+	case placeHost:
 		return append(b, o.ForwardedHost...)
-	case RealIP:
+	case placeRealIP:
 		return append(b, first(chain)...)
 	}
 	return appendForwarded(b, o, chain)

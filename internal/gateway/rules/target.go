@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// IsPlain reports whether the target of a request decides what it says as it came, and is forwarded
-// so. It may be false for others.
+// IsPlain reports whether a path is counted as it came, and is forwarded with its query byte for
+// byte. It may be false for such a path, too.
 func (r *Rules) IsPlain(path, query string) bool {
 	return target.IsPlain(path) && (r.Paths != target.AsSent || target.IsPlainAsSent(path)) &&
 		target.IsPlainQuery(query) && target.Query(query) == query && r.ShownQuery(query) == query

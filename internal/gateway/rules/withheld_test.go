@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -46,20 +44,6 @@ func BenchmarkIsWithheld(b *testing.B) {
 	for b.Loop() {
 		for _, name := range names {
 			IsWithheld(name)
-		}
-	}
-}
-
-// docs/operate.md lists every family with its reason, and every field.
-func TestThePageOnOperatingNamesEveryWithheldField(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operate.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range WithheldFamilies {
-		row := "| " + f.Reason + " | `" + strings.Join(f.Names, "`, `") + "` |\n"
-		if !strings.Contains(string(page), row) {
-			t.Errorf("docs/operate.md does not have the row\n%s", row)
 		}
 	}
 }

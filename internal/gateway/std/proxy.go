@@ -76,7 +76,8 @@ func (e *Engine) rewrite(p *httputil.ProxyRequest, site *rules.Site) {
 	// httputil drops parts that it cannot parse
 	out.URL.RawQuery = query
 	if path != in.URL.EscapedPath() {
-		out.URL.Opaque = site.EscapedBase + path // sent byte for byte; it never begins with two slashes
+		// which is sent byte for byte; it never begins with two slashes
+		out.URL.Opaque = site.EscapedBase + path
 	}
 	e.stripWithheld(out.Header)
 	e.passTrailers(p)

@@ -34,11 +34,15 @@ const (
 // therefore looks up all readings, and rejects a path whose readings do not lead to the same
 // limiter and the same values of the parameters that it counts by.
 //
-// It sets Raw for a path that no backend can be sent safely: one with a raw blank or "#", and, raw
-// or in any decoding, with a control character, a backslash, a dot segment, two slashes at its
-// begin (some backends read a host there), a segment with parameters or blanks and no name, or an
-// escape with a "u"; one that is escaped more than three times, or more than once if it is not UTF-8; and one of more than 8 KiB that is not plain (see IsPlain). path begins with a
-// slash.
+// It sets Raw for a path that no backend can be sent safely:
+//   - with a raw blank or "#";
+//   - raw or in any decoding, with a control character, a backslash, a dot segment, a segment of
+//     parameters or blanks without a name, an escape with a "u", or two slashes at its beginning,
+//     after which some backends read a host;
+//   - escaped more than three times, or more than once if it is not UTF-8;
+//   - of more than 8 KiB, unless it is plain (see IsPlainAsSent).
+//
+// path begins with a slash.
 func (r *Request) ReadAsSent(path string) {
 	if IsPlainAsSent(path) {
 		r.Path = path
@@ -240,9 +244,9 @@ func (t *text) appendReadings(all []string, folded string) []string {
 	return all
 }
 
-// isAmbiguous reports whether a reading of a path that is forwarded as sent leads to another limiter
-// than m, which is the match of its folded form, or to other values of the parameters that the
-// limiter counts by.
+// isAmbiguous reports whether a reading of a path that is forwarded as sent leads to another
+// limiter than m, which is the match of its folded form, or to other values of the parameters that
+// the limiter counts by.
 func (r *Request) isAmbiguous(d *weir.Decider, m weir.Match) bool {
 	if len(r.readings) == 0 {
 		return false

@@ -95,7 +95,8 @@ func TestAPathAsSentIsCountedByItsFoldedForm(t *testing.T) {
 		{"/v1/a%2Fb/files/x", false, charge{"all", ""}},
 		{"/v1/a/%2Ffiles/x", false, charge{"all", ""}},
 		{"/projects//x", false, charge{"all", ""}},
-		{"/projects/group.x%2Fproject", false, charge{"all", ""}}, // some drop .x%2Fproject as a format
+		// Some drop .x%2Fproject as a format.
+		{"/projects/group.x%2Fproject", false, charge{"all", ""}},
 		// No backend can be sent these.
 		{"/free/%2e%2e%2fv1/search", false, charge{"all", ""}},
 		{"/free/x%2f..%2f..%2fv1%2fsearch", false, charge{"all", ""}},
@@ -180,7 +181,8 @@ func (d decoder) read(path string) (segments []string) {
 	for s := range strings.SplitSeq(d.repeat(path, d.before)[1:], "/") {
 		if s = d.repeat(s, d.after); s != "" || !d.merges {
 			s, _, _ = strings.Cut(strings.ToLower(s), ";")
-			segments = append(segments, strings.Trim(strings.ReplaceAll(s, " .", "."), " ")) // as when paths are strict
+			// as if paths are strict
+			segments = append(segments, strings.Trim(strings.ReplaceAll(s, " .", "."), " "))
 		}
 	}
 	for len(segments) > 0 && segments[len(segments)-1] == "" {
