@@ -40,7 +40,7 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 	if err != nil {
 		return nil, cli.Fail(err, "")
 	}
-	h.policies = append(h.policies, warnOfPlans(c.Log, resolver))
+	h.policies = append(h.policies, warnOfPlans(c.Log, resolver), warnOfHosts(c.Log, c.Sites))
 	o := gateway.Options{
 		Decider:        k.Decider,
 		Identity:       resolver,
