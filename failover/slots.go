@@ -128,8 +128,10 @@ func (s *Store) takeBack(ctx context.Context, charges []weir.Charge, r *weir.Rec
 		return
 	}
 	changes := make([]weir.Change, 0, len(charges))
+	var of [weir.MaxCharges]int // the index of each in the take
 	for i := range charges {
 		if c := &charges[i]; c.Cost > 0 {
+			of[len(changes)] = i
 			changes = append(changes, weir.Change{Charge: *c, Reset: r.Used[i].Reset, Units: -c.Cost})
 			if c.Held {
 				r.Used[i].Count -= c.Cost
@@ -137,6 +139,11 @@ func (s *Store) takeBack(ctx context.Context, charges []weir.Charge, r *weir.Rec
 		}
 	}
 	_ = s.settler.Settle(ctx, &ticket, changes) // if it fails, they stay spent
+	for i := range changes {
+		if c := &changes[i]; c.Done && !c.Held {
+			r.Used[of[i]].Count = c.Used.Count
+		}
+	}
 }
 
 // takeLocally takes from the fallback.

@@ -83,7 +83,7 @@ func TestTheLastSlotIsGivenByOneStore(t *testing.T) {
 			other = n.reserve(weir.CountedLocally, heldSlot(1))
 			way.mode.Store(answers)
 		}
-		if r := n.take(window(5), heldSlot(1)); r.Allowed || r.Ticket != (weir.Ticket{}) || r.Used[1].Count != 1 {
+		if r := n.take(window(5), heldSlot(1)); r.Allowed || r.Ticket != (weir.Ticket{}) || r.Used[0].Count != 0 || r.Used[1].Count != 1 {
 			t.Errorf("beside it a request was answered %+v", r)
 		}
 		n.counts(0)

@@ -110,7 +110,7 @@ func (m *Middleware) Judge() *answer.Judge { return m.judge }
 // A request holds its slot (weir.Limiter.InFlight) until next returns. If next hijacks the
 // connection, it must close the net.Conn that Hijack returned, in any event: that gives the slot
 // back. The slot of a connection that is not closed comes back when a read or a write of it fails,
-// or when the garbage collector finds that next has dropped it.
+// or when the garbage collector finds that next has dropped it, unless next has called its NetConn.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		match := m.decider.Match(r.Method, r.Host, r.URL.Path)

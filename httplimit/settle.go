@@ -159,7 +159,7 @@ func (e *exchange) hold(c net.Conn, rw *bufio.ReadWriter) (net.Conn, *bufio.Read
 		e.judge.End(e.request.Context(), &e.answer)
 	})
 	held := &heldConn{Conn: c, end: end}
-	runtime.AddCleanup(held, func(end func()) { end() }, end)
+	held.dropped = runtime.AddCleanup(held, func(end func()) { end() }, end)
 	if rw == nil {
 		return held, nil
 	}
@@ -169,7 +169,8 @@ func (e *exchange) hold(c net.Conn, rw *bufio.ReadWriter) (net.Conn, *bufio.Read
 // A heldConn is a hijacked connection whose request holds a slot, or is to be settled.
 type heldConn struct {
 	net.Conn
-	end func()
+	end     func()
+	dropped runtime.Cleanup // calls end when the handler has dropped the connection
 }
 
 // reader returns a reader of what is left in r, and then of c.
@@ -221,5 +222,9 @@ func (c *heldConn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// NetConn returns the connection that was hijacked.
-func (c *heldConn) NetConn() net.Conn { return c.Conn }
+// NetConn returns the connection that was hijacked. The handler may go on with that one alone, and
+// has not dropped it then: only Close, or an error, ends the request.
+func (c *heldConn) NetConn() net.Conn {
+	c.dropped.Stop()
+	return c.Conn
+}

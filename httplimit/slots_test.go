@@ -156,6 +156,19 @@ func TestAHijackedConnectionThatIsNotClosedGivesItsSlotBack(t *testing.T) {
 			runtime.Gosched()
 		}
 	})
+	t.Run("the connection beneath is in use", func(t *testing.T) {
+		_, h := open()
+		beneath := h.Conn.(interface{ NetConn() net.Conn }).NetConn()
+		h = nil
+		for range 3 { // what can be collected is, after this
+			done := make(chan struct{})
+			runtime.AddCleanup(new([64]byte), func(done chan struct{}) { close(done) }, done)
+			runtime.GC()
+			<-done
+		}
+		e.wantHeld(1)
+		runtime.KeepAlive(beneath)
+	})
 }
 
 // http.TimeoutHandler around the middleware answers for a handler that goes on. The slot is the
