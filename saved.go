@@ -56,6 +56,32 @@ func SaveKeys(l *Limiter, caller Keys) SavedKeys {
 	return k
 }
 
+// SaveDenied returns the values by which a limiter that denies a caller knows it: its address, and
+// its token if the address alone is not denied. A denied address's credentials are not verified.
+func SaveDenied(l *Limiter, caller Keys) SavedKeys {
+	k, sources := SavedKeys{}, []string{addressSource}
+	if !deniesAddress(l.Deny, caller) {
+		sources = append(sources, tokenSource)
+	}
+	for _, source := range sources {
+		if value, ok := caller.AppendKey(nil, source); ok && len(value) <= maxValue {
+			k = append(k, SavedSource{Source: source, Value: value})
+		}
+	}
+	return k
+}
+
+func deniesAddress(deny []Who, caller Keys) bool {
+	who, ok := caller.(Addresser)
+	if !ok {
+		return false
+	}
+	addr := who.Addr().Unmap().WithZone("")
+	return slices.ContainsFunc(deny, func(w Who) bool {
+		return w.Token == "" && (w.Networks != nil && w.Networks.Contains(addr) || w.Networks == nil && w.Network.Contains(addr))
+	})
+}
+
 // savedPlan begins the Source of a saved plan. Plans.By follows, which no name of a key source ends
 // in: that has no second colon, and a capital after the first.
 const savedPlan = "plan:"

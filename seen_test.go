@@ -47,9 +47,9 @@ func decideWith(t *testing.T, d *weir.Decider, s *weir.Scratch, limiter string) 
 	return out
 }
 
-func wantCost(t *testing.T, s *weir.Scratch, want string) {
+func wantCost(t *testing.T, s *weir.Scratch, of *weir.Limiter, want string) {
 	t.Helper()
-	reserved, used, ok := s.Cost()
+	reserved, used, ok := s.Cost(of)
 	if got := fmt.Sprint(reserved, used, ok); got != want {
 		t.Errorf("the cost is %s, want %s", got, want)
 	}
@@ -66,30 +66,30 @@ func metered(name string) weir.Limiter {
 func TestTheCostOfARequestIsKnownAfterItsEnd(t *testing.T) {
 	d, w := newTold(t, metered("m"))
 	var s weir.Scratch
-	decideWith(t, d, &s, "m")
-	wantCost(t, &s, "40 -1 true")
+	out := decideWith(t, d, &s, "m")
+	wantCost(t, &s, out.Limiter(), "40 -1 true")
 	d.Spent(t.Context(), &s, 7, nil)
 	d.End(t.Context(), &s)
-	wantCost(t, &s, "40 7 true")
+	wantCost(t, &s, out.Limiter(), "40 7 true")
 	w.want(t, "m 40 7 lost 0 untold false")
 
-	decideWith(t, d, &s, "m")
+	out = decideWith(t, d, &s, "m")
 	d.Spent(t.Context(), &s, 60, nil)
-	wantCost(t, &s, "40 60 true")
+	wantCost(t, &s, out.Limiter(), "40 60 true")
 	w.want(t, "m 40 60 lost 0 untold false")
 
 	if decideWith(t, d, &s, "m").Allowed {
 		t.Error("admitted beyond the limit")
 	}
-	wantCost(t, &s, "40 0 false")
+	wantCost(t, &s, out.Limiter(), "40 0 false")
 }
 
 func TestACostThatIsNotToldStaysReserved(t *testing.T) {
 	d, w := newTold(t, metered("m"))
 	var s weir.Scratch
-	decideWith(t, d, &s, "m")
+	out := decideWith(t, d, &s, "m")
 	d.End(t.Context(), &s)
-	wantCost(t, &s, "40 -1 true")
+	wantCost(t, &s, out.Limiter(), "40 -1 true")
 	w.want(t, "m 40 40 lost 0 untold true")
 }
 
@@ -102,17 +102,17 @@ func TestAStatusThatDoesNotCountGivesTheWholeReservationBack(t *testing.T) {
 	out := decideWith(t, d, &s, "m")
 	d.Answered(t.Context(), &s, 502, &out)
 	d.End(t.Context(), &s)
-	wantCost(t, &s, "40 0 true")
+	wantCost(t, &s, out.Limiter(), "40 0 true")
 	w.want(t, "m 40 0 lost 0 untold false")
 }
 
 func TestARequestThatSettlesNothingHasNoCostToTell(t *testing.T) {
 	d, w := newTold(t, limiter("l", "9 per minute by ip"))
 	var s weir.Scratch
-	decideWith(t, d, &s, "l")
-	wantCost(t, &s, "1 1 false")
+	out := decideWith(t, d, &s, "l")
+	wantCost(t, &s, out.Limiter(), "1 1 false")
 	d.Spent(t.Context(), &s, 3, nil) // a handler that knows better
-	wantCost(t, &s, "1 3 true")
+	wantCost(t, &s, out.Limiter(), "1 3 true")
 	w.want(t, "l 1 3 lost 0 untold false")
 }
 
@@ -157,4 +157,56 @@ func TestSlotsReachNoPercentage(t *testing.T) {
 	n.want(t)
 	decideWith(t, b.d, &s, "l")
 	n.want(t, "l 50%: 2 of 4")
+}
+
+// Each limiter of a request has its own cost: what it reserved, and what its answer tells.
+func TestEachLimiterHasItsOwnCost(t *testing.T) {
+	first, second := metered("first"), metered("second")
+	second.Cost, second.Actual.Name = 7, "X-Other-Cost"
+	failures := limiter("failures", "5 per minute by ip")
+	failures.Count = weir.Count{Statuses: []weir.Statuses{{Low: 401, High: 401}}}
+	calls := limiter("calls", "9 requests per minute by ip")
+	d, _ := newTold(t, first, second, failures, calls)
+	for _, names := range [][]string{{"first", "second", "failures", "calls"}, {"calls", "failures", "second", "first"}} {
+		var s weir.Scratch
+		out, err := d.Decide(t.Context(), weir.Request{Limiters: names, Keys: caller{"ip": "192.0.2.1"}, Scratch: &s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := map[string]*weir.Limiter{}
+		for _, w := range out.Standings() {
+			of[w.Limiter.Name] = w.Limiter
+		}
+		want := func(costs ...string) {
+			t.Helper()
+			for i, name := range []string{"first", "second", "failures", "calls"} {
+				wantCost(t, &s, of[name], costs[i])
+			}
+		}
+		want("40 -1 true", "7 -1 true", "1 1 true", "1 1 false")
+		d.Answered(t.Context(), &s, 200, &out)
+		want("40 -1 true", "7 -1 true", "1 0 true", "1 1 false")
+		d.SpentFrom(t.Context(), &s, second.Actual, 3, &out)
+		want("40 -1 true", "7 3 true", "1 0 true", "1 1 false")
+		d.SpentFrom(t.Context(), &s, first.Actual, 0, &out)
+		d.End(t.Context(), &s)
+		want("40 0 true", "7 3 true", "1 0 true", "1 1 false")
+		wantCost(t, &s, nil, "0 0 false")
+		other := limiter("other")
+		wantCost(t, &s, &other, "0 0 false")
+	}
+}
+
+// A reservation of one unit beside a window of requests is that of the window that counts units.
+func TestTheCostIsThatOfTheWindowOfUnits(t *testing.T) {
+	l := metered("m")
+	l.Cost = 1
+	for range 2 {
+		d, _ := newTold(t, l)
+		var s weir.Scratch
+		out := decideWith(t, d, &s, "m")
+		d.Spent(t.Context(), &s, 9, nil)
+		wantCost(t, &s, out.Limiter(), "1 9 true")
+		l.Windows[0], l.Windows[1] = l.Windows[1], l.Windows[0]
+	}
 }

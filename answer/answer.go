@@ -54,9 +54,9 @@ type Options struct {
 	// routes, and elsewhere how to send it. A policy's own messages replace the whole text.
 	Credentials map[string]string
 
-	// Denial, if set, returns an id for a refusal, which the 429 carries as X-Weir-Denial. An empty
-	// id is not sent. scratch is the one of the decision (see weir.Scratch.Who). Denial must not
-	// block, and must not keep its arguments.
+	// Denial, if set, returns an id for a refusal or a denial, which the 429 or 403 carries as
+	// X-Weir-Denial. An empty id is not sent. scratch is the one of the decision (see
+	// weir.Scratch.Who). Denial must not block, and must not keep its arguments.
 	Denial func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
 
 	// Observe, if set, is called for every decision, before the request goes on. It must not block,

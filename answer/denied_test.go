@@ -2,7 +2,9 @@ package answer_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,21 +23,21 @@ func TestADeniedCallerIsAnswered403WithoutTheFieldsOfAWindow(t *testing.T) {
 		p.Limiters[i].Deny = []weir.Who{who}
 	}
 	var seen []answer.Observation
-	d := open(t, p, answer.Options{IETF: true, Observe: func(o answer.Observation) { seen = append(seen, o) }, Denial: func(*weir.Decision, weir.Keys, *weir.Scratch) string {
-		t.Error("a denied request has no standing to make an id of")
-		return ""
+	d := open(t, p, answer.Options{IETF: true, Observe: func(o answer.Observation) { seen = append(seen, o) }, Denial: func(d *weir.Decision, caller weir.Keys, _ *weir.Scratch) string {
+		return fmt.Sprintf("id of %s, %d", d.DeniedBy.Name, len(weir.SaveDenied(d.DeniedBy, caller)))
 	}})
 	// leads requires a session: the denial comes before the 401
-	for _, path := range []string{"satisfaction", "leads"} {
+	for path, id := range map[string]string{"satisfaction": "id of widget-satisfaction, 1", "leads": "id of widget-leads, 1"} {
 		a, fields := d.ask(fromHome, post(path))
 		if a.Status != http.StatusForbidden || a.Outcome != answer.Denied || !strings.HasPrefix(string(a.Body()), `{"error":{"code":"forbidden",`) {
 			t.Errorf("the answer is %d %s", a.Status, a.Body())
 		}
 		delete(fields, "Content-Length")
-		d.wantFields(fields, "Content-Type", "application/json", "Cache-Control", "no-store")
+		d.wantFields(fields, "Content-Type", "application/json", "Cache-Control", "no-store", "X-Weir-Denial", id)
 	}
+	slices.SortFunc(seen, func(a, b answer.Observation) int { return -strings.Compare(a.Limiter, b.Limiter) })
 	for i, limiter := range []string{"widget-satisfaction", "widget-leads"} {
-		if o := seen[i]; o.Outcome.String() != "denied" || o.Limiter != limiter || o.Status != 403 || o.Window != nil || o.Who != nil || o.Decision == nil {
+		if o := seen[i]; o.Outcome.String() != "denied" || o.Limiter != limiter || o.Status != 403 || o.Denial != "id of "+limiter+", 1" || o.Window != nil || o.Who != nil || o.Decision == nil {
 			t.Errorf("observed %+v", o)
 		}
 	}
@@ -47,7 +49,7 @@ func TestADeniedCallerIsAnswered403WithoutTheFieldsOfAWindow(t *testing.T) {
 		t.Errorf("the next caller is answered %d, %v, %q", a.Status, a.Outcome, a.Values())
 	}
 	d.askInto(fromHome, post("satisfaction"), a)
-	if len(a.AppendFields(nil)) != 3 {
+	if len(a.AppendFields(nil)) != 4 {
 		t.Errorf("fields of the caller before: %q", a.AppendFields(nil))
 	}
 }

@@ -29,6 +29,7 @@ const (
 
 // setFields sets the values of the binding window (D4), and Date from the clock that decided (D6).
 func (j *Judge) setFields(a *Answer) {
+	a.unset = nil
 	d := &a.Decision
 	b := &d.Standings()[0]
 	var buffer [80]byte // four numbers of 63 bits have 76 digits
@@ -138,9 +139,9 @@ func (a *Answer) Fields() iter.Seq2[string, string] {
 // AppendFields appends to dst what Fields yields: Names and their Values, then the others. It
 // appends nothing if no limiter covers the request, and only the others if the caller is denied.
 func (a *Answer) AppendFields(dst []Field) []Field {
-	if a.values[fieldLimit] != "" {
-		for i := range a.values {
-			dst = append(dst, Field{Names[i], a.values[i]})
+	if values := a.Values(); values[fieldLimit] != "" {
+		for i := range values {
+			dst = append(dst, Field{Names[i], values[i]})
 		}
 	}
 	return a.AppendOthers(dst)
@@ -149,11 +150,22 @@ func (a *Answer) AppendFields(dst []Field) []Field {
 // Values returns the values of Names. The first is empty if the answer has none of them: no limiter
 // covers the request, or the caller is denied. With
 // AppendOthers it is AppendFields for a door that copies nothing needlessly. The array is a's own.
-func (a *Answer) Values() *[fieldCount]string { return &a.values }
+func (a *Answer) Values() *[fieldCount]string {
+	a.set()
+	return &a.values
+}
+
+// set sets the fields of an answer that waits for Head, if they are asked for before it.
+func (a *Answer) set() {
+	if a.unset != nil {
+		a.unset.setFields(a)
+	}
+}
 
 // AppendOthers appends to dst the fields that are not in Names. An admitted request usually has
 // none.
 func (a *Answer) AppendOthers(dst []Field) []Field {
+	a.set()
 	if a.retryAfter != "" {
 		dst = append(dst, Field{headers.RetryAfter, a.retryAfter})
 	}
@@ -186,19 +198,25 @@ func (a *Answer) Owns(name string) bool {
 	case len(headers.Remaining):
 		return strings.EqualFold(name, headers.Remaining)
 	case len(headers.RateLimit):
-		return a.ietf[0] != "" && strings.EqualFold(name, headers.RateLimit)
+		return strings.EqualFold(name, headers.RateLimit) && a.hasIETF()
 	case len(headers.Policy):
-		return a.ietf[0] != "" && strings.EqualFold(name, headers.Policy)
+		return strings.EqualFold(name, headers.Policy) && a.hasIETF()
 	case len(headers.Denial):
 		return a.denies && strings.EqualFold(name, headers.Denial)
 	}
 	return false
 }
 
+func (a *Answer) hasIETF() bool {
+	a.set()
+	return a.ietf[0] != ""
+}
+
 // BackendRefused sets the fields for a 429 that the handler itself sends: Remaining is 0, and
 // Retry-After is the handler's own if that is a whole number of at least 1, else the time to Reset
 // (D19). retryAfter are the lines of that field in the handler's response.
 func (a *Answer) BackendRefused(retryAfter []string) {
+	a.set()
 	b := &a.Decision.Standings()[0]
 	b.Remaining = 0
 	a.values[fieldRemaining] = "0"

@@ -69,6 +69,7 @@ type Answer struct {
 	// 405 of a limiter that answers usage. 0: the request goes on to its handler.
 	Status int
 
+	unset      *Judge             // sets the fields when they are asked for; nil: they are set
 	values     [fieldCount]string // of Names; empty: no limiter covers the request
 	retryAfter string             // empty: not sent
 	denial     string             // empty: not sent
@@ -86,7 +87,7 @@ type Answer struct {
 	scratch  weir.Scratch
 
 	reporter reporter // what the request reports
-	response response // what the response has told
+	response response // what the response has reported
 }
 
 // Body returns the body of an answer whose Status is not 0, as JSON. It is shared between answers
@@ -99,7 +100,7 @@ func (a *Answer) Body() []byte {
 }
 
 func (a *Answer) reset() {
-	a.Outcome, a.Status = Unlimited, 0
+	a.Outcome, a.Status, a.unset = Unlimited, 0, nil
 	a.values[fieldLimit], a.soon = "", false
 	a.response.reset()
 	a.retryAfter, a.denial, a.ietf[0], a.refusal, a.challenge = "", "", "", nil, ""
@@ -121,7 +122,7 @@ const (
 // a missing field. Then a holds no answer. ctx carries values to the store; its cancellation is
 // ignored.
 func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
-	if a.Settles() { // the door has not told the end of its last request
+	if a.Settles() { // the door has not reported the end of its last request
 		j.End(ctx, a)
 	}
 	a.reset()
@@ -162,6 +163,9 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 	if a.Decision.Outcome == weir.Denied {
 		w := j.preparedFor(a.Decision.Responses())
 		a.refuse(Denied, w, &w.denied, &w.forbidden)
+		if a.denies {
+			a.denial = j.options.Denial(&a.Decision, r.Keys, &a.scratch)
+		}
 		j.say(q, a)
 		j.observe(ctx, a, start, r.Keys)
 		return nil
@@ -177,7 +181,11 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 	if a.Status != 0 && a.Settles() {
 		j.settleOwn(ctx, a)
 	}
-	j.setFields(a)
+	if a.Status == 0 && a.scratch.Awaits()&headSettles != 0 {
+		a.unset = j // Head sets them, once they are settled
+	} else {
+		j.setFields(a)
+	}
 	if a.Status != 0 && a.refusal == nil {
 		j.say(q, a)
 	}

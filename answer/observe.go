@@ -60,7 +60,7 @@ type Observation struct {
 	Limiter  string         // of the binding window
 	Window   *weir.Window   // the binding one; read only
 	Decision *weir.Decision // read only
-	Denial   string         // the id in the 429; empty: none
+	Denial   string         // the id in the 429 or 403; empty: none
 	Who      []byte         // the sender as the binding window counts it (weir.Scratch.Who)
 	Caller   weir.Keys      // the sender
 

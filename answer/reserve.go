@@ -132,11 +132,15 @@ func sizeToRead(r identity.Request) (size int64, ok bool) {
 }
 
 // unitsOf reads the lines of a field that has a number of units. A field that is sent twice, or is
-// not a whole number in plain digits, tells nothing.
+// not a whole number in plain digits, reports nothing.
 func unitsOf(lines []string) (units int64, ok bool) {
 	if len(lines) != 1 {
 		return 0, false
 	}
-	units, err := headers.ParseInt("", strings.Trim(lines[0], " \t"))
+	value := lines[0]
+	if value != "" && (value[0] <= ' ' || value[len(value)-1] <= ' ') {
+		value = strings.Trim(value, " \t")
+	}
+	units, err := headers.ParseInt("", value)
 	return units, err == nil && units <= weir.MaxLimit
 }

@@ -27,6 +27,7 @@
 //	outage.go     when the inner store failed, and who is notified
 //	owed.go       the units that the inner store has not received
 //	settle.go     what a take turns out to have cost, in the store that counted it
+//	slots.go      the slots that requests here hold in either store
 //	reconcile.go  gives it those units
 package failover
 
@@ -55,6 +56,7 @@ type Store struct {
 	deadlines deadlines
 	breaker   breaker
 	outage    outage
+	slots     slots
 }
 
 var (
@@ -172,10 +174,10 @@ func (s *Store) giveFirst(ctx context.Context, charges []weir.Charge, r *weir.Re
 // ask asks the inner store, within the deadline.
 func (s *Store) ask(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
 	if s.options.OnTake == nil {
-		return s.inner.Take(s.deadlines.context(ctx), charges, r)
+		return s.takeInner(s.deadlines.context(ctx), charges, r)
 	}
 	start := s.options.Now()
-	err := s.inner.Take(s.deadlines.context(ctx), charges, r)
+	err := s.takeInner(s.deadlines.context(ctx), charges, r)
 	s.options.OnTake(s.options.Now().Sub(start), err)
 	return err
 }
@@ -255,7 +257,7 @@ func (s *Store) countLocally(ctx context.Context, charges []weir.Charge, r *weir
 		s.shared.Recall(charges, used)
 		s.starter.StartFrom(charges, used)
 	}
-	if err := s.fallback.Take(ctx, charges, r); err != nil {
+	if err := s.takeLocally(ctx, charges, r); err != nil {
 		return false
 	}
 	if r.Ticket.Local = true; !r.Allowed || s.localSettler == nil {

@@ -13,6 +13,11 @@ import (
 // them back could be a second time. A take that the inner store counted is settled there, within
 // the deadline. While the circuit breaker is open that is not tried: its units stay spent.
 func (s *Store) Settle(ctx context.Context, t *weir.Ticket, changes []weir.Change) error {
+	if t.Local {
+		s.slots.end(changes, inFallback)
+	} else {
+		s.slots.end(changes, inInner)
+	}
 	switch {
 	case t.Local && s.localSettler != nil:
 		return s.settleLocally(ctx, t, changes)

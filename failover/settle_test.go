@@ -221,7 +221,7 @@ func TestLocalSlotsAreGivenBackHere(t *testing.T) {
 		n := newSettlingNode(t)
 		n.way.mode.Store(fails)
 		one := n.reserve(weir.CountedLocally, window(1), heldSlot(2))
-		n.reserve(weir.CountedLocally, window(1), heldSlot(2))
+		two := n.reserve(weir.CountedLocally, window(1), heldSlot(2))
 		if r := n.take(window(1), heldSlot(2)); r.Allowed || r.Used[1].Count != 2 {
 			t.Errorf("a third of two was answered %+v", r)
 		}
@@ -232,9 +232,12 @@ func TestLocalSlotsAreGivenBackHere(t *testing.T) {
 		n.comesBack()
 		n.counts(3) // slots are owed to nobody
 		three.settle(1, -1)
-		for range 2 {
-			n.reserve(weir.Counted, window(1), heldSlot(2))
+		n.reserve(weir.Counted, window(1), heldSlot(2))
+		if r := n.take(window(1), heldSlot(2)); r.Allowed || r.Used[1].Count != 2 {
+			t.Errorf("beside a slot that is still held here, a second was answered %+v", r)
 		}
+		two.settle(1, -1)
+		n.reserve(weir.Counted, window(1), heldSlot(2))
 	})
 }
 

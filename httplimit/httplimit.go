@@ -37,9 +37,9 @@ type Options struct {
 	// and tokens.
 	Credentials map[string]string
 
-	// Denial, if set, returns an id for a refusal, which the 429 carries as X-Weir-Denial. An empty
-	// id is not sent. scratch is the one of the decision (see weir.Scratch.Who). Denial must not
-	// block, and must not keep its arguments.
+	// Denial, if set, returns an id for a refusal or a denial, which the 429 or 403 carries as
+	// X-Weir-Denial. An empty id is not sent. scratch is the one of the decision (see
+	// weir.Scratch.Who). Denial must not block, and must not keep its arguments.
 	Denial func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
 
 	// Observe, if set, is called for every decision, before the request goes on. It must not block,
@@ -102,6 +102,11 @@ func (m *Middleware) Judge() *answer.Judge { return m.judge }
 // Wrap returns a handler that limits next by the policy's routes. It has the signature that routers
 // expect of middleware. A request that no route covers passes to next unchanged, without fields of
 // ours. A path with dot segments is answered 400 if a route covers it, resolved or as it is.
+//
+// A request holds its slot (weir.Limiter.InFlight) until next returns. If next hijacks the
+// connection, it must close the net.Conn that Hijack returned, in any event: that gives the slot
+// back. The slot of a connection that is not closed comes back when a read or a write of it fails,
+// or when the garbage collector finds that next has dropped it.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		match := m.decider.Match(r.Method, r.Host, r.URL.Path)

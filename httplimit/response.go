@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
@@ -40,9 +41,11 @@ type exchange struct {
 	request  identity.HTTPRequest
 	others   []answer.Field // what AppendOthers returned
 	shown    bool
-	held     bool  // the request ends when its hijacked connection is closed
+	held     bool  // the request ends with its hijacked connection
 	reads    bool  // the body of the response is read for its cost
 	left     int64 // bytes of it that are to come, if its end settles anything; negative: unknown
+
+	mu sync.Mutex // guards answer if held
 }
 
 // begin returns an exchange for a request and its limiter.
@@ -139,7 +142,9 @@ func (x *response) finish(m *Middleware) {
 		m.judge.End(e.request.Context(), &e.answer)
 	}
 	if m.ended != nil {
-		if reserved, used, ok := e.answer.Cost(); ok {
+		e.mu.Lock()
+		reserved, used, ok := e.answer.Cost()
+		if e.mu.Unlock(); ok {
 			m.ended(x.ResponseWriter, reserved, used)
 		}
 	}

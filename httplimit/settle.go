@@ -1,11 +1,14 @@
 package httplimit
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -28,6 +31,8 @@ func Settle(w http.ResponseWriter, units int64) error {
 	if e == nil {
 		return fmt.Errorf("settle %d units: no limiter covers the request, its handler has returned, or its ResponseWriter is wrapped in one without Unwrap", units)
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	return e.judge.Spent(e.request.Context(), &e.answer, units)
 }
 
@@ -61,9 +66,12 @@ func lengthOf(method string, status int, h http.Header) int64 {
 	return -1
 }
 
-// linesOf returns the lines of a field, however a handler has spelled its name.
+// linesOf returns the lines of a field, however a handler has spelled its name. The server reads
+// Trailer in its canonical spelling alone.
 func linesOf(h http.Header, name string) (lines []string) {
-	lines = h[name]
+	if lines = h[name]; name == "Trailer" {
+		return lines
+	}
 	for spelled, values := range h {
 		if len(spelled) == len(name) && spelled != name && strings.EqualFold(spelled, name) {
 			lines = append(lines[:len(lines):len(lines)], values...)
@@ -140,16 +148,63 @@ func passBack(to, from *http.Request) {
 	to.Pattern, to.MultipartForm = from.Pattern, from.MultipartForm
 }
 
-// hold returns the connection that a handler has hijacked: the request ends when it is closed.
-func (e *exchange) hold(c net.Conn) net.Conn {
+// hold returns the connection that a handler has hijacked, and its buffers. The request ends when
+// the connection is closed or breaks, or when the handler has dropped both unclosed: Go closes such
+// a connection too.
+func (e *exchange) hold(c net.Conn, rw *bufio.ReadWriter) (net.Conn, *bufio.ReadWriter) {
 	e.shown, e.held, e.reads, e.left = true, true, false, -1
-	return &heldConn{Conn: c, end: sync.OnceFunc(func() { e.judge.End(e.request.Context(), &e.answer) })}
+	end := sync.OnceFunc(func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.judge.End(e.request.Context(), &e.answer)
+	})
+	held := &heldConn{Conn: c, end: end}
+	runtime.AddCleanup(held, func(end func()) { end() }, end)
+	if rw == nil {
+		return held, nil
+	}
+	return held, bufio.NewReadWriter(held.reader(rw.Reader), bufio.NewWriterSize(held, rw.Writer.Size()))
 }
 
 // A heldConn is a hijacked connection whose request holds a slot, or is to be settled.
 type heldConn struct {
 	net.Conn
 	end func()
+}
+
+// reader returns a reader of what is left in r, and then of c.
+func (c *heldConn) reader(r *bufio.Reader) *bufio.Reader {
+	left, _ := r.Peek(r.Buffered()) // there is no error: it is all there
+	if len(left) == 0 {
+		return bufio.NewReaderSize(c, r.Size())
+	}
+	out := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(left)), c), r.Size())
+	_, _ = out.Peek(len(left)) // so that it is buffered, as in r
+	return out
+}
+
+// Read is net.Conn's.
+func (c *heldConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != io.EOF { // the other half may be in use
+		c.note(err)
+	}
+	return n, err
+}
+
+// Write is net.Conn's.
+func (c *heldConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.note(err)
+	return n, err
+}
+
+// note ends the request after an error by which the connection is broken.
+func (c *heldConn) note(err error) {
+	var failure net.Error
+	if err != nil && !(errors.As(err, &failure) && failure.Timeout()) {
+		c.end()
+	}
 }
 
 // Close is net.Conn's.

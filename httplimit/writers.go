@@ -153,7 +153,7 @@ func (x *response) hijack() (net.Conn, *bufio.ReadWriter, error) {
 			x.stamp(x.Header(), http.StatusSwitchingProtocols)
 		}
 		if e := x.exchange; e != nil && e.answer.Settles() {
-			c = e.hold(c)
+			c, rw = e.hold(c, rw)
 		}
 	}
 	return c, rw, err

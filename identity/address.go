@@ -50,9 +50,9 @@ func (r *Resolver) trusts(a netip.Addr) bool {
 	return false
 }
 
-// ParsePeer parses the remote address of a connection, such as RemoteAddr of net/http: nearly always
-// an address with a port. The result is IPv4 unmapped and without a zone, and the zero Addr if s is
-// no address.
+// ParsePeer parses the remote address of a connection, such as RemoteAddr of net/http, which is
+// nearly always an address with a port. The result is IPv4 unmapped and without a zone, and the
+// zero Addr if s is no address.
 func ParsePeer(s string) netip.Addr {
 	if a, ok := parseIPv4Peer(s); ok {
 		return a

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"flag"
 	"io"
 	"os"
 	"os/exec"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/weirlimit/weir/memstore"
 )
+
+var killSeed = flag.Uint64("kill-seed", 1, "seed of what the killed processes take and of when they are killed")
 
 // patience is how long a test waits for an event that must happen. Only a failing
 // test waits that long.

@@ -24,10 +24,7 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-var (
-	killSeed  = flag.Uint64("kill-seed", 1, "seed of what the killed processes take and of when they are killed")
-	killTimes = flag.Int("kill-times", 40, "how often a process is killed")
-)
+var killTimes = flag.Int("kill-times", 40, "how often a process is killed")
 
 const (
 	// an address has 16 agents, so that each of the windows can refuse

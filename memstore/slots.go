@@ -108,15 +108,21 @@ func (s *Store) takeWithSlots(charges []weir.Charge, c *weir.Charge, receipt *we
 	h := &s.slots.shards[shardOf(hash)]
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s.slots.used(hash).Fits(c.Cost, c.Limit) {
+	used := weir.Used{Count: h.held[hash]}
+	if used.Fits(c.Cost, c.Limit) {
 		err = s.takeBeside(charges[:n], receipt)
 	} else {
 		err = s.takeAmong(charges, receipt, false)
 	}
-	if err == nil {
-		s.slots.hold(hash, c, receipt.Allowed, &receipt.Used[n])
+	if err != nil {
+		return err
 	}
-	return err
+	if receipt.Allowed && c.Cost > 0 {
+		used.Count += c.Cost
+		h.held[hash] = used.Count
+	}
+	receipt.Used[n] = used
+	return nil
 }
 
 // hold holds the slots of a charge, whose shard the caller has locked, if the take is allowed.

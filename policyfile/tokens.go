@@ -2,6 +2,7 @@ package policyfile
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -69,7 +70,11 @@ func (d *reading) unsupported(t *token.Token) {
 	case token.AnchorType:
 		d.report(placeOf(t), "", "&"+following(t), "write the value in full in each place", "%q is an anchor: %s files have no anchors", "&"+following(t), d.kind.name)
 	case token.AliasType:
-		d.report(placeOf(t), "", "*"+following(t), d.kind.alias,
+		hint := d.kind.alias
+		if name := following(t); d.kind == &aPolicy && strings.HasPrefix(name, ".") && strings.Contains(name, "/") {
+			hint = fmt.Sprintf("put a route that begins with a star in quotes: %q", "*"+name)
+		}
+		d.report(placeOf(t), "", "*"+following(t), hint,
 			"%q is an alias: %s files have no aliases", "*"+following(t), d.kind.name)
 	case token.MergeKeyType:
 		d.report(placeOf(t), "", "<<", "write the fields in full", "\"<<\" is a merge key: %s files have no merge keys", d.kind.name)

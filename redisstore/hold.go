@@ -73,7 +73,7 @@ type heldSlots struct {
 	renewed  int64         // this process's clock when the last renewal, or the take, was sent
 	renewing int           // the renewals under way that have them
 	answered chan struct{} // closed when all of these are answered; nil: nobody waits
-	after    *order        // gives the slots back when all of these are answered; nil: their caller does
+	after    *order        // gives the slots back then; nil: their caller does
 }
 
 func newHeld() held {

@@ -7,9 +7,9 @@
 // failover.Store: during an outage that counts on from the last known counts (weir.Shared).
 //
 //	take.go  take.lua  give.lua    a take from charges to receipt; the scripts
-//	settle.go  settle.lua          changes what takes have spent, once it is known
+//	settle.go  settle….lua         changes what takes have spent, once it is known
 //	hold.go  hold.lua  renew.lua   slots that requests hold while they are under way
-//	epoch.go  marks.go             whether the server may have lost a take, and resets
+//	epoch.go  slots.go  marks.go   whether the server may have lost a take, and resets
 //	key.go                         the names on the server: keyed hashes
 //	keeper.go  reset.lua  grant…   an operator's changes: reset windows, grant other limits
 //	memory.go                      refusals without a round trip, and the last known counts

@@ -89,6 +89,12 @@ func valueOf(t *rapid.T, f *pflag.Flag) string {
 		return pick("a.key", "/b c", "x, y: z", "- ", "*", "é#'\"\\")
 	case *names:
 		return some("a", "b.example.com", "C-1")
+	case *methods:
+		return some("PROPFIND", "PURGE")
+	case *forwarded:
+		return some("x-real-ip", "forwarded", "x-forwarded-for")
+	case *oneName:
+		return pick("backend.example.com", "a")
 	case *tokenPlaces:
 		return some("bearer", "basic", "header:X-Key", "query:key")
 	case *upstreams:

@@ -17,9 +17,9 @@ func newDenial() *cobra.Command {
 	f := new(operatorFlags)
 	cmd := &cobra.Command{
 		Use:   "denial ID",
-		Short: "Explain one refusal by the id in its 429",
-		Long: `Explain one refusal. ID is the value of the X-Weir-Denial field of a 429. It is encrypted, so it reveals nothing to
-callers. Every node that shares the store, or the data directory, can decrypt it.`,
+		Short: "Explain one refusal by the id in its 429 or 403",
+		Long: `Explain one refusal. ID is the value of the X-Weir-Denial field of a 429, or of the 403 of a denied caller. It is
+encrypted, so it reveals nothing to callers. Every node that shares the store, or the data directory, can decrypt it.`,
 		Example: "  weir denial AVs8RGzh…\n  weir key show --denial AVs8RGzh…",
 		Args:    cli.Arguments("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,17 +58,22 @@ func printDenial(cmd *cobra.Command, b []byte) error {
 	row("counted by", x.Kinds)
 	row("API token", x.Token)
 	row("plan", x.Plan)
-	if x.InFlight {
+	switch {
+	case x.Denied:
+		row("denied", "the limiter's deny names the caller; nothing was counted")
+	case x.InFlight:
 		row("in flight", fmt.Sprintf("%d of %d requests", x.Count, x.Limit))
-	} else {
+	default:
 		row("spent", fmt.Sprintf("%d of %d", x.Count, x.Limit))
 	}
 	if x.Penalty {
 		row("penalty", "the caller was refused everything of the limiter, because it had been refused often")
 	}
-	if x.InFlight {
+	switch {
+	case x.Denied:
+	case x.InFlight:
 		row("budget back", "when one of the caller's requests in flight has ended")
-	} else {
+	default:
 		row("budget back", clockTime(x.Reset))
 	}
 	row("policy", x.Policy)

@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/gateway"
+	"github.com/weirlimit/weir/policyfile"
 )
 
 // names is a list of host names.
@@ -33,6 +34,21 @@ func (n *names) String() string  { return strings.Join(*n, ",") }
 func (n *names) Type() string    { return "NAME,..." }
 func (n *names) Items() []string { return *n }
 func (n *names) Adds() bool      { return false }
+
+// oneName is a host name, or an address.
+type oneName string
+
+func (n *oneName) Set(value string) error {
+	host, ok := weir.AppendHost(nil, value)
+	if !ok || strings.ContainsAny(value, ":[]") {
+		return errors.New("expected a host name such as backend.example.com, without scheme and port")
+	}
+	*n = oneName(host)
+	return nil
+}
+
+func (n *oneName) String() string { return string(*n) }
+func (n *oneName) Type() string   { return "NAME" }
 
 // upstreams are the backends by host. The flag is repeatable.
 type upstreams []gateway.Site
@@ -84,7 +100,7 @@ func cutSite(element string) (host, rest string, ok bool) {
 
 // parseSite returns a host as sites are found by it: in one spelling.
 func parseSite(name string) (host string, err error) {
-	route, err := weir.ParseRoute(name + "/*")
+	route, err := policyfile.ParseRoute(name + "/*")
 	if err != nil || route.Host == "" || route.Method != "" {
 		return "", errors.New("expected a name such as api.example.com or *.example.com, without a port")
 	}
@@ -132,3 +148,49 @@ func (u *upstreams) Adds() bool   { return true }
 func (u *upstreams) named() bool {
 	return slices.ContainsFunc(*u, func(s gateway.Site) bool { return s.Host != "" })
 }
+
+// methods are those that are accepted beside the known ones.
+type methods []string
+
+func (m *methods) Set(value string) error {
+	var all []string
+	for _, one := range strings.Split(value, ",") {
+		one = strings.TrimSpace(one)
+		if err := gateway.CheckMethod(one); err != nil {
+			return err
+		}
+		if !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+	}
+	*m = all
+	return nil
+}
+
+func (m *methods) String() string  { return strings.Join(*m, ",") }
+func (m *methods) Type() string    { return "METHOD,..." }
+func (m *methods) Items() []string { return *m }
+func (m *methods) Adds() bool      { return false }
+
+// forwarded are the fields by which an upstream learns who is calling.
+type forwarded []string
+
+func (f *forwarded) Set(value string) error {
+	var all []string
+	for _, name := range strings.Split(value, ",") {
+		name = strings.ToLower(strings.TrimSpace(name))
+		if !slices.Contains(gateway.ForwardingNames(), name) {
+			return fmt.Errorf("%q: expected a list of %s", name, strings.Join(gateway.ForwardingNames(), ", "))
+		}
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	*f = all
+	return nil
+}
+
+func (f *forwarded) String() string  { return strings.Join(*f, ",") }
+func (f *forwarded) Type() string    { return "FIELD,..." }
+func (f *forwarded) Items() []string { return *f }
+func (f *forwarded) Adds() bool      { return false }

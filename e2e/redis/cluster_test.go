@@ -140,6 +140,9 @@ func TestWindowsSplitByAMovingSlot(t *testing.T) {
 	before := tryAgains()
 	go func() { counted <- patient.decide("a") }()
 	eventually(t, "a request waits", func() bool { return tryAgains() != before })
+	// While the windows are apart no take is counted. A take that is sent again when they are
+	// together is: if its answer is late, it is counted here too, and given to the store later.
+	unanswered := n.store.unanswered.Load()
 	from.Do(t, "MIGRATE", host, port, windows[1].name, "0", "5000")
 	if d := <-counted; d.Outcome != weir.Counted {
 		t.Errorf("the windows are together again, and the waiting caller has %+v", d)
@@ -149,9 +152,10 @@ func TestWindowsSplitByAMovingSlot(t *testing.T) {
 	}
 	n.recovered("a", 1)
 	both := []*node{n, patient}
+	twice := n.store.unanswered.Load() - unanswered
 	for _, w := range counters(t, to) {
-		if want := total(both, weir.Counted, weir.CountedLocally); w.count != want {
-			t.Errorf("%d units were admitted, and %+v", want, w)
+		if want := total(both, weir.Counted, weir.CountedLocally); w.count < want || w.count > want+twice {
+			t.Errorf("%d units were admitted, %d takes were not answered, and %+v", want, twice, w)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,16 +34,20 @@ type node struct {
 	sum failover.Event // sum of the recovery events
 }
 
-// A watched store counts the failures of its Take.
+// A watched store counts the failures of its Take, and of them those without any answer, which the
+// server may have counted.
 type watched struct {
 	*redisstore.Store
-	failed atomic.Int64
+	failed, unanswered atomic.Int64
 }
 
 func (w *watched) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
 	err := w.Store.Take(ctx, charges, r)
 	if err != nil {
 		w.failed.Add(1)
+		if errors.Is(err, context.DeadlineExceeded) {
+			w.unanswered.Add(1)
+		}
 	}
 	return err
 }

@@ -60,6 +60,7 @@ const (
 // Each block of the page works as documented. With the real client and the real
 // server no request is lost, and no processed request is sent again.
 func TestOtherClientsLoseNothing(t *testing.T) {
+	t.Parallel() // the clients mostly wait
 	blocks := clientBlocks(t)
 	backend := &clientBackend{processed: map[string]map[int]int{}}
 	upstream := httptest.NewServer(backend)

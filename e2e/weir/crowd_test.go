@@ -186,6 +186,7 @@ func resident(t *testing.T, pid int) (kib int) {
 // Reporting continues, other readers get every event, and the two are dropped after
 // the timeout of one write.
 func TestClientsThatNeverReadAreDropped(t *testing.T) {
+	t.Parallel() // it waits for the timeout
 	const reported = 2000
 	// A session has a share of the storage.
 	s := serveWeir(t, "--policy", plentyPolicy(t), "--max-data", "8GiB")

@@ -20,7 +20,7 @@ import (
 // another node would.
 func openerOf(t *testing.T, key []byte) *denial.Sealer {
 	t.Helper()
-	s, err := denial.New(func() []byte { return key }, nil, rand.Reader)
+	s, err := denial.New(func() []byte { return key }, nil, rand.Reader, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

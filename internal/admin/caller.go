@@ -101,6 +101,9 @@ func (s *Server) byDenial(c callerQuery) (*named, *refusal) {
 	if err != nil {
 		return nil, &refusal{http.StatusUnprocessableEntity, "invalid_denial", err.Error()}
 	}
+	if f.Denied {
+		return nil, &refusal{http.StatusUnprocessableEntity, "denied_caller", "Limiter " + f.Limiter + " denied that request, so its id names no budget; change the limiter's deny, or " + howToName + "."}
+	}
 	if f.Partial {
 		return nil, &refusal{http.StatusUnprocessableEntity, "partial_denial", "The id does not contain all keys of its caller; " + howToName + "."}
 	}

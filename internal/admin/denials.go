@@ -25,6 +25,8 @@ type Denial struct {
 	// InFlight means that the limit in flight refused it: Count and Limit are of requests under
 	// way.
 	InFlight bool `json:"in_flight"`
+	// Denied means that the limiter denied the caller: there is no window, limit, count and reset.
+	Denied bool `json:"denied"`
 	// Penalty means that the limiter's penalty refused it, and ends at Reset or before.
 	Penalty bool   `json:"penalty"`
 	Policy  string `json:"policy"`          // the version in force then
@@ -50,7 +52,7 @@ func (s *Server) showDenial(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) explain(f denial.Facts) Denial {
-	x := Denial{Limiter: f.Limiter, Window: f.Window, Limit: f.Limit, Count: f.Count, At: f.At, Reset: f.Reset, InFlight: f.InFlight, Penalty: f.Penalty, Policy: f.Policy}
+	x := Denial{Limiter: f.Limiter, Window: f.Window, Limit: f.Limit, Count: f.Count, At: f.At, Reset: f.Reset, InFlight: f.InFlight, Denied: f.Denied, Penalty: f.Penalty, Policy: f.Policy}
 	var kinds []string
 	for _, c := range f.Callers {
 		if c.IsPlan() {

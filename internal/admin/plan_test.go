@@ -109,7 +109,7 @@ func TestADenialHasThePlanThatWasInForce(t *testing.T) {
 	var sealer *denial.Sealer
 	f := newFixture(t, func(o *admin.Options) {
 		var err error
-		if sealer, err = denial.New(func() []byte { return []byte(strings.Repeat("k", 32)) }, nil, rand.Reader); err != nil {
+		if sealer, err = denial.New(func() []byte { return []byte(strings.Repeat("k", 32)) }, nil, rand.Reader, nil); err != nil {
 			t.Fatal(err)
 		}
 		o.Denials = sealer.Open

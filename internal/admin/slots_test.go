@@ -28,7 +28,7 @@ func newSlots(t *testing.T) (*fixture, *denial.Sealer) {
 	var sealer *denial.Sealer
 	f := newFixture(t, func(o *admin.Options) {
 		var err error
-		if sealer, err = denial.New(func() []byte { return []byte(strings.Repeat("k", 32)) }, func() string { return live.Version(o.Decider.Policy()) }, strings.NewReader(strings.Repeat("salt", 100))); err != nil {
+		if sealer, err = denial.New(func() []byte { return []byte(strings.Repeat("k", 32)) }, func() string { return live.Version(o.Decider.Policy()) }, strings.NewReader(strings.Repeat("salt", 100)), nil); err != nil {
 			t.Fatal(err)
 		}
 		o.Denials = sealer.Open

@@ -15,6 +15,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirlimit/weir"
 )
@@ -24,6 +25,7 @@ type Sealer struct {
 	secret  func() []byte
 	version func() string
 	rand    io.Reader
+	now     func() time.Time
 	own     []byte // the secret of this process, used while there is no shared one
 
 	mu      sync.Mutex // held to replace current
@@ -44,12 +46,16 @@ const minSecret = 32
 // returns fewer, the secret is not known yet, and only this Sealer can open the ids it makes
 // meanwhile. version returns the version of the policy in force; nil means none. Both functions are
 // called for every id, from any goroutine, and must not block. rand is the source of salts, such as
-// crypto/rand.Reader. New returns the errors of rand.
-func New(secret func() []byte, version func() string, rand io.Reader) (*Sealer, error) {
+// crypto/rand.Reader. now is the clock for the ids of denied requests, which no store has counted;
+// nil means time.Now. New returns the errors of rand.
+func New(secret func() []byte, version func() string, rand io.Reader, now func() time.Time) (*Sealer, error) {
 	if version == nil {
 		version = func() string { return "" }
 	}
-	s := &Sealer{secret: secret, version: version, rand: rand, own: make([]byte, minSecret)}
+	if now == nil {
+		now = time.Now
+	}
+	s := &Sealer{secret: secret, version: version, rand: rand, now: now, own: make([]byte, minSecret)}
 	if _, err := io.ReadFull(rand, s.own); err != nil {
 		return nil, fmt.Errorf("new sealer: read %d random bytes: %w", minSecret, err)
 	}
@@ -96,7 +102,13 @@ func (s *Sealer) epoch() (*epoch, error) {
 // within the same second, share an id. scratch is the one of the decision; if it is nil every
 // refusal gets its own id. ID returns an empty string if d has no window, or if no salt could be
 // read after the secret changed. It keeps no argument, except for a pointer to the window.
+//
+// The id of a denied request holds the limiter that denies the caller, and what it knows the caller
+// by (weir.SaveDenied). One caller's denials within a second share an id.
 func (s *Sealer) ID(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string {
+	if d.Outcome == weir.Denied {
+		return s.deniedID(d.DeniedBy, caller)
+	}
 	binding := d.Binding()
 	if binding.Window == nil {
 		return ""
@@ -114,6 +126,20 @@ func (s *Sealer) ID(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) s
 		return id
 	}
 	return e.recent.keep(slot, seen, &q, e.id(d, &binding, caller))
+}
+
+func (s *Sealer) deniedID(by *weir.Limiter, caller weir.Keys) string {
+	e, err := s.epoch()
+	if err != nil {
+		return ""
+	}
+	f := Facts{Limiter: by.Name, At: s.now().Unix(), Policy: e.version, Denied: true, Callers: weir.SaveDenied(by, caller)}
+	q := question{denied: &f}
+	id, slot, seen := e.recent.find(&q)
+	if id != "" {
+		return id
+	}
+	return e.recent.keep(slot, seen, &q, e.seal(f.encode()))
 }
 
 func (e *epoch) id(d *weir.Decision, binding *weir.Standing, caller weir.Keys) string {

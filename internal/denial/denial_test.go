@@ -66,7 +66,7 @@ func policyOf(t testing.TB, windows ...string) weir.Policy {
 
 func (w *world) sealer() *Sealer {
 	w.Helper()
-	s, err := New(func() []byte { return w.secret }, func() string { return w.version }, rand.Reader)
+	s, err := New(func() []byte { return w.secret }, func() string { return w.version }, rand.Reader, nil)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -350,7 +350,7 @@ func TestAnIDIsShort(t *testing.T) {
 
 func TestWithoutRandomnessThereIsNoSealer(t *testing.T) {
 	for _, r := range []io.Reader{iotest.ErrReader(io.ErrClosedPipe), io.LimitReader(rand.Reader, minSecret+3)} {
-		if _, err := New(func() []byte { return nil }, nil, r); err == nil {
+		if _, err := New(func() []byte { return nil }, nil, r, nil); err == nil {
 			t.Error("a sealer has no random salt")
 		}
 	}
@@ -372,7 +372,7 @@ func TestIDsAreMadeAtOnce(t *testing.T) {
 	w := newWorld(t, "1 per minute by ip")
 	secrets := [][]byte{bytes.Repeat([]byte("s"), 32), bytes.Repeat([]byte("S"), 32), nil}
 	var at atomic.Int64
-	s, err := New(func() []byte { return secrets[int(at.Load())/50%len(secrets)] }, nil, rand.Reader)
+	s, err := New(func() []byte { return secrets[int(at.Load())/50%len(secrets)] }, nil, rand.Reader, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 //
 //	version of this layout, one byte
 //	limiter, window, policy                 length and bytes
-//	limit, count, at, reset-at              varints; the last is 0 for a limit in flight
+//	limit, count, at, reset-at              varints; the last is 0 for a limit in flight,
+//	                                        and limit is 0 too if the caller is denied
 //	4·callers + 2·penalty + partial         uvarint; then for each
 //	  source                                length and bytes
 //	  2·length + digest, bytes
@@ -39,10 +40,14 @@ func (f *Facts) encode() []byte {
 		dst = appendText(dst, clip(s))
 	}
 	left := f.Reset - f.At // of a window never 0: one that ends is open again
-	if f.InFlight {
+	limit := f.Limit
+	if f.InFlight || f.Denied {
 		left = 0
 	}
-	for _, n := range [...]int64{f.Limit, f.Count, f.At, left} {
+	if f.Denied {
+		limit = 0
+	}
+	for _, n := range [...]int64{limit, f.Count, f.At, left} {
 		dst = binary.AppendVarint(dst, n)
 	}
 	fit, partial := f.fitting(maxPlain - len(dst) - 1)
@@ -113,7 +118,7 @@ func parseFacts(plain []byte) (Facts, error) {
 	f.Limiter, f.Window, f.Policy = r.text(maxText), r.text(maxText), r.text(maxText)
 	f.Limit, f.Count, f.At = r.varint(), r.varint(), r.varint()
 	if left := r.varint(); left == 0 {
-		f.InFlight = true
+		f.InFlight, f.Denied = f.Limit != 0, f.Limit == 0
 	} else {
 		f.Reset = f.At + left
 	}

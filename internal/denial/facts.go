@@ -14,7 +14,10 @@ type Facts struct {
 	// InFlight means that the limit in flight refused it: Count and Limit are of requests under
 	// way.
 	InFlight bool
-	Penalty  bool // the limiter's penalty refused it, and ends at Reset or before
+	// Denied means that the limiter denies the caller: no window was read, and Window, Limit, Count
+	// and Reset are zero.
+	Denied  bool
+	Penalty bool // the limiter's penalty refused it, and ends at Reset or before
 
 	// Callers are the values the caller was counted by, one for each key source of the limiter.
 	Callers []Caller

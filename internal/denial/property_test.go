@@ -14,7 +14,7 @@ import (
 )
 
 func sealerOf(t interface{ Fatal(...any) }, secret []byte) *Sealer {
-	s, err := New(func() []byte { return secret }, nil, rand.Reader)
+	s, err := New(func() []byte { return secret }, nil, rand.Reader, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +31,14 @@ func drawFacts(t *rapid.T) Facts {
 		At:      rapid.Int64().Draw(t, "at"),
 		Policy:  rapid.StringMatching(`[0-9a-f]{8}|`).Draw(t, "policy"),
 	}
-	if f.InFlight = rapid.Bool().Draw(t, "in flight"); f.InFlight {
-		f.Reset = 0
-	} else if f.Reset == f.At {
+	switch rapid.IntRange(0, 2).Draw(t, "kind") {
+	case 1:
+		f.Reset, f.InFlight = 0, true
+		f.Limit = max(f.Limit, 1)
+	case 2:
+		f.Reset, f.Limit, f.Denied = 0, 0, true
+	}
+	if !f.InFlight && !f.Denied && f.Reset == f.At {
 		f.Reset++
 	}
 	f.Penalty = rapid.Bool().Draw(t, "penalty")

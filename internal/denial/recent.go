@@ -40,10 +40,14 @@ type question struct {
 	decision *weir.Decision
 	binding  *weir.Standing
 	scratch  *weir.Scratch
+	denied   *Facts // of a denied request, which has none of the others; nil: it is not denied
 	room     [256]byte
 }
 
 func (q *question) facts() facts {
+	if q.denied != nil {
+		return facts{at: q.denied.At}
+	}
 	b := q.binding
 	return facts{b.Window, b.Limit, b.Count, b.Reset, q.decision.Now, b.Penalty}
 }
@@ -51,6 +55,13 @@ func (q *question) facts() facts {
 // who appends the key of the caller in each window of the limiter. The binding window's alone may
 // not distinguish all callers whose facts differ.
 func (q *question) who(dst []byte) []byte {
+	if q.denied != nil {
+		dst = appendText(dst, q.denied.Limiter)
+		for _, c := range q.denied.Callers {
+			dst = append(appendText(dst, c.Source), c.Value...)
+		}
+		return dst
+	}
 	standings := q.decision.Standings()
 	for i := range standings {
 		if standings[i].Limiter == q.binding.Limiter {

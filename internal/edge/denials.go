@@ -56,7 +56,7 @@ func openDenials(o *observing) error {
 	}
 	version := new(atomic.Pointer[string]) // of the policy in force
 	version.Store(new(string))
-	sealer, err := denial.New(sealing, func() string { return *version.Load() }, rand.Reader)
+	sealer, err := denial.New(sealing, func() string { return *version.Load() }, rand.Reader, nil)
 	if err != nil {
 		return cli.Fail(err, "")
 	}

@@ -156,7 +156,7 @@ func TestEarlyAnswersAffectNoOtherCaller(t *testing.T) {
 		})
 	}
 	client := h2c(t)
-	for n := range 600 {
+	for n := range 240 {
 		method, body := "POST", io.Reader(strings.NewReader("{}"))
 		switch n % 3 {
 		case 1:

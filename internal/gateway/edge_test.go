@@ -170,6 +170,10 @@ func open(t testing.TB, backend http.Handler, change func(*Options)) *edge {
 
 func (e *edge) url(path string) string { return "http://" + e.addr + path }
 
+// patience is how long a test waits for what must happen. Only a failing test waits that long. It
+// is less than the gateway's own timeouts for a silent peer, which would otherwise make it happen.
+const patience = 20 * time.Second
+
 // dial opens a connection that ends with the test. It fails on a timeout.
 func (e *edge) dial() net.Conn {
 	e.t.Helper()
@@ -178,7 +182,7 @@ func (e *edge) dial() net.Conn {
 		e.t.Fatal(err)
 	}
 	e.t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	return c
 }
 
@@ -295,7 +299,7 @@ func mustPrefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 // for.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

@@ -90,8 +90,8 @@ func TestAClientThatGoesAwayEndsItsRequest(t *testing.T) {
 			left := time.Now()
 			c.Close()
 			eventually(t, in.name+": the upstream's request ends", func() bool { return o.open.Load() == 0 })
-			// A second, and much more for a busy machine.
-			if took := time.Since(left); took > 3*time.Second {
+			// It takes a second, and more on a busy machine. The next timeout is 15 seconds.
+			if took := time.Since(left); took > 10*time.Second {
 				t.Errorf("%s, %s: its request upstream ends after %v", in.name, how, took)
 			}
 			e.stop()

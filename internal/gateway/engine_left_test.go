@@ -188,10 +188,10 @@ func TestAClientThatLeavesDuringAnUploadIs499(t *testing.T) {
 					}
 				}()
 				_, _ = sends.Write([]byte("half"))
-				within(t, 10*time.Second, "the request arrives", begun)
+				within(t, patience, "the request arrives", begun)
 				leave()
 				_ = sends.CloseWithError(context.Canceled)
-				within(t, 10*time.Second, "the client leaves", left)
+				within(t, patience, "the client leaves", left)
 				eventually(t, "the request ends", func() bool { return e.gateway.InFlight() == 0 })
 				e.stop()
 				if line := e.access.String(); !strings.Contains(line, "status=499") || strings.Count(line, "\n") != 1 {

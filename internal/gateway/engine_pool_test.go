@@ -423,6 +423,6 @@ func TestARequestMayArriveByteByByte(t *testing.T) {
 func drained(c *caller) bool {
 	_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := c.Peek(1)
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	return pace.IsTimeout(err)
 }

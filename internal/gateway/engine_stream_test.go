@@ -234,7 +234,7 @@ func TestAWebsocketEndsOneHalfAtATime(t *testing.T) {
 	}
 	c.write("and all of that")
 	_ = c.Conn.(*net.TCPConn).CloseWrite()
-	if got := within(t, 10*time.Second, "the upstream receives the end", received); got != "and all of that" && e.gateway.Fast() {
+	if got := within(t, patience, "the upstream receives the end", received); got != "and all of that" && e.gateway.Fast() {
 		t.Errorf("the upstream receives %q after its own end", got)
 	}
 
@@ -277,12 +277,12 @@ func TestAWebsocketForwardsLargeFramesAndEndsWithEitherSide(t *testing.T) {
 	}
 	_ = c.Conn.(*net.TCPConn).SetLinger(0)
 	c.Close()
-	within(t, 10*time.Second, "the upstream's end", ended)
+	within(t, patience, "the upstream's end", ended)
 	c = e.socket()
 	o.hangUp()
 	c.ends()
 	c.Close()
-	within(t, 10*time.Second, "the upstream's end", ended)
+	within(t, patience, "the upstream's end", ended)
 	eventually(t, "nothing is in flight", func() bool { return e.gateway.InFlight() == 0 && o.open.Load() == 0 })
 }
 

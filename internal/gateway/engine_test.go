@@ -45,9 +45,11 @@ func (c *caller) write(format string, args ...any) {
 	}
 }
 
-// request sends a request without a body.
+// request sends a request without a body. Its answer has the whole of patience, however many there
+// were before on the connection.
 func (c *caller) request(line string, header ...string) {
 	c.t.Helper()
+	_ = c.SetDeadline(time.Now().Add(patience))
 	c.write("%s", line+" HTTP/1.1\r\nHost: weir.test\r\n"+strings.Join(append(header, ""), "\r\n")+"\r\n")
 }
 

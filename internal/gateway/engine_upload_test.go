@@ -27,7 +27,7 @@ func TestAnUpstreamFailsAtEveryByteOfAnUpload(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of work")
 	}
-	const rounds, clients = 10, 4
+	const rounds, clients = 3, 4
 	body := uploadOf(6)
 	o := newOrigin(t, func(s *served) {
 		r := s.request()
@@ -74,7 +74,7 @@ func TestAnUpstreamFailsAtEveryByteOfAnUpload(t *testing.T) {
 	}
 	stopped := make(chan bool)
 	go func() { e.stop(); close(stopped) }()
-	within(t, 20*time.Second, "the drain ends", stopped)
+	within(t, patience, "the drain ends", stopped)
 	if log := e.log.String(); strings.Contains(log, "level=ERROR") || strings.Contains(log, "did not finish in time") {
 		t.Errorf("log %q", log)
 	}
@@ -89,7 +89,7 @@ func uploads(t *testing.T, e *edge, body string, after int, how string) bool {
 		return false
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	_, _ = fmt.Fprintf(c, "POST /v1/wp/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-After: %d\r\nX-How: %s\r\nTransfer-Encoding: chunked\r\n\r\n%s", after, how, body)
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err == nil {

@@ -61,7 +61,7 @@ func TestLoginsAreCountedByTheirOutcome(t *testing.T) {
 		login()
 	}
 	for range all - limit {
-		within(t, waits, "the others are refused", refused)
+		within(t, patience, "the others are refused", refused)
 	}
 	if n := o.requests.Load(); n != limit {
 		t.Errorf("%d requests are at the backend, want %d", n, limit)
@@ -69,7 +69,7 @@ func TestLoginsAreCountedByTheirOutcome(t *testing.T) {
 	remain := 0
 	for _, line := range []string{"401 Unauthorized", "200 OK", "401 Unauthorized", "200 OK", "401 Unauthorized"} {
 		answers <- line
-		res := within(t, waits, "an answer", admitted)
+		res := within(t, patience, "an answer", admitted)
 		if res.StatusCode != http.StatusOK {
 			continue // it has what remained when it was admitted
 		}
@@ -84,10 +84,10 @@ func TestLoginsAreCountedByTheirOutcome(t *testing.T) {
 	for range 3 {
 		login()
 	}
-	within(t, waits, "the third is refused", refused)
+	within(t, patience, "the third is refused", refused)
 	for range 2 {
 		answers <- "401 Unauthorized"
-		within(t, waits, "an answer", admitted)
+		within(t, patience, "an answer", admitted)
 	}
 	asked.Wait()
 	if n := o.requests.Load(); n != limit+2 || policy.spent() != limit {

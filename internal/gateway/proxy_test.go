@@ -83,7 +83,7 @@ func TestWithoutAHostTheUpstreamGetsItsOwn(t *testing.T) {
 		t.Run(request, func(t *testing.T) {
 			c := e.caller()
 			c.write("%s\r\n", request)
-			head := within(t, 10*time.Second, "the upstream is asked", heads)
+			head := within(t, patience, "the upstream is asked", heads)
 			if c.readAnswer("GET"); strings.Count(head, "\r\nHost: ") != 1 || !strings.Contains(head, "\r\nHost: "+want+"\r\n") {
 				t.Errorf("%q: the upstream receives\n%swant Host: %s", request, head, want)
 			}
@@ -363,7 +363,7 @@ func h2c(t testing.TB) *http.Client {
 }
 
 func TestLargeBodiesAreForwardedUnchanged(t *testing.T) {
-	body := make([]byte, 10<<20)
+	body := make([]byte, 4<<20)
 	for i := range body {
 		body[i] = byte(i * i >> 7)
 	}

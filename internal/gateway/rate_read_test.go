@@ -56,7 +56,7 @@ func TestATricklingReaderIsClosed(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s, HTTP/2: %v", name, err)
 		}
-		if err := within(t, 20*time.Second, "the stream is reset", ended); err == nil {
+		if err := within(t, patience, "the stream is reset", ended); err == nil {
 			t.Errorf("%s, HTTP/2: an endless answer ended well", name)
 		}
 		_ = res.Body.Close()

@@ -42,7 +42,7 @@ func answersOf(t testing.TB) *origin {
 // A client that has a whole answer finds its slot free: with one slot, none of its requests is
 // refused that it sends at once, each on another connection.
 func TestAClientThatHasItsAnswerFindsItsSlotFree(t *testing.T) {
-	const all = 2000
+	const all = 1000
 	policy := slotsOf(t, 1)
 	o := answersOf(t)
 	e := open(t, nil, func(options *Options) { o.use(options); policy.use(options) })

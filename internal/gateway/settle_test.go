@@ -130,8 +130,8 @@ func stream(s *served, mebibytes int, end string) {
 	s.answers("%x\r\n%s\r\n0\r\n\r\n", len(end), end)
 }
 
-// The cost is found behind a long body, and the body passes. TestTheCostIsFoundBehindAGigabyte sends
-// more.
+// The cost is found behind a long body, and the body passes. TestTheCostIsFoundBehindAGigabyte
+// sends more.
 func TestTheCostIsFoundBehindALongBody(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of work")

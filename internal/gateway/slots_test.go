@@ -9,14 +9,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
 )
-
-// waits is how long these tests wait for what must happen.
-const waits = 10 * time.Second
 
 // oneAddress is the caller of these tests.
 type oneAddress struct{}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -50,9 +49,7 @@ func (c *slowLink) Write(p []byte) (n int, err error) {
 
 // overTLS enables TLS, and makes a client's config trust it.
 func overTLS(t *testing.T, o *Options, config *tls.Config) {
-	dir := t.TempDir()
-	o.CertFile, o.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	config.ServerName, config.RootCAs = "127.0.0.1", certificateFiles(t, o.CertFile, o.KeyFile)
+	config.ServerName, config.RootCAs = "127.0.0.1", secured(t, o)
 }
 
 // sink answers a POST with the length of its body, and other requests with size
@@ -114,7 +111,7 @@ func TestStreamsOfOneConnectionShareTheLeastRate(t *testing.T) {
 			}()
 		}
 		for range streams {
-			if err := within(t, 30*time.Second, "a stream ends", results); err != nil {
+			if err := within(t, patience, "a stream ends", results); err != nil {
 				t.Errorf("POST %v: %v", post, err)
 			}
 		}
@@ -152,10 +149,10 @@ func TestAWindowHeldByABackendDoesNotEndOtherUploads(t *testing.T) {
 		results <- text(t, res)
 	}
 	go post("/v1/wp/a", &io.LimitedReader{R: zeros{}, N: size})
-	within(t, 20*time.Second, "A's backend is reached", a)
+	within(t, patience, "A's backend is reached", a)
 	go post("/v1/wp/b", &io.LimitedReader{R: zeros{}, N: size})
 	for range 2 {
-		if got := within(t, 20*time.Second, "an upload ends", results); got != fmt.Sprint(size) {
+		if got := within(t, patience, "an upload ends", results); got != fmt.Sprint(size) {
 			t.Errorf("an upload: %q", got)
 		}
 	}

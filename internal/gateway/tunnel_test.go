@@ -35,15 +35,24 @@ func TestATunnelEndsIfOneSideIsGone(t *testing.T) {
 				switched <- s
 				<-done // it does not react
 			})
-			e := open(t, nil, func(options *Options) { o.use(options); options.Limits.Stall = 300 * time.Millisecond })
+			policy := slotsOf(t, 1)
+			e := open(t, nil, func(options *Options) {
+				o.use(options)
+				policy.use(options)
+				options.Limits.Stall = 300 * time.Millisecond
+			})
 			c := e.socket()
 			s := <-switched
+			if held := policy.slots(); held != 1 {
+				t.Errorf("the tunnel holds %d slots", held)
+			}
 			leave(c, s)
 			eventually(t, "the tunnel ends", func() bool {
 				return e.gateway.InFlight() == 0 && e.gateway.rules.TakenOver.Len() == 0
 			})
+			eventually(t, "its slot is free", func() bool { return policy.slots() == 0 })
 			if !strings.HasPrefix(name, "the upstream") {
-				_ = s.Conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+				_ = s.Conn.SetReadDeadline(time.Now().Add(patience))
 				if _, err := io.Copy(io.Discard, s); pace.IsTimeout(err) {
 					t.Error("the upstream's connection is open")
 				}

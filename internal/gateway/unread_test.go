@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
@@ -69,7 +68,7 @@ func TestAnUndefinedBodyEndsItsConnection(t *testing.T) {
 			alone := framed != "\r\n" && !rules.ExpectsBody(method)
 			for n := range int64(3) {
 				c.write("%s /v1/wp/x HTTP/1.1\r\nHost: weir.test\r\n%s", method, framed)
-				if closed := within(t, 10*time.Second, "the upstream is asked", closes); closed != alone {
+				if closed := within(t, patience, "the upstream is asked", closes); closed != alone {
 					t.Errorf("%s %.30q: the upstream receives close: %v, want %v", method, framed, closed, alone)
 				}
 				if res, _ := c.readAnswer(method); res.StatusCode != 204 || res.Close {
@@ -139,13 +138,13 @@ func followEarlyAnswer(t *testing.T, chunked bool) (conns int64) {
 	} else {
 		c.write("POST /v1/wp/early HTTP/1.1\r\nHost: weir.test\r\nContent-Length: %d\r\n\r\n%s", len(first)+len(rest), first)
 	}
-	within(t, 10*time.Second, "the upstream has answered", answered)
+	within(t, patience, "the upstream has answered", answered)
 	if chunked {
 		fmt.Fprintf(c.Conn, "%x\r\n%s\r\n0\r\n\r\n", len(rest), rest)
 	} else {
 		fmt.Fprint(c.Conn, rest)
 	}
-	within(t, 10*time.Second, "the answer has ended", ended)
+	within(t, patience, "the answer has ended", ended)
 	if res, body := c.readAnswer("POST"); res.StatusCode != 200 || body != "early" {
 		t.Errorf("%d %q", res.StatusCode, body)
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
@@ -60,7 +59,7 @@ func TestNoWithheldFieldIsForwarded(t *testing.T) {
 	client := h2c(t)
 	check := func(door string, names []string) {
 		t.Helper()
-		head := within(t, 10*time.Second, "the upstream is asked", heads)
+		head := within(t, patience, "the upstream is asked", heads)
 		for line := range strings.SplitSeq(head, "\r\n") {
 			if strings.HasSuffix(line, ": evil") {
 				t.Errorf("%s: the upstream receives %q", door, line)

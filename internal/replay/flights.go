@@ -13,8 +13,8 @@ import (
 //
 // A server learns both after it has admitted a request: from its answer, and at its end. A line of
 // a log has all of it. So a request whose limiter settles, or holds slots, is decided at its begin
-// and stays in flight until its end, when its status and its cost are told to the decider. Without
-// a duration in the log it ends at once, and holds a slot for no time.
+// and stays in flight until its end, when its status and its cost are reported to the decider.
+// Without a duration in the log it ends at once, and holds a slot for no time.
 
 // An end is what a line says about the end of its request.
 type end struct {
@@ -38,7 +38,7 @@ func (o *Options) endOf(l *accesslog.Line) end {
 }
 
 // reserve returns the weir.Request.Cost of a request that a limiter covers: what the request has
-// told of its cost, as far as the log has it. 0 is the limiter's own.
+// reported of its cost, as far as the log has it. 0 is the limiter's own.
 func (e *end) reserve(l *weir.Limiter) int64 {
 	if l == nil || l.Reserve.From == (weir.Reading{}) {
 		return 0
@@ -46,7 +46,7 @@ func (e *end) reserve(l *weir.Limiter) int64 {
 	return min(e.reserved, max(l.Cost, 1))
 }
 
-// answered returns the status of the answer, as the decider is told it: 0 if there was none.
+// answered returns the status of the answer, as it is reported to the decider: 0 if there was none.
 func (e *end) answered() int {
 	if e.status == statusGone {
 		return 0
@@ -102,7 +102,7 @@ func (f *flights) scratch() *weir.Scratch {
 	return new(weir.Scratch)
 }
 
-// begin takes over the request that was just decided with *s, if it needs to be told its end, and
+// begin takes over the request that was just decided with *s, if its end must be reported, and
 // then replaces *s.
 func (l *lane) begin(s **weir.Scratch, judge *weir.Decider, e end) {
 	f := &l.flights
@@ -123,7 +123,7 @@ func (l *lane) begin(s **weir.Scratch, judge *weir.Decider, e end) {
 	*s = f.scratch()
 }
 
-// conclude tells the decider what has become of a request.
+// conclude reports to the decider what has become of a request.
 func (l *lane) conclude(s *weir.Scratch, judge *weir.Decider, e end) {
 	ctx := context.Background()
 	judge.Answered(ctx, s, e.answered(), nil)
@@ -180,14 +180,14 @@ func (f *flights) Pop() any {
 }
 
 // A settlement sums up what became of the reservations of a limiter.
-type settlement struct{ reserved, givenBack, overrun, untold, noStatus, noDuration int64 }
+type settlement struct{ reserved, givenBack, overrun, unreported, noStatus, noDuration int64 }
 
 // settled is for weir.Options.OnSettled.
 func (l *lane) settled(v weir.Settled) {
 	s := &l.named(v.Limiter.Name).settlement
 	switch {
 	case v.Untold:
-		s.untold++
+		s.unreported++
 	case v.Used < v.Reserved:
 		s.givenBack += v.Reserved - v.Used
 	default:
@@ -195,7 +195,7 @@ func (l *lane) settled(v weir.Settled) {
 	}
 }
 
-// noteEnd counts what a limiter admits, and what the log lacks to tell its end.
+// noteEnd counts what a limiter admits, and what the log lacks of its end.
 func (s *limiter) noteEnd(d *weir.Decision, e end) {
 	if !d.Allowed || !s.rules.Settles() {
 		return
@@ -219,7 +219,7 @@ func (s *limiter) settledResult() *Settled {
 	}
 	n := &s.settlement
 	return &Settled{
-		Reserved: n.reserved, GivenBack: n.givenBack, Overrun: n.overrun, Untold: n.untold,
+		Reserved: n.reserved, GivenBack: n.givenBack, Overrun: n.overrun, Untold: n.unreported,
 		NoStatus: n.noStatus, NoDuration: n.noDuration,
 	}
 }

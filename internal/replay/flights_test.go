@@ -80,14 +80,14 @@ func TestAReservationIsHeldUntilTheRequestEnds(t *testing.T) {
 		call{3, 1, 200, "5"},                            // the second has ended at that time
 		call{20, 1, 200, "60"},                          // beyond its reservation: 75 in all
 		call{30, 0, 200, "5"},                           // does not fit
-		call{3600, 0, 200, "x"}, call{3601, 0, 200, ""}) // not told
+		call{3600, 0, 200, "x"}, call{3601, 0, 200, ""}) // not reported
 	wantSettled(t, got, 2, "Reserved:240 GivenBack:105 Overrun:20 Untold:2 NoStatus:0 NoDuration:0")
 	if units, requests := got.Windows[0], got.Windows[1]; units.Peak != 85 || requests.Peak != 4 || requests.Refused != 0 {
 		t.Errorf("the windows are %+v and %+v", units, requests)
 	}
 }
 
-// A log has what a request itself has told of its cost. The policy bounds it, and a line without it
+// A log has what a request itself has reported. The policy bounds it, and a line without it
 // reserves the most.
 func TestWhatTheLogHasAsReservedIsReserved(t *testing.T) {
 	l := limiterOf(t, "llm", "100 per hour by ip")
@@ -99,7 +99,7 @@ func TestWhatTheLogHasAsReservedIsReserved(t *testing.T) {
 	calls[2].at, calls[3].at = 1, 2 // does not fit, and waits until the first has ended
 	paced := endedOf(t, Options{Paced: true}, l, reserving(50, 50, 30, 4000, 0), calls[:3]...)
 	wantSettled(t, paced, 1, "Reserved:130 GivenBack:115 Overrun:0 Untold:0 NoStatus:0 NoDuration:0")
-	l.Reserve = weir.Reserve{} // the request tells nothing: the policy reserves
+	l.Reserve = weir.Reserve{} // the request reports nothing: the policy reserves
 	wantSettled(t, endedOf(t, Options{}, l, reserved, calls[:2]...), 1, "Reserved:60 GivenBack:55 Overrun:0 Untold:0 NoStatus:0 NoDuration:0")
 }
 

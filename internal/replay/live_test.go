@@ -50,7 +50,7 @@ func TestAReplayedLogIsJudgedAsItWasLive(t *testing.T) {
 		special += live.shadowRefused
 	})
 	if !testing.Short() && (refused < 500 || special < 20) {
-		t.Errorf("%d requests were refused, %d by a shadow: the traffic is too tame to tell", refused, special)
+		t.Errorf("%d requests were refused, %d by a shadow: the traffic is too tame to judge", refused, special)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestWeirsOwnLogIsJudgedAsItWasLive(t *testing.T) {
 		})
 	}
 	if !testing.Short() && (refused < 500 || byAgent < 500) {
-		t.Errorf("%d requests were refused, %d had an agent: the traffic is too tame to tell", refused, byAgent)
+		t.Errorf("%d requests were refused, %d had an agent: the traffic is too tame to judge", refused, byAgent)
 	}
 }
 

@@ -28,7 +28,7 @@ func from(t rapid.TB, r *Replay, second float64, peer, agent string) {
 	}
 }
 
-func TestAWindowWhoseAgentTheLogDoesNotTellIsUnknown(t *testing.T) {
+func TestAWindowWhoseAgentTheLogDoesNotHaveIsUnknown(t *testing.T) {
 	p := policyOf(limiterOf(t, "all", "2 per minute by ip+agent", "4 per hour by ip"))
 	r := start(t, Options{Policy: p, Touch: 1})
 	for i := range 6 {

@@ -42,7 +42,7 @@ type line struct {
 	who     kept
 	judge   *weir.Decider
 	items   []item // from head on
-	ends    []end  // of items; nil if the limiter settles nothing, and no request tells its cost
+	ends    []end  // of items; nil if the limiter settles nothing, and no request has its cost
 	head    int
 	wake    int64 // Unix seconds
 	place   int   // in order

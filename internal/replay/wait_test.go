@@ -163,6 +163,6 @@ func TestALineIsServedAsIfEachRequestWereSent(t *testing.T) {
 		waited, tired = waited+len(m.delays), tired+m.gaveUp
 	})
 	if !testing.Short() && (waited < 500 || tired < 100) {
-		t.Errorf("%d waited, %d gave up: too few to tell", waited, tired)
+		t.Errorf("%d waited, %d gave up: too few to judge", waited, tired)
 	}
 }

@@ -35,7 +35,7 @@ func TestTheWorstAreTheCallersWithTheMostRefusals(t *testing.T) {
 		slices.SortFunc(counts, func(a, b int64) int { return int(b - a) })
 		got := report(t, r).Policy.Limiters[0].Worst
 		if len(got) != min(len(counts), r.options.Worst) {
-			t.Fatalf("%d of %d are told", len(got), len(counts))
+			t.Fatalf("%d of %d are reported", len(got), len(counts))
 		}
 		for i, c := range got {
 			if c.Refused != counts[i] || refused[c.Name] != c.Refused || requests[c.Name] != c.Requests || c.Peak != c.Requests || c.First > c.Last {

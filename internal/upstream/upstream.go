@@ -47,7 +47,8 @@ const MaxAddresses = 64
 // Options are a Pool's settings. Addresses is required; the durations must be positive.
 type Options struct {
 	Addresses []Address
-	// of https addresses; nil means the system's roots; ServerName is set for each address
+	// of https addresses; nil means the system's roots; without a ServerName, it is the host of
+	// each address
 	TLS *tls.Config
 
 	Connect time.Duration // for a connection to be made, TLS included

@@ -12,7 +12,7 @@ import (
 )
 
 // checkOutcome reads what requests have cost in the end: those whose status is not counted cost
-// nothing, and others what their answer tells. A store may settle a moment after the answer, so
+// nothing, and others what their answer reports. A store may settle a moment after the answer, so
 // what seems not to have come back is looked at again.
 func checkOutcome(clause *check) hooks {
 	c := &outcomeCheck{check: clause}
@@ -222,7 +222,7 @@ func (c *outcomeCheck) findAnswered(ctx context.Context, wanted func(*answer) bo
 	return full, nil, nil
 }
 
-// followCosts sends main's requests until one is refused, whose answers tell what they cost.
+// followCosts sends main's requests until one is refused, whose answers report what they cost.
 func (c *outcomeCheck) followCosts(ctx context.Context) error {
 	c.does("following what its requests cost")
 	if err := c.letSettle(ctx); err != nil {
@@ -250,10 +250,10 @@ type costs struct {
 	*outcomeCheck
 	before   *answer        // the one before; nil: none yet
 	left     map[int64]rest // by limit
-	beyond   int64          // what the answers have told beyond what was reserved
+	beyond   int64          // what the answers reported beyond what was reserved
 	base     *answer        // the first of those that sum is about
-	sum      int64          // what the answers since base have told
-	followed int            // how many were seen to cost what their answer told
+	sum      int64          // what the answers since base have reported
+	followed int            // how many were seen to cost what their answer reported
 	less     int            // how many cost less than was reserved
 }
 
@@ -328,7 +328,7 @@ func (f *costs) follow(ctx context.Context, a *answer) error {
 }
 
 // recheck looks again, a second apart each time, after an answer whose Remaining is not what the
-// answers have told: a store may settle a moment later.
+// answers have reported: a store may settle a moment later.
 func (f *costs) recheck(ctx context.Context) error {
 	f.base = nil
 	var before, wrong *answer
@@ -373,7 +373,7 @@ func (p *part) isOfRequests(limit int64) bool {
 	return false
 }
 
-// refused judges the first refusal: what was left must be less than is reserved. What a body tells
+// refused judges the first refusal: what was left must be less than is reserved. What a body has
 // is charged after the head, so Remaining does not show it.
 func (f *costs) refused(ctx context.Context, a *answer) error {
 	left, known := f.left[a.limit]
@@ -401,10 +401,10 @@ func (f *costs) refused(ctx context.Context, a *answer) error {
 func (f *costs) conclude() {
 	switch {
 	case f.followed > 0:
-		f.kept("Remaining fell by what the answers told on each of %d requests", f.followed)
+		f.kept("Remaining fell by what the answers reported on each of %d requests", f.followed)
 	case f.less > 0:
 		f.kept("%d requests cost less in the end than the %d that were reserved", f.less, f.part.cost)
 	default:
-		f.why = Unobservable.because("no answer told a cost that Remaining could be compared with")
+		f.why = Unobservable.because("no answer reported a cost that Remaining could be compared with")
 	}
 }

@@ -68,7 +68,7 @@ func (c refusedFreeCheck) rolled(r rollover) {
 	case notSeen, refusedByOther, never:
 		c.untested(r.why)
 	case afterMove:
-		c.untested(Unobservable.because("Reset moved, so the windows cannot be told apart"))
+		c.untested(Unobservable.because("Reset moved, so the windows cannot be distinguished"))
 	case charged:
 		c.broken(a, "%d requests were refused in one window, and the next began with as many missing", r.polled)
 	case refusedNext:

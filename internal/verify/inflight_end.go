@@ -39,8 +39,8 @@ func (s *slotRound) sparesOthers(ctx context.Context) error {
 	return nil
 }
 
-// another returns a caller that has slots of its own, and the source that tells it from main; "" if
-// there is none.
+// another returns a caller that has slots of its own, and the source in which it differs from main;
+// "" if there is none.
 func (s *slotRound) another() (other caller, source string) {
 	for _, source := range countedBy(s.part.limiter.InFlight.Key, s.who.has) {
 		switch {

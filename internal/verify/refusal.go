@@ -42,10 +42,11 @@ func mayRefuse(status int) bool {
 }
 
 // seemsRefusal reports whether an answer to main's plain request may refuse with another status
-// than
-// 429. Answers can overtake one another. It is called with the lock held.
+// than 429. Answers can overtake one another. If units or slots come back, Remaining is 0 and the
+// next request is admitted all the same: then such a status is taken for the backend's. It is
+// called with the lock held.
 func (h *history) seemsRefusal(a *answer) bool {
-	return mayRefuse(a.status) && h.statuses[a.status] == 0 && h.refused == 0 && (h.seemsSpent() || h.served != nil && a.remaining == 0)
+	return !h.part.limiter.Settles() && mayRefuse(a.status) && h.statuses[a.status] == 0 && h.refused == 0 && (h.seemsSpent() || h.served != nil && a.remaining == 0)
 }
 
 // seemsSpent reports whether main's budget should be spent. It is called with the lock held.

@@ -121,7 +121,7 @@ func (p *part) whyUnknownCost(o *Options) gap {
 	case p.hidesUnits():
 		return Unobservable.because("a window that counts requests has the same limit as one that counts units, so the answers do not show which of them they describe")
 	case r.Form == weir.ReadHeader && o.Header.Get(r.Name) != "":
-		return Unobservable.because("requests tell their own cost in the given field %s", r.Name)
+		return Unobservable.because("requests have their own cost in the given field %s", r.Name)
 	}
 	return gap{}
 }
@@ -149,7 +149,8 @@ func (p *probe) whyGivenBack() gap {
 // neverBack is how often in a row a request is refused by slots that must be free by then.
 const neverBack = 7
 
-// letSettle waits until earlier requests are settled: a store may do that a moment after the answer.
+// letSettle waits until earlier requests are settled: a store may do that a moment after the
+// answer.
 func (p *probe) letSettle(ctx context.Context) error {
 	if !p.part.countsSome() && p.part.limiter.Actual == (weir.Reading{}) {
 		return nil

@@ -18,7 +18,7 @@ import (
 type littleServer struct {
 	slots, limit int // 0: none
 	reserve      int // units of a request; 0: one
-	cost         int // units that a request costs in the end, as X-Cost reports; 0: what it reserves
+	cost         int // units that a request costs in the end, in X-Cost; 0: what it reserves
 	status       int
 	uncounted    func(status int) bool // nil: all are counted
 	breaks       littleBreaks

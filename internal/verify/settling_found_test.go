@@ -153,6 +153,29 @@ var foundWorlds = []struct {
 		losses: 23, real: true, workers: 11,
 		settles: settling{on: true, method: "GET", lag: 60 * time.Millisecond, statuses: []int{401, 200}, costs: []string{"0"}},
 	}},
+	{"a backend that answers 503 while nothing is left", 14788, world{
+		policy: `limiters:
+  - name: things
+    routes: [POST /things*]
+    chosen: yes
+    in_flight: 5 by ip
+    windows: ["5 per 2 seconds by ip+header:X-Team"]
+    cost: 1
+`,
+		workers: 12,
+		settles: settling{on: true, method: "POST", statuses: []int{503, 401, 200}, costs: []string{"0"}},
+	}},
+	{"a backend that answers 503, which is not counted", 1743, world{
+		policy: `limiters:
+  - name: things
+    routes: [GET /things*]
+    windows: ["14 per 2 seconds by everyone"]
+    cost: 4
+    count: {status: [2xx]}
+`,
+		busy: true, workers: 1,
+		settles: settling{on: true, method: "GET", lag: 2 * time.Millisecond, statuses: []int{503, 401, 200}, costs: []string{"3"}},
+	}},
 	{"a first request that is refused, and costs that follow", 81711, world{
 		policy: `limiters:
   - name: things

@@ -82,9 +82,9 @@ func TestACorrectServerKeepsWhatComesBack(t *testing.T) {
 		{"no request is counted", countsRefusedLogins, reads(200), "outcome limit window fields-served"},
 		{"all requests are counted", countsRefusedLogins, reads(401), "remaining admitted restored fixed-window"},
 		{"an error is not counted", countsAllButMissing, notFoundElsewhere, "outcome remaining admitted restored refused-free"},
-		{"the answer tells the cost", costsOfField, reads(200, "X-Cost: 3"), "outcome limit window fields-served"},
-		{"the answer tells more than was reserved", costsOfField, reads(200, "X-Cost: 50"), "outcome limit window fields-refused refused-body"},
-		{"the answer tells nothing", costsOfField, reads(200), "limit window fields-refused"},
+		{"the answer reports the cost", costsOfField, reads(200, "X-Cost: 3"), "outcome limit window fields-served"},
+		{"the answer reports more than was reserved", costsOfField, reads(200, "X-Cost: 50"), "outcome limit window fields-refused refused-body"},
+		{"the answer reports nothing", costsOfField, reads(200), "limit window fields-refused"},
 		{"requests beside units", requestsAndUnits, reads(422), "admitted limit window refused-free restored"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

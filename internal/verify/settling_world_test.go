@@ -133,7 +133,7 @@ func drawSettling(t *rapid.T) world {
 			method:   strings.TrimSpace(method),
 			lag:      time.Duration(rapid.SampledFrom([]int{0, 0, 2, 60}).Draw(t, "lag")) * time.Millisecond,
 			early:    rapid.IntRange(0, 4).Draw(t, "early") == 0,
-			statuses: rapid.SampledFrom([][]int{{200}, {422}, {401}, {404}, {200, 404}, {200, 200, 404}, {401, 200}}).Draw(t, "statuses"),
+			statuses: rapid.SampledFrom([][]int{{200}, {422}, {401}, {404}, {200, 404}, {200, 200, 404}, {401, 200}, {503}, {200, 503}, {503, 401, 200}}).Draw(t, "statuses"),
 			costs:    rapid.SampledFrom([][]string{{""}, {"0"}, {"3"}, {"1", "2", "9"}, {"2", "", "-1", "x"}}).Draw(t, "costs"),
 		},
 	}

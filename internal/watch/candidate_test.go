@@ -18,7 +18,7 @@ func compared(live, candidate *desk, liveLimiter, candidateLimiter, ip string) w
 	return weir.Compared{Live: a.Decision, Candidate: b.Decision, LiveWho: a.Who, CandidateWho: b.Who}
 }
 
-func TestWhatWouldChangeIsToldByLimiter(t *testing.T) {
+func TestWhatWouldChangeIsReportedByLimiter(t *testing.T) {
 	c := newClock()
 	r := newRecorder(t, c.now)
 	live := newDesk(t, c.now, byIP(t, "ask", 3), byIP(t, "tell", 5))
@@ -36,7 +36,7 @@ func TestWhatWouldChangeIsToldByLimiter(t *testing.T) {
 	e = candidate.event("fresh", "192.0.2.1") // admitted as before, under a limiter that is new
 	r.Candidate(weir.Compared{Live: unlimited, Candidate: e.Decision, CandidateWho: e.Who})
 	r.Candidate(weir.Compared{})
-	told := func(want string) {
+	reports := func(want string) {
 		t.Helper()
 		got, err := json.Marshal(r.Snapshot(watch.Query{}).Candidate)
 		if err != nil || string(got) != want {
@@ -44,7 +44,7 @@ func TestWhatWouldChangeIsToldByLimiter(t *testing.T) {
 		}
 	}
 	since := c.seconds.Load()
-	told(fmt.Sprintf(`{"since":%d,"limiters":[`+
+	reports(fmt.Sprintf(`{"since":%d,"limiters":[`+
 		`{"limiter":"","same":1,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
 		`{"limiter":"ask","same":6,"newly_refused":0,"newly_admitted":4,"callers_newly_refused":0,"callers_newly_admitted":2},`+
 		`{"limiter":"fresh","same":1,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
@@ -53,14 +53,14 @@ func TestWhatWouldChangeIsToldByLimiter(t *testing.T) {
 
 	c.move(time.Hour)
 	r.ResetCandidate()
-	told(fmt.Sprintf(`{"since":%d,"limiters":[]}`, since+3600))
+	reports(fmt.Sprintf(`{"since":%d,"limiters":[]}`, since+3600))
 	r.Candidate(compared(live, candidate, "ask", "ask", "192.0.2.1"))
 	r.ResetCandidate() // drops earlier comparisons, flushed or not
 	for range 2 {
 		r.Candidate(compared(live, candidate, "ask", "ask", "192.0.2.1"))
 		r.Candidate(compared(live, candidate, "tell", "tell-less", "192.0.2.1"))
 	}
-	told(fmt.Sprintf(`{"since":%d,"limiters":[`+
+	reports(fmt.Sprintf(`{"since":%d,"limiters":[`+
 		`{"limiter":"ask","same":2,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
 		`{"limiter":"tell","same":1,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
 		`{"limiter":"tell-less","same":0,"newly_refused":1,"newly_admitted":0,"callers_newly_refused":1,"callers_newly_admitted":0}]}`, since+3600))

@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimit/weir/internal/watch"
 )
 
-func TestARefusalIsToldAsItWas(t *testing.T) {
+func TestARefusalIsReportedAsItWas(t *testing.T) {
 	c := newClock()
 	r := newRecorder(t, c.now)
 	desk := newDesk(t, c.now, weir.Limiter{Name: "ask", Windows: []weir.Window{window(t, 1, "minute", "token or ip")}})
@@ -48,7 +48,7 @@ func TestAFloodOfRefusalsIsShownInPart(t *testing.T) {
 			r.Observe(e)
 		}
 	}
-	told := func(after uint64, first uint64, n int, next, hidden uint64) {
+	reports := func(after uint64, first uint64, n int, next, hidden uint64) {
 		t.Helper()
 		s := r.Snapshot(watch.Query{After: after}).Refusals
 		if len(s.List) != n || n > 0 && s.List[0].Number != first || s.Next != next || s.NotShown != hidden {
@@ -56,22 +56,22 @@ func TestAFloodOfRefusalsIsShownInPart(t *testing.T) {
 				s.Next, s.NotShown, n, first, next, hidden)
 		}
 	}
-	told(0, 0, 0, 0, 0)
+	reports(0, 0, 0, 0, 0)
 	refuse(10)
-	told(0, 1, 10, 10, 0)
-	told(7, 8, 3, 10, 0)
-	told(10, 0, 0, 10, 0)
-	told(99, 1, 10, 10, 0) // a page that was open before a restart
+	reports(0, 1, 10, 10, 0)
+	reports(7, 8, 3, 10, 0)
+	reports(10, 0, 0, 10, 0)
+	reports(99, 1, 10, 10, 0) // a page that was open before a restart
 	refuse(5000)
-	told(10, 745, 256, 1000, 4010)
+	reports(10, 745, 256, 1000, 4010)
 	c.move(time.Second)
 	refuse(100)
-	told(1000, 1001, 100, 1100, 4010)
+	reports(1000, 1001, 100, 1100, 4010)
 	refuse(1000)
-	told(2000, 0, 0, 2000, 4110)
+	reports(2000, 0, 0, 2000, 4110)
 	e.Decision.Now -= 3600 // the clock was set back
 	r.Observe(e)
-	told(2000, 2001, 1, 2001, 4110)
+	reports(2000, 2001, 1, 2001, 4110)
 }
 
 // TestAPageThatFollowsMissesNothing reads refusals while they are written, each once and in order.

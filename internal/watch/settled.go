@@ -4,12 +4,12 @@ import "github.com/weirlimit/weir"
 
 // What is counted of the reservations of a limiter.
 const (
-	reserved  = iota // units
-	givenBack        // units
-	overrun          // units
-	stranded         // units
-	untold           // requests
-	slots            // in flight, now
+	reserved   = iota // units
+	givenBack         // units
+	overrun           // units
+	stranded          // units
+	unreported        // requests
+	slots             // in flight, now
 	settlements
 )
 
@@ -25,12 +25,12 @@ func (r *Recorder) Settled(v weir.Settled) {
 	if c == nil {
 		return
 	}
-	if !v.Limiter.SettlesUnits() { // the handler has told
+	if !v.Limiter.SettlesUnits() { // the handler has reported
 		c.settled[reserved] += v.Reserved
 	}
 	switch {
 	case v.Untold:
-		c.settled[untold]++
+		c.settled[unreported]++
 	case v.Lost > 0:
 		c.settled[stranded] += v.Lost
 	case v.Used < v.Reserved:
@@ -74,14 +74,14 @@ type Settled struct {
 	GivenBack int64 `json:"given_back"` // units of those that requests have not cost
 	Overrun   int64 `json:"overrun"`    // units beyond those that requests have cost
 	Stranded  int64 `json:"stranded"`   // units that the store may not have settled
-	Untold    int64 `json:"untold"`     // requests whose answer did not tell their cost
+	Untold    int64 `json:"untold"`     // requests whose answer did not report their cost
 	Slots     int64 `json:"slots"`      // of in_flight, in use
 }
 
 // settlement returns what is shown of the limiter's reservations; nil if it never had any.
 func (l *limiter) settlement(settles bool) *Settled {
 	of := func(i int) int64 { return max(l.settled[i].Load(), 0) }
-	out := Settled{of(reserved), of(givenBack), of(overrun), of(stranded), of(untold), of(slots)}
+	out := Settled{of(reserved), of(givenBack), of(overrun), of(stranded), of(unreported), of(slots)}
 	if !settles && out == (Settled{}) {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// settling is a limiter whose answers tell their cost, with at most two requests in flight.
+// settling is a limiter whose answers report their cost, with at most two requests in flight.
 func settling(t *testing.T) weir.Limiter {
 	l := byIP(t, "llm", 1000)
 	l.Cost, l.Actual = 100, weir.Reading{Form: weir.ReadHeader, Name: "X-Cost"}

@@ -266,6 +266,8 @@ func refused(base string, status int, body []byte) error {
 		hint = unknownToken
 	case answer.Error.Code == "misdirected":
 		hint = unknownName
+	case answer.Error.Code == "role_required":
+		hint = "give a token with that role in WEIR_ADMIN_TOKEN; the operator's token in --data has the role admin"
 	}
 	return cli.Fail(errors.New(plaintext.Line(asError(answer.Error.Message), 2000)), hint)
 }

@@ -87,6 +87,7 @@ function askToken(wrong) {
   token = "";
   document.body.dataset.state = "door";
   for (const id of ["main", "nav", "facts"]) show(part(id), false);
+  say(part("token-said"), "");
   judge("wait", "Waiting for a token", []);
   show(part("door"), true);
   say(part("door-wrong"), wrong);
@@ -763,7 +764,7 @@ function about(e) {
   if (e.caller) parts.push(`${kindOf({ kind: e.caller.kinds })} ${e.caller.token ?? e.caller.hash}`);
   if (e.what === "policy") parts.push(`${e.before?.version ?? "none"} → ${after.version}, from ${after.path || after.source}`);
   if (after.name) parts.push(after.name + (after.role ? `, with the role ${after.role}` : ""));
-  if (after.limits) parts.push(after.limits.length > 0 ? `limits ${after.limits.join(", ")} until ${clock(after.until)}` : "taken back");
+  if ("limits" in after) parts.push(after.limits?.length > 0 ? `limits ${after.limits.join(", ")} until ${clock(after.until)}` : "taken back");
   return parts.join(", ");
 }
 

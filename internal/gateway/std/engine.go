@@ -38,8 +38,10 @@ type Options struct {
 	Wrap          func(http.Handler) http.Handler
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 
-	Dialer *net.Dialer   // connects to the addresses of the rules' sites
-	Kept   time.Duration // for how long a connection to them is kept unused
+	Dialer *net.Dialer // connects to the addresses of the rules' sites
+	// of their https addresses; nil: the system's authorities, and no certificate of our own
+	UpstreamTLS *tls.Config
+	Kept        time.Duration // for how long a connection to them is kept unused
 }
 
 // An Engine serves requests by net/http. It is safe for concurrent use.

@@ -6,7 +6,7 @@ import (
 	"github.com/weirlimit/weir/internal/replay"
 )
 
-// settledUnits reports whether a limiter has changed what requests spent, as far as the log told.
+// settledUnits reports whether a limiter has changed what requests spent, as far as the log shows.
 func settledUnits(l *replay.Limiter) bool {
 	return l.Settled != nil && l.Settled.Reserved+l.Settled.GivenBack+l.Settled.Overrun > 0
 }
@@ -25,8 +25,8 @@ func (t *table) settled(o *replay.Outcome) {
 	t.grid(g)
 }
 
-// untold returns what the log lacks to settle requests, a sentence each.
-func untold(o *replay.Outcome) (all []string) {
+// lacking returns what the log lacks to settle requests, a sentence each.
+func lacking(o *replay.Outcome) (all []string) {
 	for _, lack := range []struct {
 		of   func(*replay.Settled) int64
 		what string
