@@ -9,6 +9,9 @@
 //	tokens → document    document.go  checks which fields there are, and their types
 //	document → policy    meaning.go   parses routes and windows, and checks the rules of package weir
 //	policy → warnings    warnings.go  finds what is valid but surprising
+//
+// [LoadSettings] reads another kind of file in the same YAML and with the same problems: a
+// configuration, which has named values. Its caller knows what they mean.
 package policyfile
 
 import (

@@ -109,7 +109,7 @@ func (d *reading) full() bool { return len(d.problems) == 10*MaxProblems }
 func (d *reading) reported() int { return len(d.problems) + d.more }
 
 func (d *reading) problem(at place, path, value, hint, message string) Problem {
-	return Problem{d.name, at.line, at.column, path, excerpt(value), message, hint}
+	return Problem{d.name, at.line, at.column, withoutPasswords(path), excerpt(value), message, hint}
 }
 
 // fail reports a problem with the value at path and marks that value as unusable.
@@ -136,8 +136,9 @@ func sortProblems(all []Problem) {
 	})
 }
 
-// userOfURL matches the user and password of a URL, and the password of a Sentinel.
-var userOfURL = regexp.MustCompile(`(://)[^\s"]*@|(password=)[^\s"&]+`)
+// userOfURL matches the user and password of a URL, and the password of a Sentinel. It matches too
+// much rather than too little: a password that is not escaped may hold spaces, quotes and slashes.
+var userOfURL = regexp.MustCompile(`(?s)://.*@|password=[^\s"&]+`)
 
 // withoutPasswords returns s without the users and passwords of URLs in it.
 func withoutPasswords(s string) string {

@@ -29,9 +29,9 @@ type Form int
 
 // The forms of a setting.
 const (
-	One     Form = iota // name: value
-	List                // name: [value, value]
-	Mapping             // name: {key: value, key: [value, value]}
+	SettingValue   Form = iota // name: value
+	SettingList                // name: [value, value]
+	SettingMapping             // name: {key: value, key: [value, value]}
 )
 
 // A Value is one text, number or switch of a setting, as it is in the file.
@@ -53,9 +53,9 @@ func (s *Setting) Problem(i int, hint, format string, args ...any) {
 		v := s.Values[i]
 		at, value = v.at, v.Text
 		switch s.Form {
-		case List:
+		case SettingList:
 			path = fmt.Sprintf("%s[%d]", path, i)
-		case Mapping:
+		case SettingMapping:
 			path = within(path, v.Key)
 		}
 	}
@@ -126,10 +126,10 @@ func (d *reading) settings(n ast.Node, take func(*Setting), mappings []string) {
 		s := &Setting{Name: key.Value, Line: key.Position.Line, d: d, at: placeOf(key)}
 		switch n := unwrap(n).(type) {
 		case *ast.SequenceNode:
-			s.Form = List
+			s.Form = SettingList
 			d.listed(s, n, s.Name, Value{})
 		case *ast.MappingNode, *ast.MappingValueNode:
-			s.Form = Mapping
+			s.Form = SettingMapping
 			if !slices.Contains(mappings, s.Name) {
 				take(s)
 				return

@@ -71,7 +71,7 @@ func (d *reading) unsupported(t *token.Token) {
 		d.report(placeOf(t), "", "&"+following(t), "write the value in full in each place", "%q is an anchor: %s files have no anchors", "&"+following(t), d.kind.name)
 	case token.AliasType:
 		hint := d.kind.alias
-		if name := following(t); strings.HasPrefix(name, ".") && strings.Contains(name, "/") {
+		if name := following(t); d.kind == &aPolicy && strings.HasPrefix(name, ".") && strings.Contains(name, "/") {
 			hint = fmt.Sprintf("put a route that begins with a star in quotes: %q", "*"+name)
 		}
 		d.report(placeOf(t), "", "*"+following(t), hint,

@@ -107,11 +107,11 @@ var otherSettings = map[string]string{
 func (c *configuration) set(s *policyfile.Setting, flag *pflag.Flag) {
 	list, isList := flag.Value.(cli.List)
 	switch {
-	case s.Form == policyfile.Mapping:
+	case s.Form == policyfile.SettingMapping:
 		c.setSites(s, flag)
-	case s.Form == policyfile.List && !isList:
+	case s.Form == policyfile.SettingList && !isList:
 		s.Problem(-1, "write one value, without brackets and dashes", "%s is a list: one value is needed", flag.Name)
-	case s.Form == policyfile.List && !list.Adds():
+	case s.Form == policyfile.SettingList && !list.Adds():
 		c.setItems(s, flag)
 	default:
 		for i := range s.Values {

@@ -61,6 +61,9 @@ func settingSchema(f *pflag.Flag) *jsonschema.Schema {
 	case *cli.Span, *cli.UploadTime:
 		return either(text, &jsonschema.Schema{Type: "number"})
 	case cli.List:
+		if cli.NamesFile(f) {
+			text.MinLength = jsonschema.Ptr(1)
+		}
 		list := &jsonschema.Schema{Type: "array", Items: text, MinItems: jsonschema.Ptr(1)}
 		if _, sites := v.(*upstreams); !sites {
 			return either(text, list)

@@ -89,6 +89,12 @@ func valueOf(t *rapid.T, f *pflag.Flag) string {
 		return pick("a.key", "/b c", "x, y: z", "- ", "*", "é#'\"\\")
 	case *names:
 		return some("a", "b.example.com", "C-1")
+	case *methods:
+		return some("PROPFIND", "PURGE")
+	case *forwarded:
+		return some("x-real-ip", "forwarded", "x-forwarded-for")
+	case *oneName:
+		return pick("backend.example.com", "a")
 	case *tokenPlaces:
 		return some("bearer", "basic", "header:X-Key", "query:key")
 	case *upstreams:
@@ -187,7 +193,7 @@ func validate(t interface{ Errorf(string, ...any) }, schema *jsonschema.Resolved
 func TestTheSchemaOfAConfigurationRejectsWhatReadingRejects(t *testing.T) {
 	schema, dir := resolvedSchema(t), t.TempDir()
 	for _, text := range []string{
-		"lisen: ':1'", "log-format: loud", "tls-cert: [a]", "tls-cert: ''", "tls-cert: 1", "access-log: maybe", "ipv6-prefix: 129", "trace-ratio: 2",
+		"lisen: ':1'", "log-format: loud", "candidate: [a]", "candidate: ''", "tls-cert: ''", "tls-cert: 1", "access-log: maybe", "ipv6-prefix: 129", "trace-ratio: 2",
 		"memory: 64", "memory: 64mb", "jwt-key: [1]", "admin-hosts: [1]", "policy: {limiters: []}", "upstream: {a.example.com: {b: c}}", "jwt-key: []", "{}",
 	} {
 		var value any
@@ -308,7 +314,7 @@ func TestTheBackendsOfAMappingAreThoseOfTheFlag(t *testing.T) {
 	for text, want := range map[string]string{
 		"upstream:\n  api.example.com: http://a\n  API.example.com.: http://b\n":     `:3:3: "API.example.com." is the same host as "api.example.com" on line 2`,
 		"upstream:\n  api.example.com: http://a\n  api.example.com: http://b\n":      `:3:3: "api.example.com" occurs twice: it is already on line 2`,
-		"upstream:\n  bücher.example: http://a\n  xn--bcher-kva.example: http://b\n": ":2:3: host \"bücher.example\"",
+		"upstream:\n  bücher.example: http://a\n  xn--bcher-kva.example: http://b\n": `:3:3: "xn--bcher-kva.example" is the same host as "bücher.example" on line 2`,
 		"upstream: {POST api.example.com: http://a}\n":                               "expected a name such as",
 		"upstream: {api.example.com:80: http://a}\n":                                 "",
 		"upstream: {a.example.com: 'http://a,b.example.com=http://b'}\n":             "has a host before it",

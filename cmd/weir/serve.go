@@ -115,7 +115,7 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	defer signals.reloadOnHangUp(func(ctx context.Context, by string) {
 		if f.configFile != "" {
 			log.Info(by+": the policy is read again. --config and key files are read at the start only: restart to apply a change of them. "+
-				"The candidate, the TLS certificate and the token file are read again when they change", "config", f.configFile)
+				"The candidate, TLS certificates and the token file are read again when they change", "config", f.configFile)
 		}
 		server.Reload(ctx, by)
 	})()

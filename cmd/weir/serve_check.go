@@ -85,7 +85,8 @@ const seeServeHelp = "see 'weir serve --help'"
 func (f *serveFlags) checkTLS(cmd *cobra.Command) error {
 	if len(f.tlsCert) != len(f.tlsKey) {
 		return cli.UsageError("give both, in the same order for several certificates, or neither",
-			"--tls-cert and --tls-key go together: %s and %s are given%s", cli.Count(len(f.tlsCert), "certificate"), cli.Count(len(f.tlsKey), "key"), cli.GivenIn(cmd, "tls-cert", "tls-key"))
+			"--tls-cert and --tls-key go together: %s and %s are given%s",
+			cli.Count(len(f.tlsCert), "certificate"), cli.Count(len(f.tlsKey), "key"), cli.GivenIn(cmd, "tls-cert", "tls-key"))
 	}
 	return nil
 }
@@ -191,7 +192,7 @@ func (f *serveFlags) checkSocket(*cobra.Command) error {
 // checkUpstreamTLS rejects flags about TLS with upstreams that have no effect.
 func (f *serveFlags) checkUpstreamTLS(cmd *cobra.Command) error {
 	if (f.upstreamCert == "") != (f.upstreamKey == "") {
-		return cli.UsageError("give both or neither", "--upstream-cert and --upstream-key go together")
+		return cli.UsageError("give both or neither", "--upstream-cert and --upstream-key go together%s", cli.GivenIn(cmd, "upstream-cert", "upstream-key"))
 	}
 	for _, site := range f.upstream {
 		if site.Upstreams[0].Scheme == "https" {
