@@ -65,6 +65,7 @@ type Options struct {
 	StoreKind string                // a description of the store, without secrets
 	Table     func() memstore.Stats // how full the table of counts is; nil: left out
 	InFlight  func() int64          // public requests in flight; nil: left out
+	Upstreams func() []Upstream     // the backend's addresses; nil: there is no upstream
 
 	// Health reports whether the store answers; nil means that it is in this process and always
 	// does.

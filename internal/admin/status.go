@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,6 +27,47 @@ type status struct {
 	Store     storeState      `json:"store"`
 	Table     *memstore.Stats `json:"table"`
 	Watch     *watch.Snapshot `json:"watch"`
+	// Upstreams are the backend's addresses, those that are down first, at most 200; null: there is
+	// no upstream. UpstreamsInAll is how many there are.
+	Upstreams      []Upstream `json:"upstreams"`
+	UpstreamsInAll int        `json:"upstreams_in_all"`
+}
+
+// An Upstream is one address of the backend of a site.
+type Upstream struct {
+	Site     string `json:"site"`    // as --upstream names it; *: all other hosts
+	Address  string `json:"address"` // as a URL
+	Up       bool   `json:"up"`      // false from a failure until it answers again
+	Since    int64  `json:"since"`   // Unix seconds; since when it is up or down
+	InFlight int    `json:"in_flight"`
+	Failures uint64 `json:"failures"` // that counted against it since the start
+
+	// Requests of the whole site that the gateway answered because no address did.
+	Unavailable int64 `json:"answered_502"`
+	Late        int64 `json:"answered_504"`
+}
+
+// maxUpstreams is the max number of addresses in one answer.
+const maxUpstreams = 200
+
+// addUpstreams adds the backend's addresses. An address that has never changed is up since the
+// start.
+func (s *status) addUpstreams(all []Upstream) {
+	for i := range all {
+		if all[i].Since == 0 {
+			all[i].Since = s.Started
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Upstream) int {
+		switch {
+		case a.Up == b.Up:
+			return 0
+		case a.Up:
+			return 1
+		}
+		return -1
+	})
+	s.Upstreams, s.UpstreamsInAll = all[:min(len(all), maxUpstreams)], len(all)
 }
 
 // A tokenState is what a token is, without its secret.
@@ -104,6 +146,9 @@ func (s *Server) showStatus(w http.ResponseWriter, r *http.Request) {
 	}
 	if o.InFlight != nil {
 		out.InFlight = o.InFlight()
+	}
+	if o.Upstreams != nil {
+		out.addUpstreams(o.Upstreams())
 	}
 	if o.Table != nil {
 		table := o.Table()

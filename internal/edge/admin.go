@@ -175,6 +175,9 @@ func openAdminDoors(a *adminSide, s *Server, h *hooks) ([]Door, error) {
 		TLS:         g.TLSConfig(),
 		Log:         c.Log,
 	}
+	if g.Upstreams() != nil {
+		o.Upstreams = s.public.shownUpstreams
+	}
 	for _, attach := range h.admin {
 		attach(&o)
 	}

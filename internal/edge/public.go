@@ -1,13 +1,16 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"time"
 
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/gateway"
 )
@@ -80,6 +83,22 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 		return nil, cli.UsageError("see 'weir serve --help'", "%w", err)
 	}
 	return &publicDoor{g, h.listener("edge", l.public)}, nil
+}
+
+// shownUpstreams returns the state of the upstream's addresses for operators.
+func (d *publicDoor) shownUpstreams() []admin.Upstream {
+	states := d.gateway.Upstreams()
+	all := make([]admin.Upstream, len(states))
+	for i, s := range states {
+		all[i] = admin.Upstream{
+			Site: cmp.Or(s.Site, "*"), Address: s.Address.String(), Up: s.Well, InFlight: s.Busy, Failures: s.Failures,
+			Unavailable: s.Unanswered[http.StatusBadGateway], Late: s.Unanswered[http.StatusGatewayTimeout],
+		}
+		if !s.Since.IsZero() {
+			all[i].Since = s.Since.Unix()
+		}
+	}
+	return all
 }
 
 // Serve implements Door.

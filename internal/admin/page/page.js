@@ -1,7 +1,7 @@
 "use strict";
 
 // The operator's dashboard. From top to bottom: texts and numbers, the token, the admin API, the
-// polling loop, the top line, limiters and their charts, callers, changes for a caller, refusals,
+// polling loop, the top line, the backend, a search, limiters and their charts, callers, changes for a caller, refusals,
 // trials, changes, the policy. Data from the server is set as text, never as markup; Trusted Types enforce it.
 
 const part = (id) => document.getElementById(id);
@@ -205,6 +205,7 @@ function draw(s) {
   say(part("build"), s.version ? " " + s.version : "");
   say(part("token-said"), `Signed in as ${s.token.name}, with the role ${s.token.role}. `);
   drawTop(s);
+  drawBackend(s);
   drawLimiters(s.watch);
   callers.draw(s.watch);
   refusals.add(s.watch);
@@ -266,6 +267,7 @@ function drawTop(s) {
   let level = "good", text = "All is well";
   const trouble = (how, head, more) => { if (level === "good" || how === "bad" && level !== "bad") { level = how; text = head; } wrong.push(more); };
   if (!s.store.up) trouble("bad", "The store does not answer", `Since ${clock(s.store.since)} each limiter follows its on_store_failure: it counts here, admits uncounted, or refuses.${s.store.error ? " The store: " + s.store.error : ""}`);
+  for (const each of backendTroubles(s)) trouble(...each);
   if (!p.last.ok) trouble("low", "The new policy was rejected", `${clock(p.last.at)}: ${many(p.last.problems?.length ?? 0, "problem")} in the new policy; ${p.version} is still in force. Its problems are below.`);
   if (full >= 0.8) trouble(full >= 0.97 ? "bad" : "low", "The table is filling up", `Its ${whole.format(t.capacity)} windows are ${tenth.format(100 * full)} % used: when it is full, new callers share budgets. Raise --memory.`);
   if (t?.shared > 0 && full >= 0.8) wrong.push(`${many(t.shared, "charge")} went to a budget that new callers share.`);
@@ -274,6 +276,108 @@ function drawTop(s) {
   judge(level, text, wrong);
   document.title = level === "good" ? (refused > 0 ? `${rate(refused)} refused/s · Weir` : "Weir") : `⚠ ${text} · Weir`;
 }
+
+// ---- The backend ---------------------------------------------------------------------------------------------------
+
+// sitesOf returns the sites of the backend, each with its addresses.
+function sitesOf(s) {
+  const sites = new Map();
+  for (const u of s.upstreams ?? []) sites.set(u.site, [...(sites.get(u.site) ?? []), u]);
+  return sites;
+}
+
+const siteOf = (site, sites) => site === "*" ? (sites.size > 1 ? "the backend of all other hosts" : "the backend") : `the backend of ${site}`;
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
+// unanswered describes the requests of a site that no address answered.
+const unanswered = (u) => [[u.answered_502, 502], [u.answered_504, 504]].filter(([n]) => n > 0).map(([n, status]) => `${many(n, "request")} answered ${status}`).join(", ");
+
+// backendTroubles returns what is wrong with the backend: a level, a head and a text for each site.
+function backendTroubles(s) {
+  const sites = sitesOf(s), gone = [], partly = [];
+  for (const [site, all] of sites) {
+    const down = all.filter((u) => !u.up);
+    if (down.length === 0) continue;
+    const since = Math.max(...down.map((u) => u.since)), counts = unanswered(all[0]);
+    if (down.length === all.length) gone.push([site, `${capital(siteOf(site, sites))}, ${down.map((u) => u.address).join(", ")}, has not answered since ${clock(since)}${counts ? `: ${counts} since the start` : ""}.`]);
+    else partly.push(`${capital(siteOf(site, sites))}: ${down.map((u) => `${u.address} has not answered since ${clock(u.since)}`).join(", ")}; the other addresses get its requests.`);
+  }
+  const head = gone.length === 1 ? `${capital(siteOf(gone[0][0], sites))} is down` : `${gone.length} backends are down`;
+  return [...gone.slice(0, 5).map(([, text]) => ["bad", head, text]), ...partly.slice(0, 5).map((text) => ["low", "An address of the backend is down", text])];
+}
+
+function drawBackend(s) {
+  const list = s.upstreams ?? [], sites = sitesOf(s), down = list.filter((u) => !u.up).length;
+  for (const id of ["backend", "nav-backend", "fact-backend-place"]) show(part(id), list.length > 0);
+  if (list.length === 0) return;
+  const inAll = s.upstreams_in_all;
+  fact("fact-backend", down === 0 ? "up" : inAll === 1 ? "down" : `${whole.format(down)} of ${whole.format(inAll)} down`, many(list.reduce((n, u) => n + u.in_flight, 0), "request") + " in flight", down === 0 ? "" : "bad");
+  say(part("backend-said"), inAll > list.length ? `${whole.format(list.length)} of ${whole.format(inAll)} addresses, those that are down first` : "");
+  renew(part("backend-rows"), list, (u) => {
+    const th = make("th", "", "", make("span", "who", u.address), ...(sites.size > 1 || u.site !== "*" ? [make("span", "of", u.site === "*" ? "all other hosts" : u.site)] : []));
+    th.scope = "row";
+    th.setAttribute("role", "rowheader");
+    const row = make("tr", "", "", th, make("td", "state", `${u.up ? "up" : "down"} since ${clock(u.since)}`));
+    for (const [label, n, bad] of [["in flight", u.in_flight], ["failures", u.failures], ["502", u.answered_502, true], ["504", u.answered_504, true]]) {
+      const td = make("td", bad && n > 0 ? "some" : "", whole.format(n));
+      td.dataset.label = label;
+      row.append(td);
+    }
+    for (const td of row.querySelectorAll("td")) td.setAttribute("role", "cell");
+    row.setAttribute("role", "row");
+    row.dataset.up = u.up ? "yes" : "no";
+    return row;
+  });
+}
+
+// ---- Find a caller -------------------------------------------------------------------------------------------------
+
+// questionOf returns how a text names a caller. The secret of an API token is never sent.
+function questionOf(text) {
+  const secret = /^wpt_([^_]+)_/.exec(text);
+  if (secret) return { token: secret[1] };
+  if (/^[0-9.]+$/.test(text) && text.includes(".") || /^[0-9a-f:.]*:[0-9a-f:.]*$/i.test(text)) return { ip: text };
+  return /^[\w-]{40,}$/.test(text) ? { denial: text } : { token: text };
+}
+
+const find = {
+  async send() {
+    const text = part("find-what").value.trim(), question = questionOf(text), place = part("found");
+    if (!text) return;
+    say(part("find-wrong"), "");
+    place.replaceChildren(make("p", "hint", "Asking…"));
+    const answers = [];
+    const failed = (e) => say(part("find-wrong"), e instanceof Refused ? e.message : "The server does not answer.");
+    if (question.denial) await ask("denials/" + encodeURIComponent(text)).then((x) => answers.push(explained(x)), failed);
+    if (!part("find-wrong").textContent) await ask("keys?" + new URLSearchParams(question)).then((x) => answers.push(...this.windows(x)), failed);
+    place.replaceChildren(...answers);
+  },
+
+  // windows shows the windows that count a caller.
+  windows(x) {
+    const known = x.windows.filter((w) => !w.lacks), lacking = x.windows.length - known.length;
+    const hint = make("p", "hint", [known.length === 0 ? "No window counts by this alone." : "", lacking > 0 ? `${many(lacking, "window")} count by more than this: weir key show names such a caller.` : ""].join(" ").trim());
+    if (known.length === 0) return [hint];
+    const head = make("tr", "", "", ...["Limiter", "Used", "Resets"].map((text) => { const th = make("th", "", text); th.scope = "col"; return th; }));
+    const rows = known.map((w) => {
+      const notes = [w.exempt && "exempt", w.denied && "denied", w.shared && "shared by all", w.grant && `granted until ${clock(w.grant.until)}`, w.penalty > 0 && `under a penalty until ${clock(w.penalty)}`].filter(Boolean);
+      const row = cells("", `${whole.format(w.count)} of ${whole.format(w.limit)}${w.in_flight ? " in flight" : ""}`, w.reset > x.now ? `in ${lasting(w.reset - x.now)}` : "");
+      row.firstChild.append(make("span", "who", w.limiter), make("span", "of", [w.window, ...notes].join(", ")));
+      return row;
+    });
+    const table = make("table", "", "", make("thead", "", "", head), make("tbody", "", "", ...rows));
+    table.setAttribute("aria-labelledby", "find-title");
+    return hint.textContent ? [table, hint] : [table];
+  },
+};
+
+part("find-form").addEventListener("submit", (e) => { e.preventDefault(); find.send(); });
+
+// arrange puts the callers before the charts on a narrow screen, in the order of the document too.
+const narrow = matchMedia("(max-width: 40rem)");
+const arrange = () => part("main").insertBefore(part(narrow.matches ? "columns" : "limiters"), part(narrow.matches ? "limiters" : "columns"));
+narrow.addEventListener("change", arrange);
+if (narrow.matches) arrange();
 
 // ---- Limiters ------------------------------------------------------------------------------------------------------
 
@@ -697,11 +801,12 @@ function explained(x) {
   const list = make("dl");
   const add = (name, text) => { if (text) list.append(make("dt", "", name), make("dd", "", text)); };
   add("window", x.window);
-  if (x.in_flight) add("in flight", `${whole.format(x.count)} of ${many(x.limit, "request")} at the same time`);
+  if (x.denied) add("denied", "the limiter denies this caller; no budget was touched");
+  else if (x.in_flight) add("in flight", `${whole.format(x.count)} of ${many(x.limit, "request")} at the same time`);
   else add("spent", `${whole.format(x.count)} of ${whole.format(x.limit)} units`);
   add("penalty", x.penalty && "refused everything of the limiter, because it had been refused often");
   add("counted by", kindOf({ kind: x.kinds }) + (x.token ? " " + x.token : ""));
-  add("restored", x.in_flight ? "when one of them has ended" : `${clock(x.reset)}, ${x.reset > present() ? "in " + lasting(x.reset - present()) : "by now"}`);
+  if (!x.denied) add("restored", x.in_flight ? "when one of them has ended" : `${clock(x.reset)}, ${x.reset > present() ? "in " + lasting(x.reset - present()) : "by now"}`);
   add("limiter", `${x.limiter}${x.line ? ", " + x.line : ""}`);
   add("policy", `${x.policy}, ${x.policy_in_force ? "still in force" : x.changed ?? "no longer in force"}`);
   add("reads now", x.reads);

@@ -154,6 +154,14 @@ var quotedBytes = func() (table [256]bool) {
 	return table
 }()
 
+// escapedBytes has the bytes that are escaped between quotes.
+var escapedBytes = func() (table [256]bool) {
+	for c := range table {
+		table[c] = c < ' ' || c >= 0x7f || c == '"' || c == '\\'
+	}
+	return table
+}()
+
 const hexDigits = "0123456789ABCDEF"
 
 // appendEscaped appends s for use between quotes, in JSON too: printable ASCII as it is, every
@@ -164,16 +172,21 @@ func appendEscaped(b []byte, s string, limit int) []byte {
 	if cut {
 		s = s[:limit]
 	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
+	for begin, i := 0, 0; ; i++ {
+		if i < len(s) && !escapedBytes[s[i]] {
+			continue
+		}
+		b = append(b, s[begin:i]...)
+		if i == len(s) {
+			break
+		}
+		if c := s[i]; c == '"' || c == '\\' {
 			b = append(b, '\\', c)
-		case c >= ' ' && c < 0x7f:
-			b = append(b, c)
-		default:
+		} else {
 			b = append(b, `\u00`...)
 			b = append(b, hexDigits[c>>4], hexDigits[c&15])
 		}
+		begin = i + 1
 	}
 	if cut {
 		b = append(b, "..."...)
