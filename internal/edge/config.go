@@ -17,8 +17,8 @@ import (
 // A Config describes one server. Each field belongs to the flag of `weir serve` with its name, and
 // errors name that flag.
 type Config struct {
-	// Listen is the address of the public listener, HOST:PORT, or unix: and the path of a socket. If a service manager has passed
-	// sockets to the process (LISTEN_FDS), they are used instead.
+	// Listen is the address of the public listener, HOST:PORT, or unix: and the path of a socket.
+	// If a service manager has passed sockets to the process (LISTEN_FDS), they are used instead.
 	Listen string
 	// Certificates switch on TLS at every listener. The first is the default.
 	Certificates []gateway.KeyPair

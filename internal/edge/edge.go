@@ -1,7 +1,7 @@
 // Package edge puts a server together: what `weir serve` runs. A server is made of parts. Each has
 // its own file, is opened by one function, and is closed in the reverse order of opening:
 //
-//	listeners.go  the sockets: opened here, or passed by a service manager
+//	listeners.go  the sockets: opened here, or passed by a service manager; socket.go  a Unix socket
 //	self.go       the addresses of this server, which must not be its own upstream
 //	store.go      the table of stores, and the Decider that counts in one
 //	store_*.go    one file per store

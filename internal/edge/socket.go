@@ -57,7 +57,8 @@ func removeStale(path string) error {
 	if err == nil {
 		_ = c.Close()
 	}
-	if !errors.Is(err, syscall.ECONNREFUSED) { // a full queue, or no permission, is a living server's
+	// a full queue, or no permission, is a living server's
+	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return cli.Fail(fmt.Errorf("listen on unix:%s: another process listens on it", path), inUseHint)
 	}
 	if now, err := os.Lstat(path); err != nil || !os.SameFile(found, now) {

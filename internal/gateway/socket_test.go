@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -95,4 +96,42 @@ func TestAllAddressesOfASiteAreSocketsOrNone(t *testing.T) {
 			t.Errorf("%v is accepted", all)
 		}
 	}
+}
+
+// A websocket goes through a socket, and each side may end its half.
+func TestAWebsocketGoesThroughASocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	received := make(chan string, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		r := bufio.NewReader(c)
+		if _, err := http.ReadRequest(r); err != nil {
+			return
+		}
+		_, _ = io.WriteString(c, switching+"hello")
+		b, _ := io.ReadAll(r) // until the client ends its half
+		received <- string(b)
+		_, _ = io.WriteString(c, " and goodbye")
+	}()
+	e := open(t, nil, func(o *Options) { o.Sites = To(socketAt(path)) })
+	c := e.socket()
+	c.reads("hello")
+	c.write("from the client")
+	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got := within(t, patience, "the client's half", received); got != "from the client" {
+		t.Errorf("%q", got)
+	}
+	c.reads(" and goodbye")
+	c.ends()
 }
