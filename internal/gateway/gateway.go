@@ -84,7 +84,7 @@ func New(o Options) (*Gateway, error) {
 			return nil, err
 		}
 	}
-	engine := std.Options{Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Dialer: g.newDialer(), Kept: keptFor}
+	engine := std.Options{Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Dial: g.dialThrough(g.newDialer().DialContext), Kept: keptFor}
 	if g.std, err = std.New(g.rules, engine); err != nil {
 		return nil, err
 	}

@@ -19,10 +19,10 @@ const keptFor = 55 * time.Second
 
 // newSites returns the upstreams, with their health and the fast engine's connections to them.
 func (g *Gateway) newSites() ([]*rules.Site, error) {
-	dialer := g.newDialer()
+	connect := g.dialThrough(poller.Dial(g.newDialer()))
 	all := make([]*rules.Site, 0, len(g.options.Sites))
 	for _, s := range g.options.Sites {
-		pool, err := g.newPool(s, dialer)
+		pool, err := g.newPool(s, connect)
 		if err != nil {
 			return nil, err
 		}
@@ -35,7 +35,7 @@ func (g *Gateway) newSites() ([]*rules.Site, error) {
 	return all, nil
 }
 
-func (g *Gateway) newPool(s Site, dialer *net.Dialer) (*upstream.Pool, error) {
+func (g *Gateway) newPool(s Site, connect dial) (*upstream.Pool, error) {
 	if len(s.Upstreams) == 0 {
 		return nil, fmt.Errorf("new gateway: host %q has no upstream", s.Host)
 	}
@@ -45,7 +45,7 @@ func (g *Gateway) newPool(s Site, dialer *net.Dialer) (*upstream.Pool, error) {
 		Header:  limits.Upstream,
 		Stall:   limits.Stall,
 		Idle:    keptFor,
-		Dial:    poller.Dial(dialer),
+		Dial:    connect,
 		Log:     g.options.Log,
 	}
 	for _, u := range s.Upstreams {
@@ -60,6 +60,14 @@ func (g *Gateway) newPool(s Site, dialer *net.Dialer) (*upstream.Pool, error) {
 		o.Addresses = append(o.Addresses, upstream.AddressOf(u))
 	}
 	return upstream.New(o)
+}
+
+// dialThrough returns connect, or what a test has put around it.
+func (g *Gateway) dialThrough(connect dial) dial {
+	if around := g.options.dial; around != nil {
+		return around(connect)
+	}
+	return connect
 }
 
 // newDialer returns the dialer to upstreams, of both engines.

@@ -209,9 +209,13 @@ func (t *turn) countsAgainst(failure error) bool {
 // isAlive reports whether the failure of a kept connection is more than that the other side closed
 // it: it did not answer in time, or its answer was malformed.
 func isAlive(err error) bool {
-	var timeout net.Error
 	var malformed *wire.Refusal
-	return errors.As(err, &timeout) && timeout.Timeout() || errors.As(err, &malformed)
+	return isTimeout(err) || errors.As(err, &malformed)
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // isOurs reports whether this side caused an error: it has run out of something, or has ended the

@@ -48,6 +48,13 @@ func (c *Conn) use(t turn, now time.Time) {
 // Reused reports whether the connection carried an exchange before this one.
 func (c *Conn) Reused() bool { return c.turn.reused }
 
+// Else returns what Take is asked for after an exchange on c failed before a byte of the request
+// went out: an address that was not tried before. failure is why.
+func (c *Conn) Else(w Want, failure error) Want {
+	w.tried, w.last = w.tried.with(c.turn.at), failure
+	return w
+}
+
 // Address returns the address that it is connected to.
 func (c *Conn) Address() Address { return c.turn.at.Address }
 

@@ -175,9 +175,11 @@ func (p *Pool) Take(ctx context.Context, want Want) (*Conn, error) {
 	now := want.Now
 	if now.IsZero() {
 		now = time.Now()
+
+	tried set   // see Conn.Else
+	last  error // why the last of them failed
 	}
-	var tried set
-	var last error
+	tried, last := want.tried, want.last
 	for {
 		p.mu.Lock()
 		a := p.choose(now, tried)

@@ -38,8 +38,9 @@ type Options struct {
 	Wrap          func(http.Handler) http.Handler
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 
-	Dialer *net.Dialer   // connects to the addresses of the rules' sites
-	Kept   time.Duration // for how long a connection to them is kept unused
+	// Dial connects to the addresses of the rules' sites.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Kept time.Duration // for how long a connection to them is kept unused
 }
 
 // An Engine serves requests by net/http. It is safe for concurrent use.

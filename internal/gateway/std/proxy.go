@@ -43,13 +43,12 @@ func (e *Engine) newProxies() {
 // unchanged, no proxy from the environment. Its writes have deadlines, so that an upstream that
 // stops reading cannot hold a request for ever.
 func (e *Engine) newTransport() *http.Transport {
-	dialer := e.options.Dialer
 	clock := pace.NewClock()
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := dialer.DialContext(ctx, network, addr)
+			c, err := e.options.Dial(ctx, network, addr)
 			if err != nil {
 				return nil, err
 			}
