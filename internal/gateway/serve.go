@@ -126,10 +126,12 @@ func (g *Gateway) drain(s *servers, cut context.CancelFunc) {
 	g.closeUpstreams()
 }
 
-// closeUpstreams closes the connections that are kept to upstreams.
+// closeUpstreams closes the connections that are kept to upstreams, and has the log complete about
+// them.
 func (g *Gateway) closeUpstreams() {
 	g.std.CloseIdle()
 	for _, site := range g.rules.Sites {
+	g.rules.EndOutages()
 		_ = site.Pool.Close()
 	}
 }

@@ -277,7 +277,7 @@ func (x *exchange) upstreamFailed(err error) {
 		return
 	}
 	x.giveUp(err)
-	x.reply(x.c.engine.NoUpstream(x.head.Method, at, err))
+	x.reply(x.c.engine.NoUpstream(x.Site, x.head.Method, at, err))
 }
 
 // giveUp closes the upstream's connection. failure counts against its address; nil: nothing does.

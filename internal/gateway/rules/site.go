@@ -22,6 +22,7 @@ type Site struct {
 
 	scheme string
 	own    string // the host of its URL, for requests that have none
+	outage outage
 }
 
 // NewSite returns the site of a host. first is the URL of the pool's first address.

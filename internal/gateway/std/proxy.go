@@ -169,7 +169,7 @@ func (e *Engine) upstreamFailed(w http.ResponseWriter, r *http.Request, err erro
 	case sent != nil:
 		write(w, rules.BodyFailed(sent))
 	default:
-		write(w, e.NoUpstream(r.Method, x.Site.Address, err))
+		write(w, e.NoUpstream(x.Site, r.Method, x.Site.Address, err))
 	}
 }
 
