@@ -9,6 +9,7 @@
 //	serve.go        start and drain
 //	certificate.go  TLS
 //	upstreams.go    the addresses of the upstream
+//	health.go       their health checks
 //
 // The rest is in packages of its own, from the top down:
 //
@@ -100,7 +101,7 @@ func (o *Options) check() error {
 	case o.ProxyProtocol && len(o.TrustedProxies) == 0:
 		return errors.New("new gateway: the PROXY protocol needs trusted proxies to take it from: name their networks")
 	}
-	return nil
+	return o.HealthCheck.check()
 }
 
 // rules returns the options that the engines' rules are made from.

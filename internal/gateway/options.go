@@ -97,6 +97,9 @@ type Options struct {
 
 	Limits Limits
 
+	// HealthCheck, with a path, asks the addresses of Sites regularly; the zero value does not.
+	HealthCheck HealthCheck
+
 	// dial, if set, is put around what connects to upstreams, for tests.
 	dial func(dial) dial
 }

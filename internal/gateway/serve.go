@@ -23,6 +23,8 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("serve %s: %w", l.Addr(), err), l.Close())
 	}
+	checked := g.startChecks(base)
+	defer func() { cut(); checked() }()
 	ended := make(chan error, 1)
 	go func() {
 		defer close(ended)
@@ -129,9 +131,9 @@ func (g *Gateway) drain(s *servers, cut context.CancelFunc) {
 // closeUpstreams closes the connections that are kept to upstreams, and has the log complete about
 // them.
 func (g *Gateway) closeUpstreams() {
+	g.rules.EndOutages()
 	g.std.CloseIdle()
 	for _, site := range g.rules.Sites {
-	g.rules.EndOutages()
 		_ = site.Pool.Close()
 	}
 }

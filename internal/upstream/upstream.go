@@ -1,10 +1,11 @@
 // Package upstream keeps the connection pools of the backends that a gateway protects. It chooses
-// the address of a request and a kept connection to it, and avoids addresses that failed for a
-// while (passive health checks). Both HTTP engines use it: the fast one takes connections,
-// net/http's transport asks it for an address.
+// the address of a request and a kept connection to it, and avoids addresses that failed, as
+// requests or health checks of its own find out. Both HTTP engines use it: the fast one takes
+// connections, net/http's transport asks it for an address.
 //
 //	upstream.go   Options, Pool: taking a connection, and closing idle ones
 //	address.go    one address: when it is chosen, its health
+//	check.go      health checks, which find an address that is down before a request does
 //	conn.go       one connection, and the time its reads and writes get
 //	ask*.go       a request sent and its answer awaited in one operation
 //	dial.go       a new connection, with TLS if the address wants it
