@@ -74,6 +74,9 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 			}
 		}
 	}
+	if err := f.checkTimes(cmd); err != nil {
+		return err
+	}
 	if err := f.checkTokens(cmd); err != nil {
 		return err
 	}

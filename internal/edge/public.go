@@ -54,6 +54,8 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 		Observe:        each(h.decisions),
 		Log:            c.Log,
 		Engine:         c.Engine,
+		Limits:         c.Limits,
+		HealthCheck:    c.HealthCheck,
 	}
 	o.Limits.Rate, o.Limits.Grace, o.Limits.Upload = c.MinRate, c.MinRateGrace, c.MaxUploadTime
 	if l.held {

@@ -43,7 +43,8 @@ func (g *Gateway) newPool(s Site, connect dial) (*upstream.Pool, error) {
 	o := upstream.Options{
 		Connect: limits.Connect,
 		Header:  limits.Upstream,
-		Stall:   limits.Stall,
+		Stall:   limits.UpstreamIdle,
+		Stream:  limits.Stream,
 		Idle:    keptFor,
 		Dial:    connect,
 		Log:     g.options.Log,

@@ -52,7 +52,7 @@ func (e *Engine) newTransport() *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			return upstream.Count(pace.NewConn(c, e.Limits.Stall, clock), c), nil
+			return upstream.Count(pace.NewConn(c, e.Limits.UpstreamIdle, clock), c), nil
 		},
 		Protocols:              protocols,
 		DisableCompression:     true,
@@ -60,7 +60,7 @@ func (e *Engine) newTransport() *http.Transport {
 		MaxIdleConnsPerHost:    1024,
 		IdleConnTimeout:        e.options.Kept,
 		TLSHandshakeTimeout:    e.Limits.Connect,
-		ResponseHeaderTimeout:  e.Limits.Upstream,
+		ResponseHeaderTimeout:  max(e.Limits.Upstream, 0), // 0 is no bound
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
@@ -188,14 +188,18 @@ func (e *Engine) receive(r *http.Response) error {
 	if len(r.Trailer) > 0 {
 		e.stripReserved(r.Trailer) // they will not be sent, so they are not announced
 	}
-	if r.ContentLength > 0 {
-		r.Body = &pacedBody{ReadCloser: r.Body, patience: e.Limits.Stall}
+	patience := e.Limits.UpstreamIdle
+	if r.ContentLength < 0 {
+		patience = e.Limits.Stream
+	}
+	if r.ContentLength != 0 && patience > 0 {
+		r.Body = &pacedBody{ReadCloser: r.Body, patience: patience}
 	}
 	return nil
 }
 
-// A pacedBody is an upstream's body of a known length. It ends with an error if the upstream pauses
-// for longer than patience. (A body without a length may be a quiet stream of events.)
+// A pacedBody is an upstream's body that ends with an error if the upstream pauses for longer than
+// patience.
 type pacedBody struct {
 	io.ReadCloser
 	patience time.Duration
