@@ -21,8 +21,8 @@ type Scratch struct {
 	// the store that counted, and can settle; nil: nothing is to be settled
 	settler       Settler
 	settlesAtOnce bool       // it is in this process
-	canAwait      Awaits     // what the limiters may need to be told
-	awaits        Awaits     // what the decision needs to be told
+	canAwait      Awaits     // what the limiters may await
+	awaits        Awaits     // what the decision awaits
 	settled       uint8      // a bit for each charge that is settled; MaxCharges is 8
 	pending       settlement // working memory
 	charged       bool       // the decision has charged something that can be settled
@@ -43,7 +43,7 @@ type Scratch struct {
 	routed routed  // the Keys with the route's parameters; zero if no window counts by one
 	trials *trials // what the request is tried out under; nil: nothing
 
-	// The trials of the request that are told how it goes on, and what they need to be told.
+	// The trials of the request that get reports on how it goes on, and what they await.
 	waiting     *Scratch
 	trialsAwait Awaits
 	trialsRead  Reading
@@ -51,7 +51,7 @@ type Scratch struct {
 	// Of a trial.
 	trial, live Decision // that it reports: its own, and the one that is in force
 	quiet       bool     // its settlement is not reported
-	hearing     hearing
+	reports     reports
 }
 
 // Who returns the bytes by which a standing's window counts its caller. Two callers of one window
@@ -297,8 +297,8 @@ func (l *Limiter) leastLimit() int64 {
 	return max(l.Cost, 1)
 }
 
-// checkCosts lowers each reservation that requests tell to the caller's limit. It returns an error
-// for another charge above its limit, which could never be served.
+// checkCosts lowers each reservation that requests report to the caller's limit. It returns an
+// error for another charge above its limit, which could never be served.
 func (s *Scratch) checkCosts() error {
 	if !s.costTooHigh {
 		return nil

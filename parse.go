@@ -202,6 +202,9 @@ func ParseRoute(s string) (Route, error) {
 	default:
 		return Route{}, fmt.Errorf("route %q: %s", s, routeForm)
 	}
+	if before, _, ok := strings.Cut(r.Path, "://"); ok && !strings.Contains(before, "/") {
+		return Route{}, fmt.Errorf("route %q: %q is a URL: write it without %s:// and without a port", s, r.Path, before)
+	}
 	r.Host, r.Path = cutHost(r.Path)
 	r.Path, r.Prefix = strings.CutSuffix(r.Path, "*")
 	if err := r.problem(); err != nil {

@@ -5,20 +5,20 @@ import (
 	"errors"
 )
 
-// Awaits is what a decision still needs to be told about its request (see Scratch.Awaits).
+// Awaits is what a decision still awaits of its request (see Scratch.Awaits).
 type Awaits uint8
 
 const (
 	// AwaitsStatus: a limiter counts by outcome. Call Decider.Answered.
 	AwaitsStatus Awaits = 1 << iota
-	// AwaitsCost: the answer tells what the request has cost. Call Decider.Spent.
+	// AwaitsCost: the answer reports what the request has cost. Call Decider.Spent.
 	AwaitsCost
 	// AwaitsEnd: the request holds a slot until it has ended. Call Decider.End, and Decider.Served
 	// before it, if the answer is complete.
 	AwaitsEnd
 )
 
-// Awaits returns what the last decision with this Scratch still needs to be told, for its own
+// Awaits returns what the last decision with this Scratch still awaits, for its own
 // limiters and for those that it is tried out under. It is 0 if they settle nothing, and for a
 // refused request: then no call is needed.
 func (s *Scratch) Awaits() Awaits { return s.awaits | s.trialsAwait }
@@ -27,9 +27,9 @@ func (s *Scratch) Awaits() Awaits { return s.awaits | s.trialsAwait }
 // it charged something, its store can give units back, and the request has not ended.
 func (s *Scratch) CanSettle() bool { return s.settler != nil }
 
-// Reading returns where the answer tells what the request of the last decision with this Scratch
+// Reading returns where the answer reports what the request of the last decision with this Scratch
 // has cost. It is that of the first limiter whose cost is not known yet, also of one that the
-// request is only tried out under, and zero if there is none. Tell the number by SpentFrom.
+// request is only tried out under, and zero if there is none. Report the number by SpentFrom.
 func (s *Scratch) Reading() Reading {
 	if r := s.ReadingInForce(); r != (Reading{}) {
 		return r
@@ -64,14 +64,14 @@ type Settled struct {
 	// have counted: it did not answer, or it has lost sight of the window. They stay as they were
 	// charged until the window ends.
 	Lost int64
-	// Untold means that the answer did not tell its cost (Limiter.Actual), so that what was
+	// Untold means that the answer did not report its cost (Limiter.Actual), so that what was
 	// reserved stays charged.
 	Untold bool
 	// Shadow means that the limiter is in Shadow mode.
 	Shadow bool
 }
 
-// awaiting sets what the decision in s needs to be told. by is the store of the take, or nil.
+// awaiting sets what the decision in s awaits. by is the store of the take, or nil.
 // atOnce means that by is in this process. A take that spent nothing needs nothing.
 func (s *Scratch) awaiting(by Settler, atOnce bool) {
 	if by == nil || !s.receipt.Allowed || s.cost == 0 || s.receipt.Ticket == (Ticket{}) {
@@ -85,9 +85,9 @@ func (s *Scratch) awaiting(by Settler, atOnce bool) {
 
 // Cost returns the units that a limiter of the last decision with s has charged for the request
 // before it was served, and those that it has cost there. used is -1 as long as the answer has not
-// told a cost that the limiter reads there: what was reserved then stays charged. ok is false for a
-// request that was refused, for one whose cost cannot change and has not, and for a limiter that
-// did not decide. It is valid after End too, until the next use of s. The store may not have
+// reported a cost that the limiter reads there: what was reserved then stays charged. ok is false
+// for a request that was refused, for one whose cost cannot change and has not, and for a limiter
+// that did not decide. It is valid after End too, until the next use of s. The store may not have
 // counted the difference (Settled.Lost).
 //
 // A window can be charged less, because it counts requests, or the caller's limit of it is lower:
@@ -117,7 +117,7 @@ func (s *Scratch) Cost(of *Limiter) (reserved, used int64, ok bool) {
 	return reserved, used, ok
 }
 
-// wouldAwait returns what the charges need to be told if they are taken.
+// wouldAwait returns what the charges await if they are taken.
 func (s *Scratch) wouldAwait() (all Awaits) {
 	for i := range s.n {
 		a := s.limiters[i].awaits
@@ -136,14 +136,14 @@ func (s *Scratch) wouldAwait() (all Awaits) {
 	return all
 }
 
-// Answered tells the status of the answer to the request of the last decision with s: the windows
+// Answered reports the status of the answer to the request of the last decision with s: the windows
 // of a limiter that does not count this status (Limiter.Count) get their units back. It updates the
 // standings of out, the decision; out may be nil. It does nothing if it was called before, or if
 // nothing awaits it. If the store is in this process, it has settled when Answered returns.
 // Otherwise Answered does not wait, and the standings are as they will be.
 func (d *Decider) Answered(ctx context.Context, s *Scratch, status int, out *Decision) {
 	if s.waiting != nil {
-		d.tellTrials(ctx, s, told{what: AwaitsStatus, status: status})
+		d.reportToTrials(ctx, s, report{what: AwaitsStatus, status: status})
 	}
 	if s.awaits&AwaitsStatus == 0 {
 		return
@@ -159,23 +159,23 @@ func (d *Decider) Answered(ctx context.Context, s *Scratch, status int, out *Dec
 	d.send(ctx, s, b, out)
 }
 
-// Spent tells what the request of the last decision with s has cost, in units: 0 or more, beyond
+// Spent reports what the request of the last decision with s has cost, in units: 0 or more, beyond
 // what was reserved too. It settles each window that counts units, of the limiters whose answer
-// tells a cost (Limiter.Actual), or of all if there is none: a handler that knows what it has spent
-// may call it without being awaited. Windows that count requests, and what the status has settled,
-// stay as they are. Otherwise it is as Answered.
+// reports a cost (Limiter.Actual), or of all if there is none: a handler that knows what it has
+// spent may call it without being awaited. Windows that count requests, and what the status has
+// settled, stay as they are. Otherwise it is as Answered.
 func (d *Decider) Spent(ctx context.Context, s *Scratch, units int64, out *Decision) {
 	d.SpentFrom(ctx, s, Reading{}, units, out)
 }
 
-// SpentFrom is Spent for a number that the answer tells at from: only limiters that read their cost
-// there are settled.
+// SpentFrom is Spent for a number that the answer reports at from: only limiters that read their
+// cost there are settled.
 func (d *Decider) SpentFrom(ctx context.Context, s *Scratch, from Reading, units int64, out *Decision) {
 	if units < 0 {
 		return
 	}
 	if s.waiting != nil {
-		d.tellTrials(ctx, s, told{what: AwaitsCost, from: from, units: units})
+		d.reportToTrials(ctx, s, report{what: AwaitsCost, from: from, units: units})
 	}
 	if s.settler == nil {
 		return
@@ -195,25 +195,25 @@ func (d *Decider) SpentFrom(ctx context.Context, s *Scratch, from Reading, units
 	d.send(ctx, s, b, out)
 }
 
-// awaitsCost reports whether the answer is to tell the cost of a charge.
+// awaitsCost reports whether the answer is to report the cost of a charge.
 func (s *Scratch) awaitsCost(i int) bool {
 	c := &s.charges[i]
 	return s.limiters[i].Actual != (Reading{}) && c.Cost > 0 && !c.Held && !s.windows[i].Requests && s.settled&(1<<i) == 0
 }
 
-// dropCost drops AwaitsCost if no charge is left whose cost the answer is to tell.
+// dropCost drops AwaitsCost if no charge is left whose cost the answer is to report.
 func (s *Scratch) dropCost() {
 	if s.awaits&AwaitsCost != 0 && s.wouldRead() == (Reading{}) {
 		s.awaits &^= AwaitsCost
 	}
 }
 
-// Served tells that the request of the last decision with s has been served, and the end of its
+// Served reports that the request of the last decision with s has been served, and the end of its
 // answer is about to be sent: the slots that it held are given back, so that a caller who has the
 // answer finds them free. Spent may follow, and End must. It does nothing if it was called before.
 func (d *Decider) Served(ctx context.Context, s *Scratch) {
 	if s.waiting != nil {
-		d.tellTrials(ctx, s, told{what: isServed})
+		d.reportToTrials(ctx, s, report{what: isServed})
 	}
 	d.giveBack(ctx, s)
 }
@@ -234,12 +234,12 @@ func (d *Decider) giveBack(ctx context.Context, s *Scratch) {
 	d.reportHeld(s, -1)
 }
 
-// End tells that the request of the last decision with s has ended, whatever became of it. It gives
-// back the slots that it held. What is not settled by then stays as it was reserved. The next use
-// of s ends the request too.
+// End reports that the request of the last decision with s has ended, whatever became of it. It
+// gives back the slots that it held. What is not settled by then stays as it was reserved. The
+// next use of s ends the request too.
 func (d *Decider) End(ctx context.Context, s *Scratch) {
 	if s.waiting != nil {
-		d.tellTrials(ctx, s, told{what: AwaitsEnd})
+		d.reportToTrials(ctx, s, report{what: AwaitsEnd})
 	}
 	d.giveBack(ctx, s)
 	if s.awaits&AwaitsCost != 0 {
@@ -424,7 +424,7 @@ func (b *settlement) settledOf(l *limiter, limiters *[MaxCharges]*limiter, err e
 	return r
 }
 
-// reportUntold reports the limiters whose cost the answer of a request did not tell.
+// reportUntold reports the limiters whose cost the answer of a request did not report.
 func (d *Decider) reportUntold(s *Scratch) {
 	if d.options.OnSettled == nil || s.quiet {
 		return

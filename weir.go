@@ -23,7 +23,7 @@
 //	settle.go     what a request turns out to have cost, and when it has ended
 //	penalty.go    what becomes of callers that are refused often
 //	trial.go      limiters in Shadow mode: what is tried out has no effect on the request
-//	hearing.go       what a trial is told of its request
+//	reports.go       what is reported to a trial of its request
 //	candidate.go  a whole policy that is tried out
 //
 // The rest prepares a policy or serves operators:
@@ -67,7 +67,7 @@ type Decider struct {
 	compiled  atomic.Pointer[compiled]
 	candidate atomic.Pointer[candidate] // nil: there is none
 	trials    waiters
-	kept      atomic.Int64 // trials that wait to be told how their requests go on
+	kept      atomic.Int64 // trials that wait for reports on how their requests go on
 	settling  waiters
 	scratches sync.Pool
 }

@@ -87,7 +87,7 @@ type Answer struct {
 	scratch  weir.Scratch
 
 	reporter reporter // what the request reports
-	response response // what the response has told
+	response response // what the response has reported
 }
 
 // Body returns the body of an answer whose Status is not 0, as JSON. It is shared between answers
@@ -122,7 +122,7 @@ const (
 // a missing field. Then a holds no answer. ctx carries values to the store; its cancellation is
 // ignored.
 func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
-	if a.Settles() { // the door has not told the end of its last request
+	if a.Settles() { // the door has not reported the end of its last request
 		j.End(ctx, a)
 	}
 	a.reset()

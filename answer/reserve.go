@@ -132,7 +132,7 @@ func sizeToRead(r identity.Request) (size int64, ok bool) {
 }
 
 // unitsOf reads the lines of a field that has a number of units. A field that is sent twice, or is
-// not a whole number in plain digits, tells nothing.
+// not a whole number in plain digits, reports nothing.
 func unitsOf(lines []string) (units int64, ok bool) {
 	if len(lines) != 1 {
 		return 0, false

@@ -24,27 +24,27 @@ import (
 //
 // One goroutine at a time may use an Answer.
 
-// A response is what the response to an admitted request has told of its cost.
+// A response is what the response to an admitted request has reported of its cost.
 type response struct {
 	meter   *meter.Meter // nil until a body is read
 	metered bool         // it reads the body of this response
 	begun   bool         // Head was called
-	told    bool         // the cost is known: it is units
+	known   bool         // the cost is known: it is units
 	pending bool         // and it takes effect with Head, or with End
 	units   int64
-	from    weir.Reading // the field that told it; zero: the handler did
+	from    weir.Reading // the field that reported it; zero: the handler did
 	body    weir.Reading // what the meter reads
 }
 
-func (r *response) reset() { r.metered, r.begun, r.told, r.pending = false, false, false, false }
+func (r *response) reset() { r.metered, r.begun, r.known, r.pending = false, false, false, false }
 
 // Settles reports whether Head or End has something to settle: the request's cost may change with
 // its response, or it holds a slot.
 func (a *Answer) Settles() bool { return a.scratch.Awaits() != 0 || a.response.pending }
 
 // Cost returns the units that the request's limiter has charged before it was served, and those
-// that it has cost, -1 if its response has not told that. ok is false if the response cannot change
-// that, and for a request that ends at the limiter. It is valid after Judge.End too. If the
+// that it has cost, -1 if its response has not reported that. ok is false if the response cannot
+// change that, and for a request that ends at the limiter. It is valid after Judge.End too. If the
 // question has several Limiters, it is that of the binding one: use CostOf.
 func (a *Answer) Cost() (reserved, used int64, ok bool) { return a.CostOf(a.Decision.Limiter()) }
 
@@ -57,18 +57,18 @@ func (a *Answer) CostOf(l *weir.Limiter) (reserved, used int64, ok bool) {
 // WantsPlain reports whether the cost is in the body of the response, so that the handler must not
 // compress it: the door drops Accept-Encoding from what the handler gets. It is about the limiters
 // that are enforced: what is tried out changes nothing that a caller can see, and a compressed
-// response tells it nothing.
+// response reports nothing.
 func (a *Answer) WantsPlain() bool { return a.scratch.ReadingInForce().Form == weir.ReadJSON }
 
 // headSettles is what Head settles, which changes the fields.
 const headSettles = weir.AwaitsStatus | weir.AwaitsCost
 
-// reading returns where the response tells the cost; the zero Reading if it does not.
+// reading returns where the response reports the cost; the zero Reading if it does not.
 func (a *Answer) reading() weir.Reading {
 	return a.scratch.Reading()
 }
 
-// Head tells the status of the handler's response, and the lines of a field. It settles what
+// Head reports the status of the handler's response, and the lines of a field. It settles what
 // follows from them, and updates the fields of a. It returns true if the cost is in the body: the
 // door then calls Read. Informational responses have no Head, but 101 has. Status 0 is that of a
 // request whose sender has left before the head: it is counted whatever the status is.
@@ -80,11 +80,11 @@ func (j *Judge) Head(ctx context.Context, a *Answer, status int, lines func(name
 	}
 	j.decider.Answered(ctx, &a.scratch, status, &a.Decision)
 	reading := a.reading()
-	if reading.Form == weir.ReadHeader && !r.told {
-		r.units, r.told = unitsOf(lines(reading.Name))
-		r.told, r.from = r.told && !isTrailer(reading.Name, lines("Trailer")), reading
+	if reading.Form == weir.ReadHeader && !r.known {
+		r.units, r.known = unitsOf(lines(reading.Name))
+		r.known, r.from = r.known && !isTrailer(reading.Name, lines("Trailer")), reading
 	}
-	if r.told {
+	if r.known {
 		j.spend(ctx, a)
 	}
 	if a.Outcome != Unlimited { // or only what is tried out is settled
@@ -98,7 +98,7 @@ func (j *Judge) Head(ctx context.Context, a *Answer, status int, lines func(name
 }
 
 // isTrailer reports whether the lines of a Trailer field announce a field, so that its value comes
-// after the body. The end of a response is too late to be told by anything but the body itself.
+// after the body. The end of a response is too late to be reported by anything but the body itself.
 func isTrailer(name string, announced []string) bool {
 	for _, line := range announced {
 		for trailer := range strings.SplitSeq(line, ",") {
@@ -131,17 +131,17 @@ func (j *Judge) Read(a *Answer, p []byte) {
 	}
 }
 
-// Served tells that the handler's response is complete, and has been read whole if Head returned
-// true: what its body has told is settled, and the request's slot is given back. A door that knows
-// it calls Served before it sends the last bytes, so that a client with the whole response finds
-// its budget settled and its slot free. Otherwise End does that. A connection that is taken over is
-// never complete before its end. Served may be called again.
+// Served reports that the handler's response is complete, and has been read whole if Head returned
+// true: what its body has reported is settled, and the request's slot is given back. A door that
+// knows it calls Served before it sends the last bytes, so that a client with the whole response
+// finds its budget settled and its slot free. Otherwise End does that. A connection that is taken
+// over is never complete before its end. Served may be called again.
 func (j *Judge) Served(ctx context.Context, a *Answer) {
 	j.readEnd(ctx, a)
 	j.decider.Served(ctx, &a.scratch)
 }
 
-// readEnd settles what the body has told, which is read no more.
+// readEnd settles what the body has reported, which is read no more.
 func (j *Judge) readEnd(ctx context.Context, a *Answer) {
 	r := &a.response
 	if !r.metered {
@@ -152,14 +152,14 @@ func (j *Judge) readEnd(ctx context.Context, a *Answer) {
 	if !ok || a.scratch.Awaits()&weir.AwaitsCost == 0 {
 		return
 	}
-	if !r.told {
-		r.told, r.units, r.from = true, units, r.body
+	if !r.known {
+		r.known, r.units, r.from = true, units, r.body
 	}
 	j.decider.SpentFrom(ctx, &a.scratch, r.body, units, &a.Decision)
 }
 
-// Spent tells what the request has cost, for a handler that knows it: 0 or more units. It counts
-// before what the response tells itself, unless that has told already, and after the status: a
+// Spent reports what the request has cost, for a handler that knows it: 0 or more units. It counts
+// before what the response reports itself, unless that has come already, and after the status: a
 // request whose status is not counted costs nothing. It takes effect with Head; after that at once,
 // or with End. It returns an error if it has no effect: units is negative, the request is settled
 // already, or nothing was charged that can be changed.
@@ -168,27 +168,27 @@ func (j *Judge) Spent(ctx context.Context, a *Answer, units int64) error {
 	switch {
 	case units < 0:
 		return fmt.Errorf("settle %d units: 0 or more are allowed", units)
-	case r.told:
+	case r.known:
 		return fmt.Errorf("settle %d units: the request is settled already, at %d: tell its cost once", units, r.units)
 	case !a.scratch.CanSettle():
 		return fmt.Errorf("settle %d units: nothing was charged that can be given back: "+
 			"the store that counted the request cannot, or the request has ended", units)
 	}
-	r.told, r.pending, r.units, r.from = true, true, min(units, weir.MaxLimit), weir.Reading{}
+	r.known, r.pending, r.units, r.from = true, true, min(units, weir.MaxLimit), weir.Reading{}
 	if r.begun {
 		j.spend(ctx, a)
 	}
 	return nil
 }
 
-// spend settles the cost that was told.
+// spend settles the cost that was reported.
 func (j *Judge) spend(ctx context.Context, a *Answer) {
 	a.response.pending = false
 	j.decider.SpentFrom(ctx, &a.scratch, a.response.from, a.response.units, &a.Decision)
 }
 
-// End tells that the request has ended. What its response has not told of its cost by then stays as
-// it was charged.
+// End reports that the request has ended. What its response has not reported of its cost by then
+// stays as it was charged.
 func (j *Judge) End(ctx context.Context, a *Answer) {
 	j.readEnd(ctx, a)
 	if a.response.pending {

@@ -14,11 +14,11 @@ import (
 // entries returns the number of a cache's entries, and the bytes of their
 // credentials.
 func (c *verifiedCache[V]) entries() (n, bytes int) {
-	for i := range c.shards {
-		s := &c.shards[i]
-		for _, m := range []map[string]*V{s.young, s.old} {
-			for k := range m {
-				n, bytes = n+1, bytes+len(k)
+	t := c.table.Load()
+	for i := range t.sets {
+		for j := range t.sets[i].ways {
+			if e := t.sets[i].ways[j].Load(); e != nil {
+				n, bytes = n+1, bytes+len(e.credential)
 			}
 		}
 	}
@@ -26,7 +26,7 @@ func (c *verifiedCache[V]) entries() (n, bytes int) {
 }
 
 func TestAFloodOfVerifiedCredentialsStaysBounded(t *testing.T) {
-	const bound = 2 * cacheShards * (generationBytes + maxBearer + entryOverhead)
+	const bound = cacheBytes
 	for _, length := range []int{61, 400, maxBearer} {
 		var c verifiedCache[int]
 		v, flood := 7, bound/length+20_000
@@ -56,12 +56,12 @@ func TestASessionsClaimsCountAgainstTheBound(t *testing.T) {
 	if n, _ := few.entries(); n != 10_000 {
 		t.Fatalf("%d small sessions are kept, want all: the test is too large", n)
 	}
-	if n, _ := many.entries(); n*len(list)*64 > 2*cacheShards*generationBytes*2 {
+	if n, _ := many.entries(); n*len(list)*64 > 2*cacheBytes {
 		t.Errorf("%d sessions with %d values each are kept", n, len(list))
 	}
 }
 
-// An entry moves to the young generation if it is used.
+// An entry that is used does not make way.
 func TestACredentialInUseSurvivesAFlood(t *testing.T) {
 	var c verifiedCache[int]
 	hot, v := 1, 7

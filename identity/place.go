@@ -255,8 +255,9 @@ func onlyParameter(raw, name string) (value string, err error) {
 }
 
 // CutQuery returns a raw query without a parameter in any spelling that some readers take for its
-// name (see QueryIsAmbiguous), the "&" beside it, and what is joined to it by semicolons.
-// Everything else stays byte for byte.
+// name (see QueryIsAmbiguous), and without one separator beside it. Everything else stays byte for
+// byte. What a semicolon joins to the value of the parameter is part of that value to most readers,
+// and goes with it; what comes before the parameter and a semicolon stays.
 func CutQuery(raw, name string) string {
 	if !mayName(raw, name) {
 		return raw
@@ -264,16 +265,34 @@ func CutQuery(raw, name string) string {
 	var kept []string
 	cut := false
 	for pair := range strings.SplitSeq(raw, "&") {
-		if names(pair, name) {
-			cut = true
+		if !names(pair, name) {
+			kept = append(kept, pair)
 			continue
 		}
-		kept = append(kept, pair)
+		cut = true
+		if rest, ok := cutJoined(pair, name); ok {
+			kept = append(kept, rest)
+		}
 	}
 	if !cut {
 		return raw
 	}
 	return strings.Join(kept, "&")
+}
+
+// cutJoined returns a pair of a query without the parts between semicolons that are a parameter. ok
+// is false if the first one is it.
+func cutJoined(pair, name string) (rest string, ok bool) {
+	var kept []string
+	for part := range strings.SplitSeq(pair, ";") {
+		switch {
+		case !names(part, name):
+			kept = append(kept, part)
+		case len(kept) == 0:
+			return "", false
+		}
+	}
+	return strings.Join(kept, ";"), true
 }
 
 // names reports whether some readers find a parameter in a pair of a query, perhaps after a

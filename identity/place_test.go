@@ -149,7 +149,11 @@ func TestAParameterIsCutOutAndTheRestStaysByteForByte(t *testing.T) {
 		{"k%65y=K&a", "a"},
 		{"key=1&KEY=2&xkey=3&keyx=4&key=5", "xkey=3&keyx=4"},
 		{"key[]=1&a&[key]=2&+key=3&Key%00=4", "a"},
-		{"a;key=K&b", "b"},
+		{"a;key=K&b", "a&b"},
+		{"filter=name;eq;bob&key=K", "filter=name;eq;bob"},
+		{"filter=name;key=K;eq;%&b=100%", "filter=name;eq;%&b=100%"},
+		{";key=K;&b", ";&b"},
+		{"key=K;rest-of-the-key&b", "b"}, // to most readers, all of it is the value
 		{"a;key%zz=K&b", "a;key%zz=K&b"},
 		{"a=key", "a=key"},
 		{"&key=K&", "&"},

@@ -19,15 +19,15 @@ type settling struct {
 	tick  uint64 // orders starts, ends and responses
 	read  uint64 // tick of the newest response
 	ended []endedCall
-	open  int64 // units of the calls whose responses were read and whose answers have not ended
+	open  int64 // units of the calls that have a response, and whose answers have not ended
 
 	// the parts of their charge that calls have kept at most and at least; see learn
 	most, least float64
 	known       bool // they were learned
 
-	// What is left and what calls that have not ended are charged, together, at most, as a response
-	// has shown it, and the units of the calls that have ended since. It falls by what they keep, and
-	// rises only if others get units back.
+	// What is left and what calls that have not ended are charged, together, at most, as a
+	// response has shown it, and the units of the calls that have ended since. It falls by what
+	// they keep, and rises only if others get units back.
 	whole      int64
 	endedSince int64
 }
@@ -43,14 +43,14 @@ type endedCall struct {
 // The server may have settled other calls before their end was seen here, and the newest response
 // may include them: whole bounds the result. If idle is true, no call is under way that will show
 // more, so all calls count, and one call that starts will show what is left. If it would otherwise
-// wait for long, they count with the least that they can have kept.
+// wait for long, they count in full: what was learned may be wrong.
 func (s *settling) back(remaining int64, idle, long bool) (units int64) {
 	kept := s.most
 	switch {
 	case !s.known && !idle:
 		return 0
 	case idle && long, !s.known:
-		kept = s.least
+		kept = 0 // its response will show it
 	}
 	for _, e := range s.ended {
 		if idle || e.tick > s.read {
@@ -116,6 +116,8 @@ func (s *settling) observe(of sent, was, is *budget, remaining, flying int64, re
 	case refused && s.known && flying+s.open == 0: // it was sent to find out what is left
 	case refused:
 		s.most, s.known = 1, true
+	case was.remaining+s.open-of.cost+full > s.whole-keptOf(s.least, s.endedSince-full):
+		// what was left had units of a call whose end was not seen yet
 	case certain && was.phase == known && is.phase == known && !was.upperBound:
 		s.learn(float64(was.remaining-of.cost+full-is.remaining) / float64(full))
 	}

@@ -27,7 +27,7 @@ type document struct {
 
 type limiter struct {
 	Name           name        `json:"name" like:"widget-leads" jsonschema:"Names the limiter in keys, headers, logs and metrics. Counts are stored under this name: a renamed limiter starts from zero."`
-	Routes         []route     `json:"routes,omitempty" like:"[POST /api/v1/widget/leads, /v1/wp/*]" jsonschema:"The requests that the limiter covers. The most specific route of all limiters wins."`
+	Routes         []route     `json:"routes,omitempty" like:"[POST /api/v1/widget/leads, /v1/wp/*]" jsonschema:"The requests that the limiter covers: [METHOD] [HOST]/path, with a star at the end for all that begins so. The most specific route of all limiters wins."`
 	Windows        []window    `json:"windows,omitempty" unless:"in_flight" like:"[60 per minute by ip]" jsonschema:"The windows that each request is charged to: all of them, or none if one is full."`
 	Cost           cost        `json:"cost,omitempty" like:"1" jsonschema:"Units that one request spends. The default is 1. A mapping if the cost is known only from the response, or from the request."`
 	Count          count       `json:"count,omitempty" like:"{status: [401, 403]}" jsonschema:"Which requests are counted, by the status of their response: status or not. Each is counted while it is served, and given back if it is not to be counted. By default all are counted."`
@@ -76,6 +76,7 @@ var otherNames = map[string]string{
 	"limit": "windows", "limits": "windows", "rate": "windows", "rates": "windows", "quota": "windows", "per": "windows",
 	"by": "windows", "key": "windows", "keys": "windows", "period": "windows",
 	"path": "routes", "paths": "routes", "match": "routes", "method": "routes", "methods": "routes", "endpoints": "routes",
+	"host": "routes", "hosts": "routes", "hostname": "routes", "domain": "routes", "domains": "routes", "server_name": "routes", "site": "routes", "sites": "routes",
 	"whitelist": "exempt", "allowlist": "exempt", "allow": "exempt", "skip": "exempt", "except": "exempt", "bypass": "exempt",
 	"blacklist": "deny", "denylist": "deny", "blocklist": "deny", "block": "deny", "blocked": "deny", "ban": "deny", "banned": "deny", "reject": "deny", "forbid": "deny",
 	"override": "overrides", "exceptions": "overrides", "dry_run": "mode", "dryrun": "mode", "shadow": "mode", "shadow_mode": "mode",

@@ -154,37 +154,6 @@ func calendarHint(words []string) string {
 	return "the zone comes before the day: " + strings.Join(ordered, " ")
 }
 
-// routeHint returns advice on a route that cannot be parsed, or "" if the error is enough.
-func routeHint(s string) string {
-	words := strings.Fields(s)
-	if len(words) == 0 {
-		return ""
-	}
-	path := words[len(words)-1]
-	if _, rest, ok := strings.Cut(path, "://"); ok {
-		_, rest, _ = strings.Cut(rest, "/")
-		path = "/" + rest
-	}
-	path, _, _ = strings.Cut(path, "?")
-	if before, _, ok := strings.Cut(path, "*"); ok {
-		path = before + "*"
-	}
-	if path != "" && path[0] != '/' {
-		path = "/" + path
-	}
-	better := path
-	if len(words) == 2 && words[0] != "*" && !strings.EqualFold(words[0], "any") {
-		better = strings.ToUpper(words[0]) + " " + path
-	}
-	if _, err := weir.ParseRoute(better); err == nil {
-		return "such as: " + better
-	}
-	if len(words) == 2 && strings.ContainsAny(words[0], ",|") {
-		return "write a route for each method, or none for all methods: " + path
-	}
-	return ""
-}
-
 // sourceHint returns which key source was probably meant, or how to count by an HTTP field.
 func sourceHint(name string, all []weir.Source) string {
 	var plain []string

@@ -31,6 +31,7 @@ func anyPolicy(t *rapid.T) weir.Policy {
 		for range rapid.IntRange(0, 4).Draw(t, "routes") {
 			r := weir.Route{
 				Method: rapid.SampledFrom([]string{"", "GET", "POST", "NULL"}).Draw(t, "method"),
+				Host:   rapid.SampledFrom([]string{"", "", "api.example.com", "*.example.com", "localhost", "intranet", "192.0.2.7", "[2001:db8::1]", "xn--bcher-kva.example", "1e5"}).Draw(t, "host"),
 				Path:   pathGen.Draw(t, "path"),
 				Prefix: rapid.Bool().Draw(t, "prefix"),
 			}

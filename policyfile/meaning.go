@@ -49,7 +49,7 @@ func (d *reading) policy(doc *document) weir.Policy {
 
 func (d *reading) limiter(l *limiter, path string) weir.Limiter {
 	out := weir.Limiter{Name: string(l.Name), Message: string(l.Message)}
-	out.Routes = readItems(d, path, "routes", l.Routes, weir.ParseRoute, routeHint)
+	out.Routes = readItems(d, path, "routes", l.Routes, ParseRoute, routeHint)
 	out.Windows = readItems(d, path, "windows", l.Windows, weir.ParseWindow, windowHint)
 	out.Exempt = readItems(d, path, "exempt", l.Exempt, weir.ParseWho, whoHint)
 	out.Deny = readItems(d, path, "deny", l.Deny, weir.ParseWho, whoHint)
@@ -274,7 +274,7 @@ func (d *reading) isUnknownSource(x weir.Problem) bool {
 // sameRoute returns a hint with the line of the earlier route that equals the problem's route.
 func (d *reading) sameRoute(p weir.Policy, x weir.Problem) string {
 	same := func(a, b weir.Route) bool {
-		return a.Method == b.Method && a.Prefix == b.Prefix &&
+		return a.Method == b.Method && a.Host == b.Host && a.Prefix == b.Prefix &&
 			shapeOf(strings.TrimRight(a.Path, "/")) == shapeOf(strings.TrimRight(b.Path, "/"))
 	}
 	route := p.Limiters[x.Limiter].Routes[x.Index]

@@ -56,6 +56,9 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	const calendar = ` *0*[1-9][0-9]{0,9} +(requests? +)?per +calendar +(day|week|month)`
 	const zone = `( +in +[A-Z][A-Za-z0-9_+/-]{0,63})?( +from +day +0*[1-9][0-9]?)?`
 	const callers = ` *([0-9A-Fa-f:.]+(/[0-9]{1,3})?|@[^ ](.*[^ ])?|token +[A-Za-z0-9._-]{1,256}) *`
+	const dot, letters = `[.。．｡]`, `([A-Za-z0-9_-]|[^\x00-\x7f。．｡])+`
+	const host = `(localhost|\*\.` + letters + `(` + dot + letters + `)*` + dot + `?|` +
+		letters + `(` + dot + letters + `)*` + dot + `(` + letters + `)?|\[[0-9A-Fa-f:.]+\])`
 	source := sourcePattern(r.sources())
 	part := source + `( +or +` + source + `)*`
 	key := ` +by +` + part + `( *\+ *` + part + `)* *`
@@ -64,7 +67,7 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 	}
 	schemas := map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[name]():        matching(`[a-z][a-z0-9-]{0,63}`),
-		reflect.TypeFor[route]():       matching(` *([A-Z]+ +)?/([^?#%\\;* {}]|\{[a-z][a-z0-9_-]{0,63}\})*\*? *`),
+		reflect.TypeFor[route]():       matching(` *([A-Z]+ +)?` + host + `?/([^?#%\\;* {}]|\{[a-z][a-z0-9_-]{0,63}\})*\*? *`),
 		reflect.TypeFor[window]():      matching(`(` + rate + `|` + calendar + zone + `)` + key),
 		reflect.TypeFor[inFlight]():    matching(` *0*[1-9][0-9]{0,9}` + key),
 		reflect.TypeFor[message]():     matching(`[a-z][a-z0-9-]{0,63}`),

@@ -138,3 +138,23 @@ func TestTheSchemaIsTheSameEachTime(t *testing.T) {
 		}
 	}
 }
+
+func TestTheSchemaAcceptsTheHostsThatParseAccepts(t *testing.T) {
+	schema := resolved(t, policyfile.Schema())
+	for _, route := range []string{
+		"api.example.com/*", "GET api.example.com./x", "*.example.com/x", "*.lan/x", "API.Example.com/x", "localhost/x", "intranet./x",
+		"192.0.2.7/x", "[2001:db8::1]/x", "bücher.example/x", "*.bücher.example/x", "例え。テスト/x", "a_b.example/x",
+		"api/x", "https://api.example.com/x", "api.example.com:8443/x", "[2001:db8::1]:80/x", "*example.com/x", "*.*.example.com/x", "*/x",
+		"user@example.com/x", "api.example.com", "*.[2001:db8::1]/x", "LOCALHOST/x",
+	} {
+		policy := map[string]any{"limiters": []any{map[string]any{"name": "a", "routes": []any{route}, "windows": []any{"9 per minute by ip"}}}}
+		source, err := json.Marshal(policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, parsed := policyfile.Parse("p", source)
+		if validated := schema.Validate(policy); (parsed == nil) != (validated == nil) {
+			t.Errorf("%s: Parse says %v, the schema says %v", route, parsed, validated)
+		}
+	}
+}

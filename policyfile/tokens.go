@@ -2,6 +2,7 @@ package policyfile
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -69,7 +70,11 @@ func (d *reading) unsupported(t *token.Token) {
 	case token.AnchorType:
 		d.report(placeOf(t), "", "&"+following(t), "write the value in full in each place", "%q is an anchor: policy files have no anchors", "&"+following(t))
 	case token.AliasType:
-		d.report(placeOf(t), "", "*"+following(t), "write the value in full; a route is /path, or /path* for every path that begins with /path, so /* is every path",
+		hint := "write the value in full; a route is /path, or /path* for every path that begins with /path, so /* is every path"
+		if name := following(t); strings.HasPrefix(name, ".") && strings.Contains(name, "/") {
+			hint = fmt.Sprintf("put a route that begins with a star in quotes: %q", "*"+name)
+		}
+		d.report(placeOf(t), "", "*"+following(t), hint,
 			"%q is an alias: policy files have no aliases", "*"+following(t))
 	case token.MergeKeyType:
 		d.report(placeOf(t), "", "<<", "write the fields in full", "\"<<\" is a merge key: policy files have no merge keys")

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
@@ -108,21 +106,34 @@ func (w *warner) windows(path string, l *weir.Limiter) {
 			w.warn(at, source, "add \"requires: "+needed+"\" to answer them 401, or write \"by "+source+" or ip\" if they are meant to be served",
 				"%q lets in callers without a %s, and counts them by address", window, needed)
 		}
+		if host := onlyHost(l); host != "" && window.Key.Uses(identity.Host) {
+			w.warn(at, identity.Host, "leave host out, count by everyone if that is meant, or name the other hosts in a route",
+				"%q counts by host, and all routes of limiter %q are for %s: it divides nothing", window, l.Name, host)
+		}
 		for _, other := range rows[:j] {
 			w.pair(at, l, other, window)
 		}
 	}
 }
 
+// onlyHost returns the host that all routes of a limiter name; "" if there is none.
+func onlyHost(l *weir.Limiter) string {
+	if len(l.Routes) == 0 || strings.HasPrefix(l.Routes[0].Host, "*") ||
+		slices.ContainsFunc(l.Routes, func(r weir.Route) bool { return r.Host != l.Routes[0].Host }) {
+		return ""
+	}
+	return l.Routes[0].Host
+}
+
 // usageRoutes warns of routes that a limiter which answers usage can only answer 405.
 func (w *warner) usageRoutes(path string, i int, l weir.Limiter) {
 	for j, r := range l.Routes {
-		if len(w.policy.Limiters) == 1 && r.Prefix && r.Path == "/" {
+		if len(w.policy.Limiters) == 1 && r.Host == "" && r.Prefix && r.Path == "/" {
 			w.warn(fmt.Sprintf("%s.routes[%d]", path, w.policyAt.of(i, "routes", j)), r.String(), "write the path at which callers ask, such as: GET /usage, and give your API a limiter of its own",
 				"%q: limiter %q is the only one, and answers usage to every request: nothing reaches the backend", r, l.Name)
 		}
 		if r.Method != "" && r.Method != "GET" && r.Method != "HEAD" {
-			w.warn(fmt.Sprintf("%s.routes[%d]", path, w.policyAt.of(i, "routes", j)), r.Method, "write "+weir.Route{Method: "GET", Path: r.Path, Prefix: r.Prefix}.String(),
+			w.warn(fmt.Sprintf("%s.routes[%d]", path, w.policyAt.of(i, "routes", j)), r.Method, "write "+weir.Route{Method: "GET", Host: r.Host, Path: r.Path, Prefix: r.Prefix}.String(),
 				"%q: limiter %q answers usage, and only to GET and HEAD; these requests are answered 405", r, l.Name)
 		}
 	}
@@ -240,7 +251,7 @@ func (w *warner) route(path string, r weir.Route) {
 	for segment := range strings.SplitSeq(r.Path, "/") {
 		if strings.HasPrefix(segment, ":") || strings.HasPrefix(segment, "<") {
 			before, _, _ := strings.Cut(r.Path, segment)
-			w.warn(path, segment, fmt.Sprintf("to match any value there, write a parameter, such as: %s{%s}", before, parameterLike(segment)),
+			w.warn(path, segment, fmt.Sprintf("to match any value there, write a parameter, such as: %s{%s}", weir.Route{Host: r.Host, Path: before}, parameterLike(segment)),
 				"%q is matched literally: a parameter is written in braces", segment)
 			return
 		}
@@ -253,88 +264,4 @@ func parameterLike(segment string) string {
 		return name
 	}
 	return "id"
-}
-
-// A hole is a prefix that a route uses and no limiter covers.
-type hole struct{ prefix, path, example string }
-
-// holes warns of prefixes that routes use and that no limiter covers completely: paths beside the
-// routes pass unlimited (D9). If such prefixes contain each other, holes reports the shortest. The
-// root does not count as a prefix.
-func (w *warner) holes() {
-	catching := w.catching()
-	caught := func(prefix string) bool {
-		const anything = "\x00" // no route has it
-		return catching != nil && catching.Match("", "", prefix+anything).Limiter() != nil
-	}
-	var open []hole
-	prefixes := make(map[string]bool)
-	for i, l := range w.policy.Limiters {
-		if l.Mode == weir.Shadow { // its routes do not limit anything
-			continue
-		}
-		for j, r := range l.Routes {
-			prefix := r.Path[:strings.LastIndexByte(r.Path, '/')+1]
-			if prefix == "/" || r.Method == "" && r.Prefix || caught(prefix) {
-				continue
-			}
-			example := prefix + "anything-else"
-			if r.Method != "" {
-				example = otherMethod(r.Method) + " " + r.Path
-			}
-			if key := shapeOf(prefix); !prefixes[key] {
-				prefixes[key] = true
-				open = append(open, hole{prefix, fmt.Sprintf("limiters[%d].routes[%d]", w.policyAt.limiters[i], w.policyAt.of(i, "routes", j)), example})
-			}
-		}
-	}
-	for _, h := range open {
-		if isUnder(h.prefix[:len(h.prefix)-1], prefixes) {
-			continue
-		}
-		w.warn(h.path, "", fmt.Sprintf("to limit them, add a limiter with the route %s*", h.prefix),
-			"requests under %s that match no route are not limited and get no headers, such as: %s", h.prefix, h.example)
-	}
-}
-
-// catching returns the routes that cover every request below a prefix, or nil if there are none. A
-// route that ends in a parameter also covers what follows it.
-func (w *warner) catching() *weir.Routes {
-	var all []weir.Route
-	for _, l := range w.policy.Limiters {
-		for _, r := range l.Routes {
-			if r.Method == "" && (r.Prefix || strings.HasSuffix(r.Path, "}")) && l.Mode == weir.Enforce {
-				all = append(all, r)
-			}
-		}
-	}
-	window := weir.Window{Limit: 1, Per: time.Second, Key: weir.Key{{identity.IP}}}
-	routes, err := weir.NewRoutes(weir.Policy{Limiters: []weir.Limiter{{Name: "catching", Routes: all, Windows: []weir.Window{window}}}})
-	if err != nil {
-		return nil // impossible: the routes are those of a valid policy
-	}
-	return routes
-}
-
-// isUnder reports whether path begins with one of prefixes.
-func isUnder(path string, prefixes map[string]bool) bool {
-	path = shapeOf(path)
-	for i := range len(path) + 1 {
-		if prefixes[path[:i]] {
-			return true
-		}
-	}
-	return false
-}
-
-var parameters = regexp.MustCompile(`\{[^}]*\}`)
-
-// shapeOf returns a path in lower case, with its parameters without their names.
-func shapeOf(path string) string { return strings.ToLower(parameters.ReplaceAllString(path, "{}")) }
-
-func otherMethod(m string) string {
-	if m == "GET" {
-		return "POST"
-	}
-	return "GET"
 }

@@ -41,9 +41,42 @@ func TestWarningsSayWhatIsValidButSurprising(t *testing.T) {
 				"- {name: items, routes: ['GET /t/{tenant}/items', 'GET /t/{other}/users'], windows: [30 per minute by ip]}\n" +
 				"- {name: one, routes: ['/t/acme/*'], windows: [30 per minute by ip]}\n",
 			[]string{"2:26: requests under /t/{tenant}/ that match no route are not limited and get no headers, such as: POST /t/{tenant}/items"}},
+		{"D33: no hole if a limiter of the same host covers the rest",
+			"limiters:\n" +
+				"- {name: leads, routes: [POST api.example.com/api/leads, 'POST *.example.net/api/leads'], windows: [30 per minute by ip]}\n" +
+				"- {name: rest, routes: [api.example.com/*, '*.example.net/*'], windows: [30 per minute by ip]}\n",
+			nil},
+		{"D33: a limiter of another host leaves the hole",
+			"limiters:\n" +
+				"- {name: leads, routes: [POST api.example.com/api/leads], windows: [30 per minute by ip]}\n" +
+				"- {name: rest, routes: [shop.example.com/*], windows: [30 per minute by ip]}\n",
+			[]string{"2:26: requests under api.example.com/api/ that match no route are not limited and get no headers, such as: GET api.example.com/api/leads"}},
 		{"D17: the caller chooses the path",
 			"limiters: [{name: a, chosen: 'yes', routes: ['/t/{tenant}/*'], windows: ['9 per minute by path:tenant']}]",
 			[]string{`1:91: "9 per minute by path:tenant" is divided by path:tenant, and no other window bounds the caller`}},
+		{"D33: a hole under a prefix of one host, which another host's routes do not cover",
+			"limiters:\n" +
+				"- {name: chat, routes: [POST api.example.com/v1/chat], windows: [30 per minute by ip]}\n" +
+				"- {name: shop, routes: [shop.example.com/v1/*], windows: [30 per minute by ip]}\n",
+			[]string{`2:25: requests under api.example.com/v1/ that match no route are not limited and get no headers, such as: GET api.example.com/v1/chat`}},
+		{"D33: no hole if a route of the host covers the rest, of a star above it, or of all hosts",
+			"limiters:\n" +
+				"- {name: a, routes: [POST api.example.com/v1/chat, POST api.example.org/v1/chat, POST api.example.net/v1/chat], windows: [30 per minute by ip]}\n" +
+				"- {name: b, routes: [api.example.com/v1/*, '*.example.org/v1/*', /v1/*], windows: [30 per minute by ip]}\n",
+			nil},
+		{"D33: a catch-all of one host leaves a hole in all others",
+			"limiters:\n" +
+				"- {name: a, routes: [POST /v1/chat, '*.example.com/v1/x', '*.api.example.com/v1/x'], windows: [30 per minute by ip]}\n" +
+				"- {name: b, routes: [api.example.com/v1/*, '*.example.com/v1/*'], windows: [30 per minute by ip]}\n",
+			[]string{`2:22: requests under /v1/ that match no route are not limited and get no headers, such as: GET /v1/chat`}},
+		{"D33: all routes name one host, so host divides nothing",
+			"limiters: [{name: a, routes: [GET api.example.com/*, POST API.example.com/*], windows: [30 per minute by ip+host]}]",
+			[]string{`1:109: "30 per minute by ip+host" counts by host, and all routes of limiter "a" are for api.example.com: it divides nothing`}},
+		{"D33: two hosts, or a star, divide it",
+			"limiters: [{name: a, routes: [api.example.com/*, shop.example.com/*], windows: [30 per minute by ip+host]}, {name: b, routes: ['*.example.org/*'], windows: [30 per minute by ip+host]}]",
+			nil},
+		{"D33: usage on one host leaves the others to the backend",
+			"limiters: [{name: a, routes: [usage.example.com/*], windows: [100 per hour by ip], answers: usage}]", nil},
 		{"the root is not reported as a hole",
 			"limiters: [{name: a, routes: [POST /login], windows: [30 per minute by ip]}]", nil},
 		{"a cluster cannot charge windows together that begin with different sources",

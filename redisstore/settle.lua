@@ -21,7 +21,7 @@ for i=3,#K do
   local v=call('INCRBY',k,units)
   local c=v%B
   local was=c-units
-  if was<0 or was>B-2 or (v-c)/B~=written+0 then
+  if was<1 or was>B-2 or (v-c)/B~=written+0 then
     call('DECRBY',k,units)
     c=change(k,written,units)
   end

@@ -21,7 +21,7 @@ const rules = {
   back(remaining, flying, long) {
     const idle = !flying && !this.open;
     if (!this.known && !idle) return 0;
-    const kept = idle && (long || !this.known) ? this.least : this.most;
+    const kept = idle && (long || !this.known) ? 0 : this.most; // what was learned may be wrong
     let units = 0;
     for (const call of this.ended) if (idle || call.tick > this.read) units += call.units - keptOf(kept, call.units);
     return idle ? units : max(min(units, this.whole - keptOf(this.most, this.endedSince) - this.open - remaining), 0);
@@ -44,7 +44,8 @@ const rules = {
     const before = this.ended.filter(call => call.tick <= tick), full = before.reduce((sum, call) => sum + call.units, 0);
     this.ended = this.ended.filter(call => call.tick > tick);
     const after = this.ended.reduce((sum, call) => sum + call.units, 0);
-    const certain = !flying && tick > this.read && before.every(call => call.tick > this.read);
+    const doubled = was.remaining + this.open - cost + full > this.whole - keptOf(this.least, this.endedSince - full); // a call whose end was not seen yet
+    const certain = !doubled && !flying && tick > this.read && before.every(call => call.tick > this.read);
     if (full && refused) {
       if (!this.known || flying + this.open) this.most = 1;
       this.known = true;

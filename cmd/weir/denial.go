@@ -18,8 +18,8 @@ func newDenial() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "denial ID",
 		Short: "Explain one refusal by the id in its 429 or 403",
-		Long: `Explain one refusal. ID is the value of the X-Weir-Denial field of a 429, or of the 403 of a denied caller. It is encrypted, so it reveals nothing to
-callers. Every node that shares the store, or the data directory, can decrypt it.`,
+		Long: `Explain one refusal. ID is the value of the X-Weir-Denial field of a 429, or of the 403 of a denied caller. It is
+encrypted, so it reveals nothing to callers. Every node that shares the store, or the data directory, can decrypt it.`,
 		Example: "  weir denial AVs8RGzh…\n  weir key show --denial AVs8RGzh…",
 		Args:    cli.Arguments("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -88,10 +88,20 @@ func TestEveryLinkOfTheDocumentsResolves(t *testing.T) {
 			if file != "" {
 				target = filepath.ToSlash(filepath.Join(filepath.Dir(page), file))
 			}
-			if _, err := os.Stat(filepath.Join(repository, target)); err != nil {
+			_, err := os.Stat(filepath.Join(repository, target))
+			if err != nil {
 				t.Errorf("%s links to %s, which is not there", page, m[2])
 			}
-			if anchor != "" && !anchors(pages[target])[anchor] {
+			to, listed := pages[target]
+			// a page of a client, which is not among the documents
+			if !listed && anchor != "" && err == nil {
+				text, err := os.ReadFile(filepath.Join(repository, target))
+				if err != nil {
+					t.Fatal(err)
+				}
+				to = string(text)
+			}
+			if anchor != "" && !anchors(to)[anchor] {
 				t.Errorf("%s links to %s, and %s has no such heading", page, m[2], target)
 			}
 		}

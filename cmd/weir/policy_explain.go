@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/explain"
+	"github.com/weirlimit/weir/policyfile"
 )
 
 func newPolicyExplain() *cobra.Command {
@@ -22,19 +24,20 @@ func newPolicyExplain() *cobra.Command {
 	var machine cli.OnOff
 	var who explain.Caller
 	cmd := &cobra.Command{
-		Use:   "explain METHOD PATH",
+		Use:   "explain METHOD [HOST]PATH",
 		Short: "Show which limiter applies to a request, what it counts by, and why",
 		Long: `Show which limiter applies to a request, which of its routes matches and why that one, and what each of its
 windows counts the request by.
 
 Weir first brings the path to its canonical form, as the server does, because all spellings of an endpoint share
-one budget. Name the caller with --ip, --agent, --session, --token, --host, --header, --cookie, --query and --claim, and
+one budget. If routes name hosts, write the request's host before the path, or as --host. Name the caller with --ip, --agent, --session, --token, --host, --header, --cookie, --query and --claim, and
 its plan with --plan; the path may have a query. An address or agent that you leave out is shown in angle brackets. So is the
 value of a field, a cookie, a parameter or a claim, since it may be a secret.
 
 ` + sourcesHelp(),
 		Example: `  weir policy explain POST /api/v1/widget/leads --ip 203.0.113.7 --session abc
   weir policy explain POST /API//v1/widget/./Leads/
+  weir policy explain POST api.example.com/v1/chat --policy my-policy.yaml
   weir policy explain GET /v1/wp/status --policy my-policy.yaml --json`,
 		Args: cli.Arguments("METHOD", "PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,8 +47,9 @@ value of a field, a cookie, a parameter or a claim, since it may be a secret.
 			if !methodToken(args[0]) {
 				return cli.UsageError("for example: weir policy explain POST /api/v1/widget/leads", "method %q: expected a name such as POST", args[0])
 			}
-			if !strings.HasPrefix(args[1], "/") {
-				return cli.UsageError("for example: weir policy explain POST /api/v1/widget/leads", "path %q: expected one that begins with a slash", args[1])
+			host, path, err := hostAndPath(host, args[1])
+			if err != nil {
+				return err
 			}
 			policy, err := readPolicy(cmd.InOrStdin(), file)
 			if err != nil {
@@ -55,17 +59,13 @@ value of a field, a cookie, a parameter or a claim, since it may be a secret.
 			who.Set(identity.Session, sessionID(session))
 			who.Set(identity.Token, apiTokenID(token))
 			who.SetPlan(redactToken(plan))
-			if name, ok := weir.AppendHost(nil, host); ok {
-				who.Set(identity.Host, string(name))
-			} else if host != "" {
-				return cli.UsageError("for example --host shop.example.com", "--host %q: expected the name of a host", host)
-			}
+			who.Set(identity.Host, host)
 			for _, v := range values {
 				for source, value := range v.values {
 					who.Set(source, value)
 				}
 			}
-			e, err := explain.Request(policy.Policy, args[0], args[1], who)
+			e, err := explain.Request(policy.Policy, args[0], path, who)
 			if err != nil {
 				return cli.Fail(err, "")
 			}
@@ -90,6 +90,45 @@ value of a field, a cookie, a parameter or a claim, since it may be a secret.
 	cli.NoVariables(cmd, "host")
 	cli.JSONFlag(cmd, &machine)
 	return cmd
+}
+
+// hostAndPath returns the host and the path of a request. given is the value of --host, and written
+// a path that may have a host before it, as in api.example.com/v1/chat, or a URL.
+func hostAndPath(given, written string) (host, path string, err error) {
+	_, rest, isURL := strings.Cut(written, "://")
+	if !isURL || strings.HasPrefix(written, "/") {
+		rest, isURL = written, false
+	}
+	before, path, hasPath := strings.Cut(rest, "/")
+	path = "/" + path
+	if !isURL && (!hasPath || before != "" && before != "localhost" && !strings.ContainsAny(before, ".:")) {
+		return "", "", cli.UsageError("for example: weir policy explain POST /api/v1/widget/leads, or POST api.example.com/v1/chat",
+			"path %q: expected one that begins with a slash, or with a host", written)
+	}
+	if host, err = hostOf("path "+strconv.Quote(written), before); err != nil || given == "" {
+		return host, path, err
+	}
+	named, err := hostOf("--host "+strconv.Quote(given), given)
+	if err == nil && host != "" && host != named {
+		return "", "", cli.UsageError("give one of them", "--host %q and path %q name two hosts", given, written)
+	}
+	return named, path, err
+}
+
+// hostOf returns the form in which the host of an authority is compared; empty if authority is. of
+// is what has it, for the error.
+func hostOf(of, authority string) (string, error) {
+	if authority == "" {
+		return "", nil
+	}
+	if ascii, err := policyfile.ASCIIHost(authority); err == nil {
+		authority = ascii
+	}
+	host, ok := weir.AppendHost(nil, authority)
+	if !ok {
+		return "", cli.UsageError("for example shop.example.com", "%s: expected the name of a host", of)
+	}
+	return string(host), nil
 }
 
 // sourcesHelp lists the key sources, a line each.
@@ -152,6 +191,9 @@ func printCost(w io.Writer, e *explain.Explanation) {
 func printExplanation(out io.Writer, e *explain.Explanation, plan string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "request\t%s %s\n", e.Method, e.Path)
+	if e.Host != "" {
+		fmt.Fprintf(w, "host\t%s\n", e.Host)
+	}
 	fmt.Fprintf(w, "canonical\t%s\n", cmp.Or(e.Canonical, "none: the path can be read in more than one way, so it is answered 400"))
 	fmt.Fprintf(w, "limiter\t%s\n", cmp.Or(e.Limiter, "none: the request is not limited, and its answer has no rate-limit fields"))
 	if e.Limiter != "" {

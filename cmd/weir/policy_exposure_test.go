@@ -12,7 +12,7 @@ import (
 )
 
 func TestTheExposureOfEveryExampleFitsAScreen(t *testing.T) {
-	for _, name := range []string{"", "../../examples/costly.yaml", "../../examples/policies/llm-api.yaml", "../../examples/policies/login.yaml", "../../examples/policies/public-api.yaml"} {
+	for _, name := range []string{"", "../../examples/costly.yaml", "../../examples/policies/llm-api.yaml", "../../examples/policies/login.yaml", "../../examples/policies/public-api.yaml", "../../examples/policies/several-sites.yaml"} {
 		policy, err := readPolicy(nil, name)
 		if err != nil {
 			t.Fatal(err)

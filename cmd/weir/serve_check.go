@@ -25,8 +25,9 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 		return err
 	}
 	hint := "see 'weir serve --help'"
-	if (f.tlsCert == "") != (f.tlsKey == "") {
-		return cli.UsageError("give both or neither", "--tls-cert and --tls-key go together")
+	if len(f.tlsCert) != len(f.tlsKey) {
+		return cli.UsageError("give both, in the same order for several certificates, or neither",
+			"--tls-cert and --tls-key go together: %s and %s are given", cli.Count(len(f.tlsCert), "certificate"), cli.Count(len(f.tlsKey), "key"))
 	}
 	if f.memory < memstore.MinMemory {
 		minimum := cli.Size(memstore.MinMemory)
@@ -50,6 +51,12 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 			"%s is only for the sample backend, and --upstream replaces it", cli.GivenAs(cmd, "max-data"))
 	}
 	if len(f.upstream) == 0 {
+		for _, name := range []string{"paths", "forwarded"} {
+			if given(name) && (name != "paths" || f.paths.Value != pathsStrict) {
+				return cli.UsageError("it is about what a backend of your own gets; give --upstream URL, or leave it out",
+					"%s is only for --upstream", cli.GivenAs(cmd, name))
+			}
+		}
 		for _, name := range onlyWithUpstream {
 			if given(name) {
 				return cli.UsageError("the sample backend issues its own sessions and tokens; give --upstream URL, or leave it out",
@@ -80,12 +87,33 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 	if err := f.checkTokens(cmd); err != nil {
 		return err
 	}
+	if err := f.checkUpstreamTLS(cmd); err != nil {
+		return err
+	}
 	if f.data == "" {
 		return cli.UsageError(hint, "--data must name a directory")
 	}
 	if len(f.upstream) > 0 && f.policy == "" {
 		return cli.UsageError("write one for your API, see 'weir policy --help'; --policy contract is the built-in one, for the Widget and Bulk-Sync API",
 			"%s needs --policy", cli.GivenAs(cmd, "upstream"))
+	}
+	return nil
+}
+
+// checkUpstreamTLS rejects flags about TLS with upstreams that have no effect.
+func (f *serveFlags) checkUpstreamTLS(cmd *cobra.Command) error {
+	if (f.upstreamCert == "") != (f.upstreamKey == "") {
+		return cli.UsageError("give both or neither", "--upstream-cert and --upstream-key go together")
+	}
+	for _, site := range f.upstream {
+		if site.Upstreams[0].Scheme == "https" {
+			return nil
+		}
+	}
+	for _, name := range []string{"upstream-ca", "upstream-name", "upstream-cert"} {
+		if cmd.Flags().Changed(name) {
+			return cli.UsageError("give --upstream https://…, or leave it out", "%s has no effect without an https upstream", cli.GivenAs(cmd, name))
+		}
 	}
 	return nil
 }
@@ -166,7 +194,7 @@ func (f *serveFlags) checkDemo(cmd *cobra.Command) error {
 	if len(f.upstream) > 0 {
 		return cli.UsageError("leave --upstream out, for the sample backend", "--demo sends traffic to the sample backend, never to one of yours")
 	}
-	if f.tlsCert != "" || bool(f.proxyProtocol) {
+	if len(f.tlsCert) > 0 || bool(f.proxyProtocol) {
 		return cli.UsageError("leave out --tls-cert, --tls-key and --proxy-protocol", "--demo needs a listener without TLS and without the PROXY protocol")
 	}
 	if !cmd.Flags().Changed("access-log") {

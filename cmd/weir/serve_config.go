@@ -16,6 +16,14 @@ const (
 	engineStd  = "std"
 )
 
+// The values of --paths.
+const (
+	pathsStrict = "strict"
+	pathsAsSent = "as-sent"
+)
+
+var pathForms = map[string]gateway.Paths{pathsStrict: gateway.Strict, pathsAsSent: gateway.AsSent}
+
 var engines = map[string]gateway.Engine{engineAuto: gateway.EngineAuto, engineStd: gateway.EngineStd}
 
 // config returns the server that the flags describe, under a policy. Its logs go to log, its access
@@ -24,8 +32,6 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 	b := thisBuild()
 	c := edge.Config{
 		Listen:      string(f.listen),
-		CertFile:    f.tlsCert,
-		KeyFile:     f.tlsKey,
 		AdminListen: f.admin.At,
 		AdminHosts:  f.adminHosts,
 
@@ -38,6 +44,15 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 
 		Sites:  f.upstream,
 		Engine: engines[f.engine.Value],
+		UpstreamTLS: gateway.UpstreamTLS{
+			CAFile: f.upstreamCA,
+			Name:   string(f.upstreamName),
+			Client: gateway.KeyPair{CertFile: f.upstreamCert, KeyFile: f.upstreamKey},
+		},
+
+		Paths:     pathForms[f.paths.Value],
+		Methods:   f.methods,
+		Forwarded: f.forwarded,
 
 		Store:         f.store,
 		StoreDeadline: f.storeDeadline.Duration,
@@ -82,6 +97,9 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 
 		Build: telemetry.Build{Version: b.Version, Revision: b.Revision, Go: b.Go},
 		Log:   log,
+	}
+	for i, cert := range f.tlsCert {
+		c.Certificates = append(c.Certificates, gateway.KeyPair{CertFile: cert, KeyFile: f.tlsKey[i]})
 	}
 	if f.accessLog {
 		c.AccessLog = stderr

@@ -8,13 +8,14 @@ import (
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/edge"
+	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/telemetry"
 )
 
 // serveFlags are the flags of weir serve, as given.
 type serveFlags struct {
 	listen          cli.ListenAddr
-	tlsCert, tlsKey string
+	tlsCert, tlsKey cli.Paths
 	admin           cli.AdminAddr
 	adminHosts      names
 	metrics         cli.OffOrListenAddr
@@ -24,6 +25,13 @@ type serveFlags struct {
 	candidate string // empty: none
 	upstream  upstreams
 	engine    cli.Choice
+	paths     cli.Choice
+	methods   methods
+	forwarded forwarded
+
+	upstreamCA                string
+	upstreamName              oneName
+	upstreamCert, upstreamKey string
 
 	store         edge.Store
 	data          string
@@ -75,6 +83,8 @@ func defaultServeFlags() *serveFlags {
 		listen:         ":8080",
 		admin:          cli.AdminAddr{At: cli.DefaultAdmin},
 		engine:         cli.Choice{Value: engineAuto, Of: []string{engineAuto, engineStd}},
+		paths:          cli.Choice{Value: pathsStrict, Of: []string{pathsStrict, pathsAsSent}},
+		forwarded:      gateway.DefaultForwarding(),
 		data:           "weir-data",
 		maxData:        1 << 30,
 		memory:         256 << 20,
@@ -98,8 +108,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(&f.listen, "listen", "the address to listen on, for HTTP/1.1 and HTTP/2 (by prior knowledge, or with --tls-cert by ALPN); without HOST every address")
-	flags.StringVar(&f.tlsCert, "tls-cert", "", "`FILE` with the certificate chain in PEM; switches on TLS and HTTP/2")
-	flags.StringVar(&f.tlsKey, "tls-key", "", "`FILE` with its private key in PEM")
+	flags.Var(&f.tlsCert, "tls-cert", "a certificate chain in PEM; switches on TLS and HTTP/2; repeatable, each with its --tls-key: a client gets the one for the name that it asks for (SNI), else the first")
+	flags.Var(&f.tlsKey, "tls-key", "its private key in PEM; repeatable, in the order of --tls-cert")
 	flags.Var(&f.admin, "admin", "the address of the admin listener, for operators with a token; empty or off: none")
 	flags.Var(&f.adminHosts, "admin-hosts", "further host names that the admin listener accepts in Host")
 	flags.Var(&f.metrics, "metrics", "the address of a listener for /metrics, /livez and /readyz alone, such as :9090 for a container; metrics need a token, see --metrics-open; empty or off: none, --admin serves them too")
@@ -107,7 +117,14 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy, or contract for the built-in one, see 'weir policy show' (default contract before the sample backend; --upstream needs one)")
 	flags.StringVar(&f.candidate, "candidate", "", "`FILE` with a policy that is evaluated on the same requests and never enforced")
 	flags.Var(&f.upstream, "upstream", "the backend to protect; several addresses share its requests; HOST= before a URL begins the backend of that host, or of all under a name (*.example.com); repeatable (default the built-in sample backend)")
+	flags.StringVar(&f.upstreamCA, "upstream-ca", "", "`FILE` with the certificates of the authorities that https upstreams are verified by, in PEM (default those of the system)")
+	flags.Var(&f.upstreamName, "upstream-name", "the name that the certificates of all https upstreams must be for, and that they are asked for by SNI (default the host of each URL)")
+	flags.StringVar(&f.upstreamCert, "upstream-cert", "", "`FILE` with the certificate chain, in PEM, that https upstreams are shown if they ask for one; a changed one is used for new connections")
+	flags.StringVar(&f.upstreamKey, "upstream-key", "", "`FILE` with its private key in PEM")
 	flags.Var(&f.engine, "engine", "the HTTP/1.1 engine before --upstream: auto is Weir's own, or net/http if traces are on; std is net/http. HTTP/2 and the sample backend always use net/http")
+	flags.Var(&f.paths, "paths", "the form of a path that the upstream gets: strict is the canonical one, and a path without one is answered 400; as-sent is byte for byte, for backends whose paths hold %2F, // or %25, and all spellings still share one budget; as-sent is only with --upstream")
+	flags.Var(&f.methods, "methods", "methods that are accepted beside GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS, such as PROPFIND,PURGE; any other is answered 405")
+	flags.Var(&f.forwarded, "forwarded", "the fields by which the upstream learns who is calling, of x-forwarded-for, x-forwarded-proto, x-forwarded-host, x-real-ip and forwarded (RFC 7239); Weir writes these, and removes what a caller sends under any of these names; only with --upstream")
 	flags.Var(&f.store, "store", "where counts are kept: memory (on Linux a mapped file in --data, which survives a restart), or a store that all nodes share: redis://, rediss:// or redis-sentinel:// (see above)")
 	flags.StringVar(&f.data, "data", f.data, "`DIR` for everything that must survive a restart: counts, rows, generated keys; only one server can use it, and 'weir token' at the same time")
 	flags.Var(&f.maxData, "max-data", "maximum storage of the sample backend in --data, half of it for visitors, in B, KiB, MiB or GiB; when it is full, writes are answered 507, while reads and deletes continue; not with --upstream")
@@ -146,7 +163,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 			cli.Must(cmd.MarkFlagFilename(name))
 		}
 	}
-	file("tls-cert", "tls-key", "policy", "candidate", "jwt-key", "token-file", "key-secret", "events-secret")
+	file("tls-cert", "tls-key", "upstream-ca", "upstream-cert", "upstream-key", "policy", "candidate", "jwt-key", "token-file", "key-secret", "events-secret")
 	cli.Must(cmd.MarkFlagDirname("data"))
 	words := func(name string, of ...string) {
 		cli.Must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)))
@@ -155,6 +172,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 		edge.StoreForms(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)))
 	words("client-ip-header", clientIPHeaders...)
 	words("engine", f.engine.Of...)
+	words("paths", f.paths.Of...)
+	words("forwarded", gateway.ForwardingNames()...)
 	words("token-from", identity.PlaceForms()...)
 	words("token-forward", f.tokenForward.Of...)
 	words("log-format", f.logFormat.Of...)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/gateway"
+	"github.com/weirlimit/weir/policyfile"
 )
 
 // names is a list of host names.
@@ -31,6 +33,21 @@ func (n *names) Set(value string) error {
 func (n *names) String() string { return strings.Join(*n, ",") }
 func (n *names) Type() string   { return "NAME,..." }
 
+// oneName is a host name, or an address.
+type oneName string
+
+func (n *oneName) Set(value string) error {
+	host, ok := weir.AppendHost(nil, value)
+	if !ok || strings.ContainsAny(value, ":[]") {
+		return errors.New("expected a host name such as backend.example.com, without scheme and port")
+	}
+	*n = oneName(host)
+	return nil
+}
+
+func (n *oneName) String() string { return string(*n) }
+func (n *oneName) Type() string   { return "NAME" }
+
 // upstreams are the backends by host. The flag is repeatable.
 type upstreams []gateway.Site
 
@@ -41,7 +58,7 @@ func (u *upstreams) Set(value string) error {
 	for _, element := range strings.Split(value, ",") {
 		element = strings.TrimSpace(element)
 		if name, rest, ok := cutSite(element); ok {
-			route, err := weir.ParseRoute(name + "/*")
+			route, err := policyfile.ParseRoute(name + "/*")
 			if err != nil || route.Host == "" {
 				return fmt.Errorf("host %q of %q: expected a name such as api.example.com or *.example.com, without a port", name, element)
 			}
@@ -96,3 +113,45 @@ func (u *upstreams) String() string {
 }
 
 func (u *upstreams) Type() string { return "[HOST=]URL,..." }
+
+// methods are those that are accepted beside the known ones.
+type methods []string
+
+func (m *methods) Set(value string) error {
+	var all []string
+	for _, one := range strings.Split(value, ",") {
+		one = strings.TrimSpace(one)
+		if err := gateway.CheckMethod(one); err != nil {
+			return err
+		}
+		if !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+	}
+	*m = all
+	return nil
+}
+
+func (m *methods) String() string { return strings.Join(*m, ",") }
+func (m *methods) Type() string   { return "METHOD,..." }
+
+// forwarded are the fields by which an upstream learns who is calling.
+type forwarded []string
+
+func (f *forwarded) Set(value string) error {
+	var all []string
+	for _, name := range strings.Split(value, ",") {
+		name = strings.ToLower(strings.TrimSpace(name))
+		if !slices.Contains(gateway.ForwardingNames(), name) {
+			return fmt.Errorf("%q: expected a list of %s", name, strings.Join(gateway.ForwardingNames(), ", "))
+		}
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	*f = all
+	return nil
+}
+
+func (f *forwarded) String() string { return strings.Join(*f, ",") }
+func (f *forwarded) Type() string   { return "FIELD,..." }

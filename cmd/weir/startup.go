@@ -40,7 +40,7 @@ const maxToPaste = 2000
 // the policy makes that impossible or it takes too many requests.
 func printBlocks(b *strings.Builder, f *serveFlags, s *edge.Server) {
 	url, curl := s.URL(), "curl -sS"
-	if f.tlsCert != "" {
+	if len(f.tlsCert) > 0 {
 		curl += " -k"
 	}
 	if bool(f.proxyProtocol) && f.trusts(url) {

@@ -32,10 +32,14 @@ import (
 // of Next.
 type Line struct {
 	// Unix nanoseconds: when the request began, if the log has that; else when it was logged
-	Time      int64
-	Peer      []byte // the client's address as logged, with or without a port
-	Method    []byte // empty without a readable request line (a TLS handshake, a time-out)
-	Target    []byte // as received: path and query, with escapes
+	Time   int64
+	Peer   []byte // the client's address as logged, with or without a port
+	Method []byte // empty without a readable request line (a TLS handshake, a time-out)
+	Target []byte // as received: path and query, with escapes
+	// the host that the request was for, as logged, perhaps with a port: that of its target in
+	// absolute form, or of its Host field; in vhost_combined that of the server that answered. nil
+	// if the line has none
+	Host      []byte
 	UserAgent []byte // nil if the format has none or the client sent none (see HasAgent)
 	// keyed hash of the agent, which Weir's log has for requests counted by agent; else nil
 	Agent  []byte

@@ -76,6 +76,7 @@ func (c *clf) parse(b []byte, r *record) error {
 		c.extra(&p, r)
 	}
 	r.Time, r.Peer, r.Status = at, p.peer, status
+	r.Host = given(unescape(p.host))
 	r.Method, r.Target = requestLine(unescape(p.request))
 	r.Target = r.origin(r.Target)
 	if c.shape != traefik { // Traefik escapes nothing

@@ -28,7 +28,19 @@ func TestLogFormatsAsNginxHasThem(t *testing.T) {
 		{"a path at the end", `$msec $request_method $uri$is_args$args`, `1.000 GET /a`,
 			`1 1970-01-01T00:00:01Z peer="" method="GET" target="/a" agent="" status=0`},
 		{"a host before the target", `$msec $request_method $scheme://$host$request_uri ${status}x`, `1.000 GET https://example.com/a?b 200x`,
-			`1 1970-01-01T00:00:01Z peer="" method="GET" target="/a?b" agent="" status=200`},
+			`1 1970-01-01T00:00:01Z peer="" method="GET" target="/a?b" host="example.com" agent="" status=200`},
+		{"the Host field, and the host of an absolute form before it", `$msec "$request" $http_host $server_name`, `1.000 "GET / HTTP/1.1" Shop.example.com:8443 _
+2.000 "GET http://api.example.com:80/a HTTP/1.1" shop.example.com _
+3.000 "GET http://api.example.com HTTP/1.1" shop.example.com _
+4.000 "GET / HTTP/1.0" - example.com`,
+			`1 1970-01-01T00:00:01Z peer="" method="GET" target="/" host="Shop.example.com:8443" agent="" status=0
+2 1970-01-01T00:00:02Z peer="" method="GET" target="/a" host="api.example.com:80" agent="" status=0
+3 1970-01-01T00:00:03Z peer="" method="GET" target="/" host="api.example.com" agent="" status=0
+4 1970-01-01T00:00:04Z peer="" method="GET" target="/" host="example.com" agent="" status=0`},
+		{"JSON of nginx, as it is detected", "nginx-json", `{"msec":"1.000","request":"GET / HTTP/1.1","status":200,"host":"shop.example.com","http_host":"x","server_name":"_"}
+{"msec":"2.000","request":"GET / HTTP/1.1","status":200,"host":{"name":"machine"},"server_name":"shop.example.com"}`,
+			`1 1970-01-01T00:00:01Z peer="" method="GET" target="/" host="shop.example.com" agent="" status=200
+2 1970-01-01T00:00:02Z peer="" method="GET" target="/" host="shop.example.com" agent="" status=200`},
 		{"the finer of two times", `[$time_local] $msec "$request"`, `[01/Mar/2026:12:00:00 +0000] 1772366400.250 "GET / HTTP/1.1"`,
 			`1 2026-03-01T12:00:00.25Z peer="" method="GET" target="/" agent="" status=0`},
 		{"no escapes", `escape=none $msec "$request" "$http_user_agent"`, `1.000 "GET /\x22 HTTP/1.1" "a "b" \"`,

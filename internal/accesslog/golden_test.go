@@ -34,8 +34,12 @@ func told(t *testing.T, o accesslog.Options) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&b, "%d %s peer=%q method=%q target=%q agent=%q status=%d", l.Number,
-			time.Unix(0, l.Time).UTC().Format(time.RFC3339Nano), l.Peer, l.Method, l.Target, l.UserAgent, l.Status)
+		fmt.Fprintf(&b, "%d %s peer=%q method=%q target=%q", l.Number,
+			time.Unix(0, l.Time).UTC().Format(time.RFC3339Nano), l.Peer, l.Method, l.Target)
+		if l.Host != nil {
+			fmt.Fprintf(&b, " host=%q", l.Host)
+		}
+		fmt.Fprintf(&b, " agent=%q status=%d", l.UserAgent, l.Status)
 		for i, name := range o.Fields {
 			fmt.Fprintf(&b, " %s=%q", name, l.Field(i))
 		}

@@ -26,6 +26,7 @@ const (
 	roleQuery
 	roleStatus
 	roleAgent
+	roleHost
 	roleHash // keyed hash of the agent
 	roleReserved
 	roleMark // a member that no other shape has
@@ -56,6 +57,7 @@ var (
 		roleQuery:   {"args", "query_string", "query"},
 		roleStatus:  {"status", "status_code", "response"},
 		roleAgent:   {"http_user_agent", "user_agent", "agent"},
+		roleHost:    {"host", "http_host", "vhost", "server_name"},
 	}, took: inSeconds}
 	caddyShape = shape{paths: [roles][]string{
 		// the first respects trusted_proxies
@@ -66,6 +68,7 @@ var (
 		roleTarget: {"request.uri"},
 		roleStatus: {"status"},
 		roleAgent:  {"request.headers.User-Agent.0"},
+		roleHost:   {"request.host"},
 		roleMark:   {"request.method"},
 	}, took: asCaddyWrites}
 	traefikShape = shape{paths: [roles][]string{
@@ -78,6 +81,7 @@ var (
 		roleTarget: {"RequestPath"},
 		roleStatus: {"DownstreamStatus", "OriginStatus"},
 		roleAgent:  {"request_User-Agent"},
+		roleHost:   {"RequestAddr", "RequestHost"},
 		roleMark:   {"RequestMethod", "RequestPath"},
 	}, took: inNanoseconds}
 	envoyShape = shape{paths: [roles][]string{
@@ -88,6 +92,7 @@ var (
 		roleTarget: {"x-envoy-original-path", "x_envoy_original_path", "x-envoy-origin-path", "path", ":path"},
 		roleStatus: {"response_code"},
 		roleAgent:  {"user_agent", "user-agent"},
+		roleHost:   {"authority", ":authority"},
 		roleTook:   {"duration"},
 		roleMark:   {"start_time"},
 	}, took: inMilliseconds}
@@ -98,6 +103,7 @@ var (
 		roleTarget: {"path"},
 		roleStatus: {"status"},
 		roleHash:   {"agent"},
+		roleHost:   {"host"},
 		roleTook:   {"duration_ms"},
 		roleMark:   {"outcome"},
 
@@ -211,6 +217,7 @@ func (o *object) parse(b []byte, r *record) error {
 	r.Reserved = unitsOf(o.value(roleReserved))
 	r.Peer, r.UserAgent = lastOf(o.plain(o.value(rolePeer))), o.plain(o.value(roleAgent))
 	r.Agent, r.HasAgent = o.plain(o.value(roleHash)), o.present(roleAgent) || o.present(roleHash)
+	r.Host = o.plain(o.value(roleHost))
 	r.Method, r.Target = o.request(r)
 	return nil
 }

@@ -68,6 +68,7 @@ func (p *pairs) parse(b []byte, r *record) error {
 	}
 	r.Reserved = unitsOf(p.values[13])
 	r.Agent, r.HasAgent = p.values[12], p.values[12] != nil
+	r.Host = given(unescapeBytes(p.values[9]))
 	if method, target := unescapeBytes(p.values[2]), unescapeBytes(p.values[3]); isMethod(method) && len(target) > 0 {
 		r.Method, r.Target = method, target
 	}

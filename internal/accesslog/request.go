@@ -53,6 +53,8 @@ func authority(target []byte) int {
 }
 
 // origin returns the path and query of a target in absolute form, and any other target unchanged.
+// The host of an absolute form is the record's, whatever its Host field was (RFC 9112, section
+// 3.2.2).
 func (r *record) origin(target []byte) []byte {
 	if target == nil || target[0] == '/' {
 		return target
@@ -63,9 +65,11 @@ func (r *record) origin(target []byte) []byte {
 	}
 	path := bytes.IndexAny(target[from:], "/?#")
 	if path < 0 {
+		r.Host = target[from:]
 		return r.own([]byte{'/'})
 	}
-	if path += from; target[path] == '/' {
+	path += from
+	if r.Host = target[from:path]; target[path] == '/' {
 		return target[path:]
 	}
 	r.own([]byte{'/'})

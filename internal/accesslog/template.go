@@ -26,7 +26,9 @@ const (
 	varQuery
 	varStatus
 	varAgent
-	varUser // may contain spaces and brackets, but no quotes
+	varHost
+	varServer // the name of the server that answered, which may be another than the host
+	varUser   // may contain spaces and brackets, but no quotes
 	variables
 )
 
@@ -47,6 +49,9 @@ var nginxVariables = map[string]variable{
 	"query_string":    varQuery,
 	"status":          varStatus,
 	"http_user_agent": varAgent,
+	"host":            varHost,
+	"http_host":       varHost,
+	"server_name":     varServer,
 }
 
 // envoyVariables are those of the two templates below, which use Envoy's own words in lower case.
@@ -57,6 +62,7 @@ var envoyVariables = map[string]variable{
 	"duration":                  varLasted,
 	"x_forwarded_for":           varForwarded,
 	"user_agent":                varAgent,
+	"authority":                 varHost,
 	"downstream_remote_address": varPeer,
 }
 
@@ -262,6 +268,9 @@ func (t *template) parse(b []byte, r *record) error {
 	r.UserAgent, r.HasAgent = t.plain(t.value(varAgent)), t.at[varAgent] > 0
 	if r.Peer = t.value(varPeer); r.Peer == nil {
 		r.Peer = lastOf(t.value(varForwarded))
+	}
+	if r.Host = t.plain(t.value(varHost)); r.Host == nil {
+		r.Host = t.plain(t.value(varServer))
 	}
 	if t.at[varRequest] > 0 {
 		r.Method, r.Target = requestLine(t.plain(t.value(varRequest)))

@@ -77,7 +77,7 @@ func openSample(ctx context.Context, c *Config, own *parts) (*backend, error) {
 
 func openUpstream(ctx context.Context, c *Config, self *ownListeners, own *parts) (*backend, error) {
 	b := &backend{attach: func(o *gateway.Options) {
-		o.Sites, o.Avoid = c.Sites, self.checkSelfProxy
+		o.Sites, o.UpstreamTLS, o.Avoid = c.Sites, c.UpstreamTLS, self.checkSelfProxy
 		o.Credentials = map[string]string{
 			identity.Session: "Begin a session with the service behind this address; send its token as Authorization: Bearer <token>.",
 			identity.Token:   "The operator of this service issues them; send yours " + c.tokenExamples() + ".",

@@ -20,8 +20,8 @@ type Config struct {
 	// Listen is the address of the public listener, HOST:PORT. If a service manager has passed
 	// sockets to the process (LISTEN_FDS), they are used instead.
 	Listen string
-	// CertFile and KeyFile, in PEM, switch on TLS at every listener.
-	CertFile, KeyFile string
+	// Certificates switch on TLS at every listener. The first is the default.
+	Certificates []gateway.KeyPair
 	// AdminListen is the address of the admin listener; empty: none, unless a service manager has
 	// passed a socket for it.
 	AdminListen string
@@ -41,6 +41,8 @@ type Config struct {
 	// sample backend.
 	Sites  []gateway.Site
 	Engine gateway.Engine
+	// UpstreamTLS is of the https addresses of Sites.
+	UpstreamTLS gateway.UpstreamTLS
 
 	Store         Store // the zero value is the memory of this process
 	StoreDeadline time.Duration
@@ -72,6 +74,11 @@ type Config struct {
 	Limits gateway.Limits
 	// HealthCheck, with a path, asks the addresses of Sites regularly.
 	HealthCheck gateway.HealthCheck
+
+	// Forwarded are the fields by which an Upstream learns who is calling; none: the default ones.
+	Forwarded []string
+	Paths     gateway.Paths // the form of a path that an Upstream gets
+	Methods   []string      // accepted beside the known ones
 
 	CORSOrigins []string
 	IETFHeaders bool
@@ -111,4 +118,4 @@ type Sessions struct {
 }
 
 // secure reports whether the listeners have TLS.
-func (c *Config) secure() bool { return c.CertFile != "" }
+func (c *Config) secure() bool { return len(c.Certificates) > 0 }

@@ -105,7 +105,7 @@ func TestAFailedStartClosesEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := c
-	bad.CertFile, bad.KeyFile = "nowhere.pem", "nowhere.key"
+	bad.Certificates = []gateway.KeyPair{{CertFile: "nowhere.pem", KeyFile: "nowhere.key"}}
 	if _, err := Open(t.Context(), bad); err == nil {
 		t.Fatal("a server without its certificate is open")
 	}

@@ -35,7 +35,8 @@ func (s *Server) sources() telemetry.Sources {
 	g := s.public.gateway
 	all := telemetry.Sources{
 		Policy: s.counter.Policy, Health: s.counter.health, InFlight: g.InFlight,
-		Table: s.counter.store.table, Shared: s.counter.store.figures,
+		Certificates: g.Certificates,
+		Table:        s.counter.store.table, Shared: s.counter.store.figures,
 		PolicyState: func() telemetry.PolicyState { return policyState(s.policy.State()) },
 		Candidate: func() (weir.Policy, bool) {
 			state, ok := s.policy.Candidate()

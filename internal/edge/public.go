@@ -40,14 +40,16 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 	if err != nil {
 		return nil, cli.Fail(err, "")
 	}
-	h.policies = append(h.policies, warnOfPlans(c.Log, resolver))
+	h.policies = append(h.policies, warnOfPlans(c.Log, resolver), warnOfHosts(c.Log, c.Sites))
 	o := gateway.Options{
 		Decider:        k.Decider,
 		Identity:       resolver,
+		Forwarded:      c.Forwarded,
+		Paths:          c.Paths,
+		Methods:        c.Methods,
 		CORSOrigins:    c.CORSOrigins,
 		IETF:           c.IETFHeaders,
-		CertFile:       c.CertFile,
-		KeyFile:        c.KeyFile,
+		Certificates:   c.Certificates,
 		ProxyProtocol:  c.Callers.ProxyProtocol,
 		TrustedProxies: c.Callers.TrustedProxies,
 		Degraded:       k.degraded,
@@ -67,10 +69,15 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 	}
 	g, err := gateway.New(o)
 	var bad *gateway.CertificateError
-	if errors.As(err, &bad) {
-		return nil, cli.Fail(err, fileHint(bad.Err, "--tls-cert and --tls-key must be PEM files that belong together"))
-	}
-	if err != nil {
+	var authority *gateway.AuthorityError
+	switch {
+	case errors.As(err, &authority):
+		return nil, cli.Fail(err, fileHint(authority.Err, "--upstream-ca must be a PEM file with certificates"))
+	case errors.As(err, &bad) && bad.KeyPair == c.UpstreamTLS.Client:
+		return nil, cli.Fail(err, fileHint(bad.Err, "--upstream-cert and --upstream-key must be PEM files that belong together"))
+	case errors.As(err, &bad):
+		return nil, cli.Fail(err, fileHint(bad.Err, "each --tls-cert and its --tls-key must be PEM files that belong together"))
+	case err != nil:
 		return nil, cli.UsageError("see 'weir serve --help'", "%w", err)
 	}
 	return &publicDoor{g, h.listener("edge", l.public)}, nil

@@ -22,6 +22,7 @@ import (
 // An Explanation is what becomes of one request.
 type Explanation struct {
 	Method    string `json:"method"`
+	Host      string `json:"host,omitempty"`      // empty: not given
 	Path      string `json:"path"`                // as sent
 	Canonical string `json:"canonical,omitempty"` // empty: the path has no canonical form
 	Limiter   string `json:"limiter,omitempty"`   // empty: none covers the request
@@ -92,7 +93,7 @@ func Request(p weir.Policy, method, sent string, who Caller) (*Explanation, erro
 		return nil, err
 	}
 	host := who.values[identity.Host]
-	e := &Explanation{Method: method, Path: sent, Windows: []CountedWindow{}}
+	e := &Explanation{Method: method, Host: host, Path: sent, Windows: []CountedWindow{}}
 	escaped, query, hasQuery := strings.Cut(sent, "?")
 	path, err := target.Canonical(escaped)
 	if err != nil { // a path without a canonical form is rejected, and still counted (D10)
@@ -231,6 +232,9 @@ func (e *Explanation) explainRoutes(p weir.Policy, host, path string, m, fallbac
 		covering[owned{c.Limiter().Name, c.Route()}] = true
 	}
 	e.explainRoute(p, path, m, covering)
+	if host == "" {
+		e.explainHosts(p, routes, path)
+	}
 	if m.HasTrials() {
 		e.explainShadows(p, all)
 	}
@@ -274,6 +278,20 @@ func (e *Explanation) explainRoute(p weir.Policy, path string, m weir.Match, cov
 	}
 }
 
+// explainHosts adds the first route that names a host and covers the path there, for a request
+// whose host is not known.
+func (e *Explanation) explainHosts(p weir.Policy, routes *weir.Routes, path string) {
+	for _, l := range p.Limiters {
+		for _, r := range l.Routes {
+			at := strings.Replace(r.Host, "*", "-", 1) // a name under the star
+			if r.Host != "" && routes.Match(e.Method, at, path).Route() == r {
+				e.because("no host is given: on %s it is covered by %s (%s)", r.Host, r, l.Name)
+				return
+			}
+		}
+	}
+}
+
 // filledIn returns the path of a match's route with the values of its parameters.
 func filledIn(m weir.Match) string {
 	path := m.Route().Path
@@ -287,6 +305,12 @@ func filledIn(m weir.Match) string {
 // advantage names the rule by which won is the more specific of two routes that cover a path.
 func advantage(won, lost weir.Route) string {
 	switch {
+	case won.Host != lost.Host && lost.Host == "":
+		return "a route that names the host beats one that names none"
+	case won.Host != lost.Host && won.Host[0] != '*':
+		return "the name of the host beats a star"
+	case won.Host != lost.Host:
+		return "the longer name after a star beats the shorter one"
 	case moreLiteral(won.Path, lost.Path):
 		return "from the left, literal text beats a parameter"
 	case !won.Prefix && lost.Prefix:

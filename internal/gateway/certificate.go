@@ -5,28 +5,32 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/weirlimit/weir"
 )
 
-// A certificate is a TLS certificate in two files, read again when one of them changes, so that a
-// renewed one is served without a restart. If the pair cannot be read, the old one stays in force.
-type certificate struct {
-	certFile, keyFile string
-	log               *slog.Logger
-	now               func() time.Time
+// A KeyPair names the files of a certificate chain and of its private key, in PEM. They are read
+// again when they change.
+type KeyPair struct{ CertFile, KeyFile string }
 
-	mu      sync.Mutex
+// A certificate is a pair that is read again when one of its files changes. If it cannot be read
+// then, the old one stays in force. It is for one goroutine at a time.
+type certificate struct {
+	KeyPair
+	log     *slog.Logger
 	current *tls.Certificate
 	stamps  [2]stamp // of current's files
-	checked time.Time
-	logged  string // the last failure that was logged; empty after a success
+	logged  string   // the last failure that was logged; empty after a success
 }
 
-// A CertificateError is why a certificate and its key cannot be served.
+// A CertificateError is why a certificate and its key cannot be used.
 type CertificateError struct {
-	CertFile, KeyFile string
-	Err               error
+	KeyPair
+	Err error
 }
 
 func (e *CertificateError) Error() string {
@@ -41,27 +45,23 @@ type stamp struct {
 	size     int64
 }
 
-// certificateCheck is how long the files are not looked at again. They are looked at during
-// handshakes only.
-const certificateCheck = time.Second
-
 // loadCertificate reads the pair for the first time. Both files must exist and match.
-func loadCertificate(certFile, keyFile string, log *slog.Logger, now func() time.Time) (*certificate, error) {
-	c := &certificate{certFile: certFile, keyFile: keyFile, log: log, now: now, checked: now()}
+func loadCertificate(pair KeyPair, log *slog.Logger) (*certificate, error) {
+	c := &certificate{KeyPair: pair, log: log}
 	stamps, err := c.stat()
 	if err != nil {
-		return nil, &CertificateError{certFile, keyFile, err}
+		return nil, &CertificateError{pair, err}
 	}
-	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	loaded, err := tls.LoadX509KeyPair(pair.CertFile, pair.KeyFile)
 	if err != nil {
-		return nil, &CertificateError{certFile, keyFile, err}
+		return nil, &CertificateError{pair, err}
 	}
-	c.current, c.stamps = &pair, stamps
+	c.current, c.stamps = &loaded, stamps
 	return c, nil
 }
 
 func (c *certificate) stat() (stamps [2]stamp, err error) {
-	for i, name := range []string{c.certFile, c.keyFile} {
+	for i, name := range []string{c.CertFile, c.KeyFile} {
 		info, err := os.Stat(name)
 		if err != nil {
 			return stamps, err
@@ -71,25 +71,15 @@ func (c *certificate) stat() (stamps [2]stamp, err error) {
 	return stamps, nil
 }
 
-// get is a tls.Config.GetCertificate.
-func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := c.now(); now.Sub(c.checked) >= certificateCheck {
-		c.checked = now
-		c.refresh()
-	}
-	return c.current, nil
-}
-
-func (c *certificate) refresh() {
+// refresh reads the pair again if its files have changed, and reports whether it took another.
+func (c *certificate) refresh() (changed bool) {
 	stamps, err := c.stat()
 	if err == nil && stamps == c.stamps {
-		return
+		return false
 	}
 	var pair tls.Certificate
 	if err == nil {
-		pair, err = tls.LoadX509KeyPair(c.certFile, c.keyFile)
+		pair, err = tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
 	}
 	if err != nil {
 		// It is tried again each time, since permissions can change without a change of the stamp,
@@ -97,14 +87,70 @@ func (c *certificate) refresh() {
 		if what := err.Error(); what != c.logged {
 			c.logged = what
 			c.log.Error("cannot read the changed TLS certificate; the previous one stays in force",
-				"certificate", c.certFile, "key", c.keyFile, "error", err)
+				"certificate", c.CertFile, "key", c.KeyFile, "error", err)
 		}
-		return
+		return false
 	}
 	c.current, c.stamps, c.logged = &pair, stamps, ""
-	c.log.Info("the TLS certificate was reloaded", "certificate", c.certFile)
+	c.log.Info("the TLS certificate was reloaded", "certificate", c.CertFile)
+	return true
 }
 
-func (c *certificate) config() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}
+// names returns the hosts that the certificate is for, as weir.AppendHost returns them; a wildcard
+// begins with "*.". There are none if it names none but in its subject, which clients do not read.
+func (c *certificate) names() (all []string) {
+	for _, name := range c.current.Leaf.DNSNames {
+		name, star := strings.CutPrefix(name, "*.")
+		host, ok := weir.AppendHost(nil, name)
+		switch {
+		case ok && star:
+			all = append(all, "*."+string(host))
+		case ok:
+			all = append(all, string(host))
+		}
+	}
+	for _, ip := range c.current.Leaf.IPAddresses {
+		literal := ip.String()
+		if ip.To4() == nil {
+			literal = "[" + literal + "]"
+		}
+		if host, ok := weir.AppendHost(nil, literal); ok {
+			all = append(all, string(host))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// label returns the name by which operators know the certificate: the first of its hosts in its own
+// order, or what names it instead.
+func (c *certificate) label() string {
+	leaf := c.current.Leaf
+	switch {
+	case len(leaf.DNSNames) > 0:
+		return strings.ToValidUTF8(leaf.DNSNames[0], "?")
+	case len(leaf.IPAddresses) > 0:
+		return leaf.IPAddresses[0].String()
+	case leaf.Subject.CommonName != "":
+		return strings.ToValidUTF8(leaf.Subject.CommonName, "?")
+	}
+	return filepath.Base(c.CertFile)
+}
+
+// maxNotice is for how long before its end a certificate is reported at most.
+const maxNotice = 14 * 24 * time.Hour
+
+// warn logs that the certificate has expired or expires soon: in two weeks, or in the last third of
+// a shorter life.
+func (c *certificate) warn(now time.Time) {
+	leaf := c.current.Leaf
+	left := leaf.NotAfter.Sub(now)
+	if left > min(maxNotice, leaf.NotAfter.Sub(leaf.NotBefore)/3) {
+		return
+	}
+	what := "a TLS certificate expires soon: renew its files, they are read again without a restart"
+	if left <= 0 {
+		what = "a TLS certificate has expired, and clients refuse it: renew its files, they are read again without a restart"
+	}
+	c.log.Warn(what, "name", c.label(), "certificate", c.CertFile, "expires", leaf.NotAfter.UTC().Format(time.RFC3339))
 }

@@ -166,7 +166,7 @@ func TestATLSPortSpeaksBothBeforeAnUpstream(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	roots := certificateFiles(t, cert, key)
-	e := open(t, nil, func(options *Options) { o.use(options); options.CertFile, options.KeyFile = cert, key })
+	e := open(t, nil, func(options *Options) { o.use(options); options.Certificates = []KeyPair{{cert, key}} })
 	for _, major := range []int{1, 2} {
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: major == 2}}
 		defer client.CloseIdleConnections()

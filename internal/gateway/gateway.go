@@ -7,8 +7,8 @@
 //	engine.go       which engine serves
 //	listener.go     the layers of a connection below HTTP: the PROXY protocol, the pace
 //	serve.go        start and drain
-//	certificate.go  TLS
-//	upstreams.go    the addresses of the upstream
+//	certificate.go  a TLS certificate; certificates.go  all of them, and which one a client gets
+//	upstreams.go    the addresses of the upstream; upstreamtls.go  TLS with them
 //	health.go       their health checks
 //
 // The rest is in packages of its own, from the top down:
@@ -20,6 +20,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -31,6 +32,7 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/gateway/std"
+	"github.com/weirlimit/weir/internal/target"
 	"github.com/weirlimit/weir/internal/upstream"
 )
 
@@ -49,6 +51,25 @@ const (
 	LogJSON = rules.LogJSON
 )
 
+// Paths selects which form of a path an upstream receives.
+type Paths = target.Paths
+
+// The forms: the canonical one, or the path as received.
+const (
+	Strict = target.Strict
+	AsSent = target.AsSent
+)
+
+// ForwardingNames returns the names of the fields by which an upstream can learn who is calling, in
+// lower case.
+func ForwardingNames() []string { return rules.ForwardingNames() }
+
+// DefaultForwarding returns those of ForwardingNames that are written by default.
+func DefaultForwarding() []string { return rules.DefaultForwarding() }
+
+// CheckMethod returns why a method cannot be accepted beside the known ones; nil if it can.
+func CheckMethod(method string) error { return rules.CheckMethod(method) }
+
 // NewAccessLog returns a log to w and starts its goroutine, which ends with Close. A write that
 // fails is reported to log (nil means slog.Default()) once, until a write succeeds.
 func NewAccessLog(w io.Writer, format LogFormat, log *slog.Logger) *AccessLog {
@@ -60,7 +81,7 @@ type Gateway struct {
 	options Options
 	rules   *rules.Rules
 	std     *std.Engine
-	cert    *certificate // nil: cleartext
+	certs   *certificates // nil: cleartext
 	clock   *pace.Clock
 }
 
@@ -73,19 +94,29 @@ func New(o Options) (*Gateway, error) {
 	o.Limits = o.Limits.WithDefaults(len(o.Sites) > 0)
 	g := &Gateway{options: o, clock: pace.NewClock()}
 	with := o.rules()
-	var err error
-	if with.Sites, err = g.newSites(); err != nil {
+	log := cmp.Or(o.Log, slog.Default())
+	secure, err := o.UpstreamTLS.config(log, time.Now)
+	if err != nil {
 		return nil, err
+	}
+	if with.Sites, err = g.newSites(secure); err != nil {
+		return nil, err
+	}
+	if len(o.Certificates) > 0 {
+		if g.certs, err = loadCertificates(o.Certificates, log, time.Now); err != nil {
+			return nil, err
+		}
+		if len(o.Certificates) > 1 || len(o.Sites) > 1 {
+			with.Covers = g.certs.covers
+		}
 	}
 	if g.rules, err = rules.New(with); err != nil {
 		return nil, err
 	}
-	if o.CertFile != "" || o.KeyFile != "" {
-		if g.cert, err = loadCertificate(o.CertFile, o.KeyFile, g.rules.Log, time.Now); err != nil {
-			return nil, err
-		}
+	engine := std.Options{
+		Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport,
+		Dial: g.dialThrough(g.newDialer().DialContext), Kept: keptFor, UpstreamTLS: secure,
 	}
-	engine := std.Options{Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Dial: g.dialThrough(g.newDialer().DialContext), Kept: keptFor}
 	if g.std, err = std.New(g.rules, engine); err != nil {
 		return nil, err
 	}
@@ -98,6 +129,8 @@ func (o *Options) check() error {
 		return errors.New("new gateway: Decider and Identity are required")
 	case (o.Backend == nil) == (len(o.Sites) == 0):
 		return errors.New("new gateway: one of Backend and Sites is required, not both")
+	case o.Paths == target.AsSent && len(o.Sites) == 0:
+		return errors.New("new gateway: paths are forwarded as sent to Sites alone: leave Paths out before Backend")
 	case o.ProxyProtocol && len(o.TrustedProxies) == 0:
 		return errors.New("new gateway: the PROXY protocol needs trusted proxies to take it from: name their networks")
 	}
@@ -121,6 +154,9 @@ func (o *Options) rules() rules.Options {
 		AgentHash:      o.AgentHash,
 		Observe:        o.Observe,
 		HideTokens:     o.HideTokens,
+		Forwarded:      o.Forwarded,
+		Paths:          o.Paths,
+		Methods:        o.Methods,
 		Limits:         o.Limits,
 		Judged:         std.Judged,
 		Ended:          std.Ended,
@@ -137,10 +173,19 @@ func (g *Gateway) Fast() bool { return g.options.isFast() }
 // TLSConfig returns what connections to the gateway are secured by, for another listener of the
 // same server; nil if they are not.
 func (g *Gateway) TLSConfig() *tls.Config {
-	if g.cert == nil {
+	if g.certs == nil {
 		return nil
 	}
-	return g.cert.config()
+	return g.certs.config()
+}
+
+// Certificates returns when the first certificate of each name expires; none without TLS. A
+// certificate's name is the first of its hosts.
+func (g *Gateway) Certificates() map[string]time.Time {
+	if g.certs == nil {
+		return nil
+	}
+	return g.certs.expiries()
 }
 
 // InFlight returns how many requests are under way, taken-over connections (websockets) included

@@ -247,12 +247,12 @@ func TestNewReportsInvalidOptions(t *testing.T) {
 	}
 	for reason, change := range map[string]func(*Options){
 		"Decider and Identity are required": func(o *Options) { o.Decider = nil },
-		"one of Backend and Upstream":       func(o *Options) { o.Backend = nil },
+		"one of Backend and Sites":          func(o *Options) { o.Backend = nil },
 		"not both":                          before(t, "http://h"),
 		"needs trusted proxies":             func(o *Options) { o.ProxyProtocol = true },
 		"an origin is a scheme and a host":  func(o *Options) { o.CORSOrigins = []string{"https://a.test/"} },
 		"must be the only one":              func(o *Options) { o.CORSOrigins = []string{"*", "https://a.test"} },
-		"no such file":                      func(o *Options) { o.CertFile, o.KeyFile = "missing.pem", "missing.key" },
+		"no such file":                      func(o *Options) { o.Certificates = []KeyPair{{"missing.pem", "missing.key"}} },
 		"with a host":                       func(o *Options) { o.Backend = nil; before(t, "http:///x")(o) },
 		"http or https":                     func(o *Options) { o.Backend = nil; before(t, "ftp://h")(o) },
 		"base path are allowed":             func(o *Options) { o.Backend = nil; before(t, "http://u:secret@h/?q")(o) },

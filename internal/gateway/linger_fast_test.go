@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -22,9 +21,7 @@ func TestADrainDoesNotWaitForSilentClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := open(t, nil, func(o *Options) {
 				behind(t, func(http.ResponseWriter, *http.Request) {})(o)
-				dir := t.TempDir()
-				o.CertFile, o.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-				certificateFiles(t, o.CertFile, o.KeyFile)
+				secured(t, o)
 				o.Limits.Drain = time.Minute
 				o.Limits.Header = time.Hour
 			})

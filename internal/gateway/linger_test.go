@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"testing"
 	"time"
 )
@@ -24,9 +23,7 @@ func TestAKeptConnectionIsAnnouncedToCloseDuringADrain(t *testing.T) {
 			e := open(t, silent, func(o *Options) {
 				o.Limits.Linger = time.Hour // not reached
 				if name == "TLS" {
-					dir := t.TempDir()
-					o.CertFile, o.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-					dialer.RootCAs = certificateFiles(t, o.CertFile, o.KeyFile)
+					dialer.RootCAs = secured(t, o)
 					dialer.ServerName = "127.0.0.1"
 				}
 			})

@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/target"
 )
 
 // Options are what a Gateway is made from. Decider, Identity and one of Backend and Sites are
@@ -26,6 +27,9 @@ type Options struct {
 	// names is answered 421.
 	Sites []Site
 
+	// UpstreamTLS is of the sites' https addresses.
+	UpstreamTLS UpstreamTLS
+
 	// Avoid, if set, returns why no connection may be made to an address that the upstream's names
 	// resolve to, such as one at which this gateway listens itself; nil: it may. It is called
 	// before each connection, by several goroutines, and must not block.
@@ -36,15 +40,26 @@ type Options struct {
 	// not the token is valid. None means that all are forwarded.
 	HideTokens []identity.Place
 
+	// Forwarded are the names of the fields by which Sites learn who is calling, of
+	// rules.Forwardings and in any case; none: those that are on by default.
+	Forwarded []string
+	// Paths is which form of a path Sites receive. AsSent is for Sites alone.
+	Paths target.Paths
+	// Methods are accepted beside the known ones (target.IsMethod). They are tokens in capital
+	// letters, without CONNECT and TRACE.
+	Methods []string
+
 	// CORSOrigins are the web origins that may call the widget surface; none, or "*", allow any
 	// (D22).
 	CORSOrigins []string
 	// IETF adds the RateLimit and RateLimit-Policy fields (D23).
 	IETF bool
 
-	// CertFile and KeyFile, PEM, switch TLS and HTTP/2 by ALPN on. They are read again when they
-	// change.
-	CertFile, KeyFile string
+	// Certificates switch TLS and HTTP/2 by ALPN on. A client gets the one for the name that it
+	// asks for, else the first. With several certificates or sites, a request for a host that the
+	// certificate of its connection does not cover is answered 421, unless a trusted proxy sends
+	// it.
+	Certificates []KeyPair
 
 	// ProxyProtocol requires a PROXY protocol header from TrustedProxies and refuses it from others
 	// (D12).

@@ -60,13 +60,22 @@ func certificateFiles(t *testing.T, certFile, keyFile string) *x509.CertPool {
 	return pool
 }
 
+// secured gives a gateway a certificate for 127.0.0.1, and returns what trusts it.
+func secured(t *testing.T, o *Options) *x509.CertPool {
+	t.Helper()
+	dir := t.TempDir()
+	pair := KeyPair{filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")}
+	o.Certificates = []KeyPair{pair}
+	return certificateFiles(t, pair.CertFile, pair.KeyFile)
+}
+
 func TestTLSSpeaksHTTP2AndRefusesOldVersions(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	pool := certificateFiles(t, certFile, keyFile)
 	protos := make(chan string, 1)
 	e := open(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { protos <- r.Proto }),
-		func(o *Options) { o.CertFile, o.KeyFile = certFile, keyFile })
+		func(o *Options) { o.Certificates = []KeyPair{{certFile, keyFile}} })
 	for _, proto := range []string{"HTTP/2.0", "HTTP/1.1"} {
 		p := new(http.Protocols)
 		p.SetHTTP1(proto == "HTTP/1.1")
@@ -96,7 +105,7 @@ func TestAChangedCertificateIsServedAndABrokenOneIsNot(t *testing.T) {
 	certificateFiles(t, certFile, keyFile)
 	now := time.Now()
 	log := new(lockedText)
-	c, err := loadCertificate(certFile, keyFile, slog.New(slog.NewTextHandler(log, nil)), func() time.Time { return now })
+	c, err := loadCertificates([]KeyPair{{certFile, keyFile}}, slog.New(slog.NewTextHandler(log, nil)), func() time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/fast"
@@ -25,6 +26,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	}
 	checked := g.startChecks(base)
 	defer func() { cut(); checked() }()
+	defer g.watchCertificates()()
 	ended := make(chan error, 1)
 	go func() {
 		defer close(ended)
@@ -58,6 +60,17 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
+// watchCertificates reports certificates that expire soon until end is called.
+func (g *Gateway) watchCertificates() (end func()) {
+	if g.certs == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { g.certs.watch(ctx) })
+	return func() { cancel(); watching.Wait() }
+}
+
 // servers are the engines of one run of Serve.
 type servers struct {
 	std    *http.Server
@@ -68,10 +81,10 @@ type servers struct {
 // start makes the engines of one run.
 func (g *Gateway) start(base context.Context) (*servers, error) {
 	if !g.Fast() {
-		return &servers{std: g.std.Server(base), secure: g.cert != nil}, nil
+		return &servers{std: g.std.Server(base), secure: g.certs != nil}, nil
 	}
 	engine := fast.New(base, g.rules, fast.Options{Clock: g.clock, TLS: g.TLSConfig()})
-	return &servers{std: g.std.HTTP2Server(base), secure: g.cert != nil, fast: engine}, nil
+	return &servers{std: g.std.HTTP2Server(base), secure: g.certs != nil, fast: engine}, nil
 }
 
 // serve accepts connections until l is closed.

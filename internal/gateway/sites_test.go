@@ -1,13 +1,18 @@
 package gateway
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
@@ -151,5 +156,114 @@ func TestTwoUpstreamsForOneHostAreRefused(t *testing.T) {
 	}})
 	if err == nil || !strings.Contains(err.Error(), `"api.example.com"`) {
 		t.Error(err)
+	}
+}
+
+// askHTTP2 sends GET / with an :authority, as it is, and returns the status and the body.
+func (e *edge) askHTTP2(authority string) (status, body string) {
+	e.t.Helper()
+	c := e.dial()
+	defer c.Close()
+	_, _ = io.WriteString(c, http2.ClientPreface)
+	f := http2.NewFramer(c, c)
+	_ = f.WriteSettings()
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	for _, h := range [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", authority}, {":path", "/"}} {
+		_ = enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
+	}
+	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+	dec := hpack.NewDecoder(4096, nil)
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			e.t.Fatalf("%q: %v", authority, err)
+		}
+		switch frame := frame.(type) {
+		case *http2.HeadersFrame:
+			fields, err := dec.DecodeFull(frame.HeaderBlockFragment())
+			if err != nil {
+				e.t.Fatal(err)
+			}
+			status = fields[0].Value
+			if frame.StreamEnded() {
+				return status, body
+			}
+		case *http2.DataFrame:
+			if body += string(frame.Data()); frame.StreamEnded() {
+				return status, body
+			}
+		case *http2.RSTStreamFrame:
+			return "reset", body
+		}
+	}
+}
+
+// A backend that is asked for itself, by a request without a Host, gets it under the limiter of its
+// own host.
+func TestARequestWithoutHostCountsForTheHostThatTheUpstreamGets(t *testing.T) {
+	backend := siteBackend(t, "own", "")
+	own, err := weir.ParseRoute(backend.Hostname() + "/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := sitePolicy(t)
+	p.Limiters = append(p.Limiters, weir.Limiter{Name: "own", Routes: []weir.Route{own}, Windows: p.Limiters[0].Windows})
+	for i := range p.Limiters {
+		if p.Limiters[i].Name == "own" {
+			w, err := weir.ParseWindow("2 per minute by ip")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Limiters[i].Windows = []weir.Window{w}
+		}
+	}
+	e := open(t, nil, func(o *Options) {
+		o.Decider = testDecider(t, p)
+		o.Sites = []Site{{Upstreams: []*url.URL{backend}}}
+	})
+	for i, head := range []string{"GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n"} {
+		res := e.send(head)
+		if got := text(t, res); got != "own "+backend.Host+" /" || limitOf(res.Header) != "2" {
+			t.Errorf("request %d: %q by limit %s, want the limiter of %s", i, got, limitOf(res.Header), backend.Host)
+		}
+	}
+	if res := e.send("GET / HTTP/1.0\r\n\r\n"); res.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("the third request: %s, want 429", res.Status)
+	}
+}
+
+// net/http sends a host of other letters on in its ASCII form, and an address without its zone. The
+// limiter would have seen another host than the backend.
+func TestAHostThatIsRewrittenOnTheWayIsRefused(t *testing.T) {
+	p := sitePolicy(t)
+	for host, limit := range map[string]string{"xn--bcher-kva.test/*": "2", "[2001:db8::1]/*": "3"} {
+		r, err := weir.ParseRoute(host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := weir.ParseWindow(limit + " per minute by ip")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Limiters = append(p.Limiters, weir.Limiter{Name: "n" + limit, Routes: []weir.Route{r}, Windows: []weir.Window{w}})
+	}
+	e := open(t, nil, func(o *Options) {
+		o.Decider = testDecider(t, p)
+		o.Sites = []Site{{Upstreams: []*url.URL{siteBackend(t, "rest", "")}}}
+	})
+	for _, authority := range []string{"b\u00fccher.test", "[2001:db8::1%25eth0]", "[2001:db8::1%eth0]", "a b", "a/b", "shop.example.com,x"} {
+		if status, body := e.askHTTP2(authority); status != "400" {
+			t.Errorf("HTTP/2, %q: status %s, %q, want 400", authority, status, body)
+		}
+	}
+	for _, raw := range []string{
+		"GET http://b%C3%BCcher.test/ HTTP/1.1\r\nHost: b\r\n",
+		"GET / HTTP/1.1\r\nHost: [2001:db8::1%25eth0]\r\n",
+		"GET / HTTP/1.1\r\nHost: [2001:db8::1%eth0]\r\n",
+	} {
+		if res := e.send(raw + "Connection: close\r\n\r\n"); res.StatusCode != http.StatusBadRequest {
+			t.Errorf("%q: %s, %q, want 400", raw, res.Status, text(t, res))
+		}
 	}
 }

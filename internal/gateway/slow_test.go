@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -50,9 +49,7 @@ func (c *slowLink) Write(p []byte) (n int, err error) {
 
 // overTLS enables TLS, and makes a client's config trust it.
 func overTLS(t *testing.T, o *Options, config *tls.Config) {
-	dir := t.TempDir()
-	o.CertFile, o.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	config.ServerName, config.RootCAs = "127.0.0.1", certificateFiles(t, o.CertFile, o.KeyFile)
+	config.ServerName, config.RootCAs = "127.0.0.1", secured(t, o)
 }
 
 // sink answers a POST with the length of its body, and other requests with size

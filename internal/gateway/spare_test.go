@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,9 +26,7 @@ func spareEdges(t *testing.T, limits func(*Limits), test func(name string, e *ed
 					behind(t, silent)(o)
 				}
 				if secure {
-					dir := t.TempDir()
-					o.CertFile, o.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-					config.RootCAs = certificateFiles(t, o.CertFile, o.KeyFile)
+					config.RootCAs = secured(t, o)
 				}
 				limits(&o.Limits)
 			})

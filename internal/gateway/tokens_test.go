@@ -39,7 +39,9 @@ func hiddenRequests() []hiddenRequest {
 		{"/a?x=%zz&api_key=" + hiddenKey + "&&y=+%20", []string{"X-Api-Key: " + hiddenKey}, "/a?x=%zz&&y=+%20", ""},
 		{"/a?api_key=" + hiddenKey, []string{"x-api-key: a", "X-API-KEY: b", "Authorization: " + basic}, "/a", ""},
 		{"/a?api%5Fkey=" + hiddenKey + "&b", []string{"Authorization: basic\t" + hiddenKey}, "/a?b", ""},
-		{"/a?b;api_key=" + hiddenKey, []string{"Authorization: Bearer session"}, "/a", "Bearer session"},
+		{"/a?b;api_key=" + hiddenKey, []string{"Authorization: Bearer session"}, "/a?b", "Bearer session"},
+		{"/a?filter=name;eq;bob&api_key=" + hiddenKey + "&q=100%", nil, "/a?filter=name;eq;bob&q=100%", ""},
+		{"/a?filter=name;api_key=" + hiddenKey + ";eq;%&x", nil, "/a?filter=name;eq;%&x", ""},
 		{"/a?", []string{"Authorization: Bearer session", "authorization: " + basic}, "/a?", ""},
 		{"//a/?ä=1&api_key=", []string{"Authorization: Basically x"}, "/a/?%C3%A4=1", "Basically x"},
 	}

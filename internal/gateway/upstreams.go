@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -18,11 +19,12 @@ import (
 const keptFor = 55 * time.Second
 
 // newSites returns the upstreams, with their health and the fast engine's connections to them.
-func (g *Gateway) newSites() ([]*rules.Site, error) {
+// secure is of https addresses; nil: the default.
+func (g *Gateway) newSites(secure *tls.Config) ([]*rules.Site, error) {
 	connect := g.dialThrough(poller.Dial(g.newDialer()))
 	all := make([]*rules.Site, 0, len(g.options.Sites))
 	for _, s := range g.options.Sites {
-		pool, err := g.newPool(s, connect)
+		pool, err := g.newPool(s, connect, secure)
 		if err != nil {
 			return nil, err
 		}
@@ -35,12 +37,13 @@ func (g *Gateway) newSites() ([]*rules.Site, error) {
 	return all, nil
 }
 
-func (g *Gateway) newPool(s Site, connect dial) (*upstream.Pool, error) {
+func (g *Gateway) newPool(s Site, connect dial, secure *tls.Config) (*upstream.Pool, error) {
 	if len(s.Upstreams) == 0 {
 		return nil, fmt.Errorf("new gateway: host %q has no upstream", s.Host)
 	}
 	first, limits := s.Upstreams[0], &g.options.Limits
 	o := upstream.Options{
+		TLS:     secure,
 		Connect: limits.Connect,
 		Header:  limits.Upstream,
 		Stall:   limits.UpstreamIdle,

@@ -84,7 +84,7 @@ func TestUpstreamAddressesDifferOnlyInHostAndPort(t *testing.T) {
 			}
 			o := Options{Sites: To(&url.URL{Scheme: "http", Host: "127.0.0.1:1", Path: "/base"}, more), Limits: Limits{}.WithDefaults(true)}
 			g := Gateway{options: o}
-			if _, err := g.newSites(); err == nil || !strings.Contains(err.Error(), why) {
+			if _, err := g.newSites(nil); err == nil || !strings.Contains(err.Error(), why) {
 				t.Errorf("%s with %v: %v; want %q", bad, o.Sites, err, why)
 			}
 		})

@@ -173,6 +173,10 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 		return c.Caller.AppendKey(dst, source)
 	}
 	field := c.sources.mapped[place]
+	if field < 0 && source == identity.Host && len(c.line.Host) > 0 {
+		c.seen |= 1 << place
+		return c.Caller.AppendKey(dst, source)
+	}
 	if field < 0 && c.sources.rows[place].Name == identity.Query { // every line has its query
 		c.seen |= 1 << place
 		return c.Caller.AppendKey(dst, source)
@@ -344,8 +348,8 @@ func (c *caller) field(place, index int) []string {
 	return c.lines[place][:]
 }
 
-// Host implements identity.Request: a line has none, except in a field that a key source maps to.
-func (c *caller) Host() string { return "" }
+// Host implements identity.Request. A field that a key source maps to is read in its place.
+func (c *caller) Host() string { return text(c.line.Host) }
 
 // RawQuery implements identity.Request.
 func (c *caller) RawQuery() string { return c.query }

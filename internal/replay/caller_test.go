@@ -152,9 +152,9 @@ func TestWhatTheLogLacksIsReported(t *testing.T) {
 	line := logged("192.0.2.1", "-", "a", "-")
 	out := fromLog(t, Options{Policy: p, Forwarded: -1}, line, line)
 	want := []Lack{
-		{"agent", []string{"all"}, 2, ""}, // the format has no User-Agent
-		{"session", []string{"all"}, 2, "the address"},
-		{"tenant", []string{"all"}, 2, "the address"},
+		{Source: "agent", Limiters: []string{"all"}, Requests: 2}, // the format has no User-Agent
+		{Source: "session", Limiters: []string{"all"}, Requests: 2, Instead: "the address"},
+		{Source: "tenant", Limiters: []string{"all"}, Requests: 2, Instead: "the address"},
 	}
 	if got := out.Log.Lacks; !slices.EqualFunc(got, want, func(a, b Lack) bool { return fmt.Sprint(a) == fmt.Sprint(b) }) {
 		t.Errorf("lacks %+v", got)

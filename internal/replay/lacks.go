@@ -10,7 +10,7 @@ import (
 
 // lacks returns the sources that the log does not have.
 func (r *Replay) lacks() []Lack {
-	out := r.hidden()
+	out := append(r.hidden(), r.hosts.unrouted()...)
 	for place, source := range r.sources.all {
 		if r.caller.seen>>place&1 != 0 {
 			continue // the log has the source, and some callers do not

@@ -19,9 +19,9 @@ type paths struct {
 
 // A remembered is a path, and each policy's choice for it.
 type remembered struct {
-	method, path []byte
-	choices      [2]target.Choice
-	agentless    [2]target.Choice // of the lanes' agentless deciders
+	method, host, path []byte
+	choices            [2]target.Choice
+	agentless          [2]target.Choice // of the lanes' agentless deciders
 }
 
 // maxRemembered is the length of the longest path that is cached.
@@ -29,33 +29,37 @@ const maxRemembered = 256
 
 // choose returns each policy's choice for a request, and its query; ok is false if an HTTP server
 // would not accept the request. The result is valid until the next call. named means that the agent
-// is known without the query.
-func (r *Replay) choose(method, raw string, named bool) (chosen *remembered, query string, ok bool) {
+// is known without the query. host is empty if no route names one.
+func (r *Replay) choose(method, host, raw string, named bool) (chosen *remembered, query string, ok bool) {
 	path := raw
 	if i := strings.IndexByte(raw, '?'); i >= 0 {
 		path, query = raw[:i], raw[i+1:]
 	}
 	ambiguous := query != "" && identity.AgentIsAmbiguous(query) && !named
 	if ambiguous || r.isOdd(query) || !target.IsPlainQuery(query) || !target.IsMethod(method) {
-		return r.chooseOdd(method, raw, ambiguous)
+		return r.chooseOdd(method, host, raw, ambiguous)
 	}
-	if len(path) > maxRemembered {
+	if len(host)+len(path) > maxRemembered {
 		if !target.IsPlain(path) {
-			return r.chooseOdd(method, raw, false)
+			return r.chooseOdd(method, host, raw, false)
 		}
-		r.chooseInto(&r.paths.last, &target.Request{Method: method, Path: path})
+		r.chooseInto(&r.paths.last, &target.Request{Method: method, Host: host, Path: path})
 		return &r.paths.last, query, true
 	}
-	slot := &r.paths.slots[(maphash.String(r.seed, path)+uint64(method[0])+uint64(len(method)))%uint64(len(r.paths.slots))]
-	if text(slot.path) == path && text(slot.method) == method {
+	hash := maphash.String(r.seed, path) + uint64(method[0]) + uint64(len(method))
+	if host != "" {
+		hash += maphash.String(r.seed, host)
+	}
+	slot := &r.paths.slots[hash%uint64(len(r.paths.slots))]
+	if text(slot.path) == path && text(slot.method) == method && text(slot.host) == host {
 		return slot, query, true
 	}
 	if !target.IsPlain(path) {
-		return r.chooseOdd(method, raw, false)
+		return r.chooseOdd(method, host, raw, false)
 	}
-	slot.method, slot.path = append(slot.method[:0], method...), append(slot.path[:0], path...)
+	slot.method, slot.host, slot.path = append(slot.method[:0], method...), append(slot.host[:0], host...), append(slot.path[:0], path...)
 	// The choices refer to the path, so it must live as long as they do.
-	r.chooseInto(slot, &target.Request{Method: method, Path: text(slot.path)})
+	r.chooseInto(slot, &target.Request{Method: method, Host: host, Path: text(slot.path)})
 	return slot, query, true
 }
 
@@ -66,7 +70,7 @@ func (r *Replay) isOdd(query string) bool {
 }
 
 // chooseOdd is choose for a request that is not plain.
-func (r *Replay) chooseOdd(method, raw string, ambiguous bool) (chosen *remembered, query string, ok bool) {
+func (r *Replay) chooseOdd(method, host, raw string, ambiguous bool) (chosen *remembered, query string, ok bool) {
 	if !isToken(method) {
 		return nil, "", false
 	}
@@ -74,7 +78,7 @@ func (r *Replay) chooseOdd(method, raw string, ambiguous bool) (chosen *remember
 	if err != nil {
 		return nil, "", false
 	}
-	asked := target.Request{Method: method, Ambiguous: ambiguous, Query: u.RawQuery}
+	asked := target.Request{Method: method, Host: host, Ambiguous: ambiguous, Query: u.RawQuery}
 	asked.Read(u)
 	r.chooseInto(&r.paths.last, &asked)
 	return &r.paths.last, u.RawQuery, true

@@ -19,7 +19,7 @@
 //	replay.go      one line after another           lane.go       one policy
 //	paths.go       the limiter of a request         callers.go    what is remembered of callers
 //	caller.go      the sender of a request          worst.go      callers that are named
-//	unknown.go     requests with an unknown agent
+//	unknown.go     requests with an unknown agent  hosts.go       the host of a request
 //	peers.go       a cache of addresses
 //	flights.go     what a request has cost, and its end
 //	wait.go        waiting and sending again        recommend.go  the lowest limit that touches few
@@ -124,6 +124,7 @@ type Replay struct {
 
 	lanes     []*lane // of the policy, and of the second one
 	addresses callers
+	hosts     hosts
 	changes   *changes // nil without a second policy
 }
 
@@ -133,7 +134,7 @@ func New(o Options) (*Replay, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("new replay: %w", err)
 	}
-	r := &Replay{options: o, sources: newSources(&o), seed: maphash.MakeSeed(), now: math.MinInt64}
+	r := &Replay{hosts: newHosts(&o), options: o, sources: newSources(&o), seed: maphash.MakeSeed(), now: math.MinInt64}
 	if len(r.sources.all) > maxSources {
 		return nil, fmt.Errorf("new replay: the policies count by %d key sources: at most %d are allowed", len(r.sources.all), maxSources)
 	}
@@ -230,7 +231,7 @@ func (r *Replay) Add(l *accesslog.Line) error {
 		r.log.Without++
 		return nil
 	}
-	chosen, query, ok := r.choose(text(l.Method), text(l.Target), r.sources.namesAgent(l))
+	chosen, query, ok := r.choose(text(l.Method), r.routedHost(l), text(l.Target), r.sources.namesAgent(l))
 	if !ok {
 		r.log.Without++
 		return nil
@@ -241,6 +242,7 @@ func (r *Replay) Add(l *accesslog.Line) error {
 	}
 	r.move(l.Time)
 	r.log.Requests++
+	r.noteHost(l)
 	r.caller.start(r.resolver, l, query)
 	r.end = r.options.endOf(l)
 	for i, lane := range r.lanes {

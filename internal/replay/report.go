@@ -49,7 +49,7 @@ type BadLine struct {
 	Reason string `json:"reason"`
 }
 
-// A Lack is a key source that limiters count by and the log does not have.
+// A Lack is a key source that limiters count by, or are chosen by, and the log does not have.
 type Lack struct {
 	Source   string   `json:"source"`
 	Limiters []string `json:"limiters"`
@@ -57,6 +57,9 @@ type Lack struct {
 	// what they were counted by, in words; empty: nothing, so that windows by the source are
 	// unknown
 	Instead string `json:"instead"`
+	// Routes is true for a host that the routes of these limiters name: none of the requests, which
+	// are then all of the log, could be found to be theirs.
+	Routes bool `json:"routes,omitempty"`
 }
 
 // A Count is a number of distinct callers.

@@ -189,14 +189,17 @@ func hidesDots(name []byte) bool {
 	if name[0] != '.' && name[0] != ' ' {
 		return false
 	}
-	for i, c := range name {
-		if c == ';' || c == '?' || c == '#' {
-			name = name[:i]
-			break
-		}
+	trimmed := nameOf(string(name))
+	return trimmed == "." || trimmed == ".."
+}
+
+// nameOf returns a segment without what some backends cut off: parameters, a query, a fragment, and
+// blanks around the rest.
+func nameOf(segment string) string {
+	if i := strings.IndexAny(segment, ";?#"); i >= 0 {
+		segment = segment[:i]
 	}
-	name = []byte(strings.Trim(string(name), " "))
-	return string(name) == "." || string(name) == ".."
+	return strings.Trim(segment, " ")
 }
 
 // Guess returns a decoded form of a path that Canonical rejects. It decodes everything that any

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -21,7 +22,7 @@ const (
 	Asterisk
 	// Health is a health check (/healthz, /readyz), which is not limited.
 	Health
-	// Unreadable is a path without a canonical form. It is answered 400 and charged to the surface
+	// Unreadable is a path without a canonical form, or one that cannot be forwarded as sent. It is answered 400 and charged to the surface
 	// that it was probably meant for (D10: what cannot be read safely is rejected, but still
 	// counted).
 	Unreadable
@@ -59,6 +60,14 @@ type Request struct {
 
 	// Query is the raw query. A limiter may count by its parameters.
 	Query string
+
+	// Methods are those that the gateway accepts beside the known ones (see IsMethod).
+	Methods []string
+
+	// Sent is the path as received if it is forwarded so and is not Path (see ReadAsSent); else
+	// empty.
+	Sent     string
+	readings []string // of Sent, other than Path
 }
 
 // A Purpose is why a client sends a request.
@@ -99,10 +108,7 @@ type Choice struct {
 // which order the rules apply. It overwrites c.
 func Choose(d *weir.Decider, r *Request, c *Choice) {
 	if r.Raw != "" {
-		var path string
-		c.Kind, c.Parameter = Unreadable, ""
-		c.Match, path = unreadable(d, r.Host, r.Raw)
-		c.Surface = surfaceOf(d, r.Host, path)
+		c.reject(d, r.Host, r.Raw)
 		return
 	}
 	c.Kind, c.Parameter, c.Surface = Plain, "", surfaceOf(d, r.Host, r.Path)
@@ -116,16 +122,28 @@ func Choose(d *weir.Decider, r *Request, c *Choice) {
 	case c.Surface != NoSurface && r.Purpose == CORSPreflight:
 		c.Kind, c.Match = Preflight, preflight(d, r.Host, r.Path)
 		return
-	case !IsMethod(r.Method):
+	case !IsMethod(r.Method) && !slices.Contains(r.Methods, r.Method):
 		c.Kind = UnknownMethod
 	}
 	c.Match = match(d, r.Method, r.Host, r.Path)
+	if c.Kind == Plain && r.isAmbiguous(d, c.Match) {
+		c.reject(d, r.Host, r.Sent)
+		return
+	}
 	if c.Kind != Plain || !r.Ambiguous && r.Query == "" {
 		return
 	}
 	if name, ok := ambiguous(r, c.Match.Limiter()); ok {
 		c.Kind, c.Parameter, c.Match = AmbiguousQuery, name, d.CatchAll(r.Host, r.Path)
 	}
+}
+
+// reject makes c the choice for a path as received that cannot be read in one way.
+func (c *Choice) reject(d *weir.Decider, host, raw string) {
+	var path string
+	c.Kind, c.Parameter = Unreadable, ""
+	c.Match, path = unreadable(d, host, raw)
+	c.Surface = surfaceOf(d, host, path)
 }
 
 // ambiguous reports whether a query can be read in more than one way for what a limiter counts by.

@@ -1,6 +1,7 @@
 // Package target reads the path of a request as the client wrote it, for every server through which
 // requests arrive. A path has one canonical form or none (canonical.go), and that form determines
-// which limiter of a policy counts the request (choice.go).
+// which limiter of a policy counts the request (choice.go). A gateway may forward paths as sent
+// instead, and then counts by a folded form (assent.go).
 package target
 
 import (
@@ -58,7 +59,8 @@ func preflight(d *weir.Decider, host, path string) weir.Match {
 	return d.CatchAll(host, path)
 }
 
-// IsMethod reports whether a gateway accepts the method. It answers any other with 405.
+// IsMethod reports whether every gateway accepts the method. It answers any other with 405, unless
+// it is one of its own Methods.
 func IsMethod(method string) bool {
 	switch method {
 	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS":

@@ -46,6 +46,7 @@ func everything(t *testing.T) (*telemetry.Metrics, *weir.Decider) {
 				{Address: "http://backend.example.com:3001", Kept: -1, Failures: 5},
 			}
 		},
+		Certificates: func() map[string]time.Time { return map[string]time.Time{"api.example.com": loaded.Add(time.Minute)} },
 		PolicyState: func() telemetry.PolicyState {
 			return telemetry.PolicyState{Version: "0123abcd", Source: "file", Loaded: loaded, Tried: loaded.Add(time.Hour)}
 		},
@@ -68,6 +69,7 @@ func TestAFailedReloadIsToldApartFromNone(t *testing.T) {
 	want(t, m, "weir_policy_last_reload_successful", 0)
 	want(t, m, "weir_policy_last_reload_timestamp_seconds", 1e9+3600)
 	want(t, m, "weir_policy_loaded_timestamp_seconds", 1e9)
+	want(t, m, `weir_certificate_expires_timestamp_seconds{name="api.example.com"}`, 1e9+60)
 	want(t, m, `weir_policy_info{source="file",version="0123abcd"}`, 1)
 	want(t, m, "weir_candidate_last_reload_successful", 1)
 	want(t, m, "weir_candidate_last_reload_timestamp_seconds", 0)
@@ -75,7 +77,7 @@ func TestAFailedReloadIsToldApartFromNone(t *testing.T) {
 
 func TestTheUpstreamsAddressesAreToldOneByOne(t *testing.T) {
 	m, _ := everything(t)
-	const one, two = `{upstream="http://backend.example.com:3000"}`, `{upstream="http://backend.example.com:3001"}`
+	const one, two = `{site="*",upstream="http://backend.example.com:3000"}`, `{site="*",upstream="http://backend.example.com:3001"}`
 	for series, value := range map[string]float64{
 		"weir_upstream_up" + one: 1, "weir_upstream_up" + two: 0,
 		"weir_upstream_requests_in_flight" + one: 3, "weir_upstream_requests_in_flight" + two: 0,

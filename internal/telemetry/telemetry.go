@@ -65,6 +65,9 @@ type Sources struct {
 	Unanswered func() map[int]int64 // total requests without an answer of the upstream, likewise
 	Upstreams  func() []Upstream    // the upstream's addresses, without duplicates
 
+	// Certificates returns when the first TLS certificate of each name expires.
+	Certificates func() map[string]time.Time
+
 	PolicyState    func() PolicyState         // the origin of the policy in force
 	CandidateState func() (PolicyState, bool) // likewise; false if there is no candidate
 }

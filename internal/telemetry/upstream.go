@@ -20,7 +20,7 @@ type Upstream struct {
 	Failures uint64
 }
 
-// The families of malformed requests and of the upstream.
+// The families of malformed requests, of certificates and of the upstream.
 var (
 	descMalformed = prometheus.NewDesc("weir_malformed_requests_total",
 		"Request heads that the fast engine rejected, because they are ambiguous or not HTTP/1.1, by the status of the answer. They count against no limit and are not in the access log. Those that net/http rejects (HTTP/2, --engine std) are not included.", []string{"status"}, nil)
@@ -34,11 +34,13 @@ var (
 		"Idle connections to the address in the fast engine's pool. Those of net/http (HTTP/2, --engine std) are not included.", []string{"site", "upstream"}, nil)
 	descUpstreamFailures = prometheus.NewDesc("weir_upstream_failures_total",
 		"Failures that counted against the address: one for an outage, and one for each probe that fails during it.", []string{"site", "upstream"}, nil)
+	descCertificate = prometheus.NewDesc("weir_certificate_expires_timestamp_seconds",
+		"When the TLS certificate expires, in Unix time. name is the first host that it is for; of several certificates of one name, it is the first that expires.", []string{"name"}, nil)
 )
 
 // gatewayDescs returns the descriptions of those families.
 func gatewayDescs() []*prometheus.Desc {
-	return []*prometheus.Desc{descMalformed, descUnanswered, descUpstreamUp, descUpstreamBusy, descUpstreamKept, descUpstreamFailures}
+	return []*prometheus.Desc{descMalformed, descUnanswered, descUpstreamUp, descUpstreamBusy, descUpstreamKept, descUpstreamFailures, descCertificate}
 }
 
 // collectGateway collects those families.
@@ -53,6 +55,11 @@ func (s *Sources) collectGateway(to chan<- prometheus.Metric) {
 		counted := of.read()
 		for _, status := range slices.Sorted(maps.Keys(counted)) {
 			to <- prometheus.MustNewConstMetric(of.desc, prometheus.CounterValue, float64(counted[status]), strconv.Itoa(status))
+		}
+	}
+	if s.Certificates != nil {
+		for name, end := range s.Certificates() {
+			to <- prometheus.MustNewConstMetric(descCertificate, prometheus.GaugeValue, float64(end.Unix()), name)
 		}
 	}
 	if s.Upstreams == nil {

@@ -18,7 +18,9 @@ func tlsFor(o *tls.Config, a Address) *tls.Config {
 	if o != nil {
 		config = o.Clone()
 	}
-	config.ServerName = a.host()
+	if config.ServerName == "" {
+		config.ServerName = a.host()
+	}
 	config.NextProtos = []string{"http/1.1"}
 	if config.ClientSessionCache == nil {
 		config.ClientSessionCache = tls.NewLRUClientSessionCache(sessions)

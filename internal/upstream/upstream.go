@@ -49,7 +49,8 @@ const MaxAddresses = 64
 // where they say otherwise.
 type Options struct {
 	Addresses []Address
-	// of https addresses; nil means the system's roots; ServerName is set for each address
+	// of https addresses; nil means the system's roots; without a ServerName, it is the host of
+	// each address
 	TLS *tls.Config
 
 	Connect time.Duration // for a connection to be made, TLS included

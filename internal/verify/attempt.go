@@ -39,7 +39,7 @@ func (p *attempts) attempt(ctx context.Context, t *tally, r request) (*answer, o
 	switch {
 	case !a.admitted():
 		return a, stillRefused, nil
-	case p.seen.isTrouble(a), r.path != p.part.endpoints[0].path && !p.seen.isLikeServed(a):
+	case p.seen.isTrouble(a), r.path != p.part.endpoints[0].path && !p.seen.isLikeServed(a), r.host != p.plain().host && !p.seen.isOtherBudget(t, a):
 		return a, another, nil
 	}
 	got, err := p.confirmEscape(ctx, t, r)

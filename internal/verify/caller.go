@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -20,6 +21,9 @@ const refusedBody = `{"weir_verify": refuse this}`
 type endpoint struct {
 	method, path string
 	valid        string // a body that is accepted; "": none is known or needed
+	host         string // Host; "": the URL's
+	sited        bool   // the route names the host
+	under        string // what a made-up host ends in: ".example.com"; "": host is the only one
 }
 
 // harmless reports whether a request to the endpoint changes nothing without a valid body.
@@ -31,42 +35,54 @@ func (e endpoint) harmless() bool {
 	return false
 }
 
-func (e endpoint) String() string { return e.method + " " + e.path }
+// isElsewhere reports whether an answer says that the endpoint's host is not served at the URL.
+func (e endpoint) isElsewhere(a *answer) bool {
+	return e.host != "" && a.status == http.StatusMisdirectedRequest
+}
+
+func (e endpoint) String() string { return e.method + " " + e.host + e.path }
 
 // knownEndpoints are endpoints of the contract's surfaces: first those that are cheap to serve and
 // keep nothing open. AGENT is replaced by the agent.
 var knownEndpoints = []endpoint{
-	{"POST", "/api/v1/widget/init", `{"agent_id":"AGENT"}`},
-	{"POST", "/api/v1/widget/messages", `{"text":"weir verify asks whether limits hold"}`},
-	{"POST", "/api/v1/widget/events", `{"type":"weir.verify"}`},
-	{"GET", "/api/v1/widget/conversations", ""},
-	{"POST", "/api/v1/widget/leads", `{"email":"weir-verify@example.com"}`},
-	{"POST", "/api/v1/widget/typing", `{"typing":true}`},
-	{"POST", "/api/v1/widget/satisfaction", `{"score":5}`},
-	{"POST", "/api/v1/widget/coupon/apply", `{"code":"WEIR-VERIFY"}`},
-	{"GET", "/v1/wp/status", ""},
-	{"GET", "/v1/wp/coupons", ""},
+	{method: "POST", path: "/api/v1/widget/init", valid: `{"agent_id":"AGENT"}`},
+	{method: "POST", path: "/api/v1/widget/messages", valid: `{"text":"weir verify asks whether limits hold"}`},
+	{method: "POST", path: "/api/v1/widget/events", valid: `{"type":"weir.verify"}`},
+	{method: "GET", path: "/api/v1/widget/conversations"},
+	{method: "POST", path: "/api/v1/widget/leads", valid: `{"email":"weir-verify@example.com"}`},
+	{method: "POST", path: "/api/v1/widget/typing", valid: `{"typing":true}`},
+	{method: "POST", path: "/api/v1/widget/satisfaction", valid: `{"score":5}`},
+	{method: "POST", path: "/api/v1/widget/coupon/apply", valid: `{"code":"WEIR-VERIFY"}`},
+	{method: "GET", path: "/v1/wp/status"},
+	{method: "GET", path: "/v1/wp/coupons"},
 }
 
 const initPath = "/api/v1/widget/init"
 
 // endpointsOf returns requests that the limiter covers, at least one if any route leads to it.
-// segments are the values of parameters by source; any other parameter has a value that is made up.
-func endpointsOf(routes *weir.Routes, l *weir.Limiter, segments map[string]string) []endpoint {
+// segments are the values of parameters by source; any other parameter has a value that is made up,
+// and so has a star in the place of a host. authority is that of the URL.
+func endpointsOf(routes *weir.Routes, l *weir.Limiter, segments map[string]string, authority string) []endpoint {
 	var all []endpoint
-	add := func(e endpoint) bool {
-		covered := routes.Match(e.method, "", e.path).Limiter()
-		if covered == nil || covered.Name != l.Name {
-			return false
+	made := strings.ToLower(freshAgent())
+	// add adds an endpoint at the host of a route.
+	add := func(r weir.Route, e endpoint) bool {
+		for _, e.host = range hostsOf(r, authority, made) {
+			e.under, e.sited = underOf(r), r.Host != ""
+			covered := routes.Match(e.method, cmp.Or(e.host, authority), e.path).Limiter()
+			if covered == nil || covered.Name != l.Name {
+				continue
+			}
+			if !slices.ContainsFunc(all, func(x endpoint) bool { return x.method == e.method && x.path == e.path && x.host == e.host }) {
+				all = append(all, e)
+			}
+			return true
 		}
-		if !slices.ContainsFunc(all, func(x endpoint) bool { return x.method == e.method && x.path == e.path }) {
-			all = append(all, e)
-		}
-		return true
+		return false
 	}
 	for _, e := range knownEndpoints {
-		if slices.ContainsFunc(l.Routes, func(r weir.Route) bool { return onSurface(r.Path) && covers(r, e) }) {
-			add(e)
+		if i := slices.IndexFunc(l.Routes, func(r weir.Route) bool { return onSurface(r.Path) && covers(r, e) }); i >= 0 {
+			add(l.Routes[i], e)
 		}
 	}
 	for _, r := range l.Routes {
@@ -74,11 +90,12 @@ func endpointsOf(routes *weir.Routes, l *weir.Limiter, segments map[string]strin
 		if method == "" {
 			method = "GET"
 		}
-		if slices.ContainsFunc(all, func(e endpoint) bool { return covers(r, e) }) {
+		hosts := hostsOf(r, authority, made)
+		if slices.ContainsFunc(all, func(e endpoint) bool { return covers(r, e) && slices.Contains(hosts, e.host) }) {
 			continue
 		}
 		for _, path := range pathsOf(r, segments) {
-			if add(endpoint{method: method, path: path}) {
+			if add(r, endpoint{method: method, path: path}) {
 				break
 			}
 		}
@@ -86,12 +103,48 @@ func endpointsOf(routes *weir.Routes, l *weir.Limiter, segments map[string]strin
 	return all
 }
 
+// hostsOf returns hosts that a route covers, the likeliest first; "" is the URL's, whose authority
+// is given. made is what a made-up host begins with.
+func hostsOf(r weir.Route, authority, made string) []string {
+	own, _ := weir.AppendHost(nil, authority)
+	under := underOf(r)
+	switch {
+	case r.Host == "", under != "" && strings.HasSuffix(string(own), under), r.Host == string(own):
+		if under == "" {
+			return []string{""}
+		}
+		return []string{"", made + under} // the URL's own may have routes of its own
+	case under != "":
+		return []string{made + under}
+	}
+	return []string{r.Host}
+}
+
+// coversHost reports whether a route covers requests for the host of another, or for all of its
+// hosts.
+func coversHost(r weir.Route, other string) bool {
+	under := underOf(r)
+	return r.Host == "" || r.Host == other || under != "" && strings.HasSuffix(other, under)
+}
+
+// underOf returns what the hosts of a route end in that are made up; "" if its host is one name.
+func underOf(r weir.Route) string {
+	if r.Host == "" {
+		return ".example.com"
+	}
+	under, ok := strings.CutPrefix(r.Host, "*")
+	if !ok {
+		return ""
+	}
+	return under
+}
+
 // onSurface reports whether a path is on one of the contract's surfaces, whose endpoints are known.
 func onSurface(path string) bool {
 	return strings.HasPrefix(path, "/api/v1/widget/") || strings.HasPrefix(path, "/v1/wp/")
 }
 
-// covers reports whether an endpoint represents the route.
+// covers reports whether an endpoint represents the route, on a host that it covers.
 func covers(r weir.Route, e endpoint) bool {
 	return (r.Method == "" || r.Method == e.method) && (r.Path == e.path || r.Prefix && strings.HasPrefix(e.path, r.Path))
 }
@@ -138,6 +191,7 @@ type caller struct {
 	agent         string
 	chosen        map[string]string // made-up values that the limiter counts by, by source
 	segments      map[string]string // the part's: what a value of path:NAME replaces
+	under         string            // the part's: what a value of host ends in
 }
 
 // another returns a caller with another value of a source that callers choose.
@@ -146,7 +200,10 @@ func (c caller) another(source string) caller {
 		c.agent = freshAgent()
 		return c
 	}
-	return c.valued(source, freshValue(source))
+	if source == sourceHost {
+		return c.valued(source, freshAgent()+c.under)
+	}
+	return c.valued(source, freshAgent())
 }
 
 // valued returns a caller with that value of a source.
@@ -160,7 +217,7 @@ func (c caller) valued(source, value string) caller {
 
 // request returns the caller's request to an endpoint.
 func (c caller) request(o *Options, e endpoint) request {
-	r := request{method: e.method, path: e.path, fields: make(map[string]string)}
+	r := request{method: e.method, host: e.host, path: e.path, fields: make(map[string]string)}
 	if c.authorization != "" {
 		r = presented(r, c.place, c.authorization)
 	}

@@ -35,7 +35,7 @@ func newCallers(r *runner, w *part) callers {
 func (c *callers) choose() {
 	o := c.run.options
 	kind := credentialOf(c.part.limiter)
-	c.main = caller{agent: freshAgent(), segments: c.part.segments}
+	c.main = caller{agent: freshAgent(), segments: c.part.segments, under: c.part.endpoints[0].under}
 	switch {
 	case kind == "" && len(c.run.sessions) > 0:
 		// Some endpoints that are counted by address require one.
@@ -53,7 +53,13 @@ func (c *callers) choose() {
 		c.main.agent = all[0].request.fields["X-Agent-Id"]
 	}
 	c.stranger = freshAgent()
+	if e := c.part.endpoints[0]; e.under == "" {
+		c.noHost = inherently("its route names one host, " + cmp.Or(e.host, o.URL.Hostname()))
+	}
 	for _, source := range o.madeUp(c.part.limiter) {
+		if source == sourceHost && !c.noHost.isZero() {
+			continue
+		}
 		if c.part.segments[source] == "" { // otherwise the endpoints have it
 			c.main = c.main.another(source)
 		}
@@ -79,7 +85,7 @@ func (c *callers) chooseOther(by []string) {
 		c.noOther, c.apart = gap{}, by[chosen]
 		c.other = c.main.another(c.apart)
 	case proven >= 0:
-	case !c.noHost.isZero():
+	case !c.noHost.isZero() && slices.Contains(by, sourceHost):
 		c.noOther = c.noHost
 	case !c.unproved.isZero():
 		c.noOther = c.unproved
@@ -122,6 +128,9 @@ func (c *callers) isFresh(source string) bool {
 func (c *callers) valueOf(source string) string {
 	if value := cmp.Or(c.main.chosen[source], c.part.segments[source]); value != "" {
 		return value
+	}
+	if e := c.part.endpoints[0]; source == sourceHost && e.sited {
+		return cmp.Or(e.host, c.run.options.URL.Hostname())
 	}
 	return c.run.options.givenValue(source)
 }
@@ -192,7 +201,7 @@ func (c *callers) has(source string) bool {
 // unproven returns a caller with another credential, or none, that has nothing else of main's but
 // what the endpoint's path has.
 func (c *callers) unproven(credential string) caller {
-	return caller{authorization: credential, place: c.main.place, agent: c.stranger, segments: c.part.segments}
+	return caller{authorization: credential, place: c.main.place, agent: c.stranger, segments: c.part.segments, under: c.main.under}
 }
 
 func (c *callers) noCredential(kind string) gap {

@@ -160,6 +160,9 @@ func (c *penaltyCheck) refusesAll(ctx context.Context) (ok bool, err error) {
 			if err != nil {
 				return false, err
 			}
+			if e.isElsewhere(a) {
+				break
+			}
 			c.judge(a)
 			if !c.refuses(a) {
 				return false, nil

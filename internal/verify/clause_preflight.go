@@ -21,7 +21,7 @@ func (l *timeline) sendPreflight(ctx context.Context) (p preflighting, err error
 		return p, nil
 	}
 	e := l.part.endpoints[0]
-	preflight := request{method: http.MethodOptions, path: e.path, fields: map[string]string{
+	preflight := request{method: http.MethodOptions, host: l.plain().host, path: e.path, fields: map[string]string{
 		"Origin": verifyOrigin, "Access-Control-Request-Method": e.method, "Access-Control-Request-Headers": "authorization,content-type",
 	}}
 	p.again = func(ctx context.Context) (*answer, error) {
@@ -73,7 +73,7 @@ func (l *timeline) whyNoPreflight() gap {
 			return gap{}
 		}
 	}
-	covered := l.run.plan.routes.Match(http.MethodOptions, "", path).Limiter()
+	covered := l.run.plan.routes.Match(http.MethodOptions, l.authority(l.plain()), path).Limiter()
 	switch {
 	case covered == nil:
 		return inherently("the policy counts no preflights here")

@@ -45,8 +45,10 @@ func (c *sharedCheck) tryEndpoints(ctx context.Context, t *tally) (tried []strin
 		if err != nil {
 			return nil, false, err
 		}
-		c.judge(a)
-		if c.seen.isTrouble(a) {
+		if !e.isElsewhere(a) {
+			c.judge(a)
+		}
+		if c.seen.isTrouble(a) || e.isElsewhere(a) {
 			continue
 		}
 		if a.admitted() {

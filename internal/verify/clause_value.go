@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -14,7 +15,7 @@ import (
 func checkValue(clause *check) hooks {
 	c := &valueCheck{check: clause}
 	return hooks{readsCount: true, needsRefusals: true, tries: c.tries, why: func() gap {
-		if len(c.counted()) == 0 && !c.who.noHost.isZero() {
+		if len(c.counted()) == 0 && !c.who.noHost.isZero() && slices.Contains(sourcesOf(c.part.limiter), sourceHost) {
 			return c.who.noHost
 		}
 		if l := c.part.limiter; len(c.counted()) == 0 && slices.ContainsFunc(sourcesOf(l), hasValue) {
@@ -30,14 +31,19 @@ func checkValue(clause *check) hooks {
 type valueCheck struct {
 	*check
 	refused, none int  // spellings that were refused, and that were counted as no value
+	misdirected   int  // of those that were refused: spellings of the host that are answered 421
 	ended         bool // the window ended before all were tested
 	unclear       string
 }
 
-// counted returns the sources of main's window whose value is written into the request.
+// counted returns the sources of main's window whose value is written into the request, and the
+// host if the route names it: no spelling of it may choose another limiter.
 func (c *valueCheck) counted() (all []string) {
+	if c.part.endpoints[0].sited {
+		all = append(all, sourceHost)
+	}
 	for _, source := range countedBy(c.part.window.Key, c.who.has) {
-		if hasValue(source) && c.who.valueOf(source) != "" {
+		if hasValue(source) && c.who.valueOf(source) != "" && !slices.Contains(all, source) {
 			all = append(all, source)
 		}
 	}
@@ -59,6 +65,8 @@ func (c *valueCheck) tries(ctx context.Context, t *tally) error {
 	switch {
 	case c.unclear != "":
 		c.untested(Unobservable.because("with %s the answers do not show whose budget was charged", c.unclear))
+	case c.misdirected > 0:
+		c.untested(Unobservable.because("%d spellings of the host are answered 421 Misdirected Request, so whose budget they would spend cannot be seen", c.misdirected))
 	case c.ended:
 		c.untested(NeedsMore.because("the window ended before all spellings could be tested"))
 	default:
@@ -85,11 +93,16 @@ func (c *valueCheck) try(ctx context.Context, t *tally, source string, s valueSp
 		c.ended = true
 	case got == byChance:
 		c.unclear = s.says
+	case got == stillRefused && source == sourceHost && s.same && a.complete() && len(c.part.lengthsOf(a.limit)) == 0:
+		c.broken(a, "refused with the limit %d for %s: a spelling is counted by another limiter", a.limit, s.says)
+		return false, nil
 	case got == escaped && (!s.same || c.seen.isOtherBudget(t, a)):
 		c.broken(a, "answered %d with Remaining %d for %s, while it is refused: a spelling has a budget of its own", a.status, a.remaining, s.says)
 		return false, nil
 	default:
-		c.refused++
+		if c.refused++; a != nil && a.status == http.StatusMisdirectedRequest {
+			c.misdirected++
+		}
 	}
 	return true, nil
 }
@@ -234,7 +247,11 @@ func (c *valueCheck) parameterSpellings(source, name, value, other string) (all 
 }
 
 func (c *valueCheck) hostSpellings(value, other string) (all []valueSpelling) {
-	for _, host := range []string{strings.ToUpper(value), value + ".", value + ":8080"} {
+	hosts := []string{strings.ToUpper(value), value + ":8080"}
+	if !strings.HasSuffix(value, "]") { // an address has no dot after it
+		hosts = append(hosts, value+".")
+	}
+	for _, host := range hosts {
 		r := c.plain()
 		r.host = host
 		all = append(all, valueSpelling{"Host: " + host, r, true})

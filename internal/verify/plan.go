@@ -75,8 +75,12 @@ func (p *part) minRequests(quick bool) int {
 	return n
 }
 
-// values returns how many of the sources that the limiter counts by are written into requests.
+// values returns how many of the sources that the limiter counts by, or is found by, are written
+// into requests.
 func (p *part) values() (n int) {
+	if p.endpoints[0].sited && !slices.Contains(sourcesOf(p.limiter), sourceHost) {
+		n++
+	}
 	for _, source := range sourcesOf(p.limiter) {
 		if hasValue(source) {
 			n++
@@ -245,7 +249,7 @@ func (p *Plan) consider(l *weir.Limiter) {
 		return
 	}
 	segments := freshSegments(l)
-	endpoints := endpointsOf(p.routes, l, segments)
+	endpoints := endpointsOf(p.routes, l, segments, p.options.URL.Host)
 	if len(endpoints) == 0 {
 		p.skip(l.Name, Unobservable, "no request was found that it covers: more specific routes cover all that were tried")
 		return
@@ -309,7 +313,7 @@ func (p *Plan) isFallback(l *weir.Limiter) bool {
 		}
 		for _, r := range other.Routes {
 			for _, mine := range l.Routes {
-				if mine.Prefix && begins(r.Path, mine.Path) {
+				if mine.Prefix && begins(r.Path, mine.Path) && coversHost(mine, r.Host) {
 					return true
 				}
 			}

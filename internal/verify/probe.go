@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -203,9 +204,12 @@ func (p *probe) requestOf(c caller) request { return c.request(p.run.options, p.
 
 // covers reports whether this limiter counts a request by the policy.
 func (p *probe) covers(r request) bool {
-	covered := p.run.plan.routes.Match(r.method, r.host, r.path).Limiter()
+	covered := p.run.plan.routes.Match(r.method, p.authority(r), r.path).Limiter()
 	return covered != nil && covered.Name == p.name
 }
+
+// authority returns the Host field of a request.
+func (p *probe) authority(r request) string { return cmp.Or(r.host, p.run.options.URL.Host) }
 
 // isSure reports whether main's answered requests are all that such a window can have counted.
 func (p *probe) isSure(limit int64) bool { return p.who.isAlone(limit) && !p.seen.isLost() }

@@ -96,10 +96,12 @@ func (l *timeline) adopt() {
 	}
 }
 
-// findHost finds out whether a made-up host is served as the API is, if the limiter counts by host.
-// If not, main sends the URL's own.
+// findHost finds out whether the hosts that main sends are served as the API is: one that a route
+// names, and one that is made up, for a star or for a limiter that counts by host. If the route's
+// is not, nothing can be tested. If a made-up one is not, main sends the URL's own.
 func (l *timeline) findHost(ctx context.Context) error {
-	if l.who.main.chosen[sourceHost] == "" {
+	e, made := l.part.endpoints[0], l.who.main.chosen[sourceHost] != ""
+	if !made && e.host == "" {
 		return nil
 	}
 	newcomer := l.who.unproven("") // who shares nothing with main that is made up
@@ -110,10 +112,29 @@ func (l *timeline) findHost(ctx context.Context) error {
 	r := l.requestOf(newcomer)
 	r.beside = true
 	a, err := l.send(ctx, r)
-	if err == nil && !a.complete() {
-		l.who.keepHost(Unobservable.because("a made-up host is answered %d without the fields: it is not served by this API", a.status))
+	if err != nil || a.status != http.StatusMisdirectedRequest && (a.complete() || !made && e.under == "") {
+		return err
 	}
-	return err
+	how := "without the fields"
+	if a.status == http.StatusMisdirectedRequest {
+		how = "Misdirected Request"
+	}
+	switch {
+	case e.host == "":
+		l.who.keepHost(Unobservable.because("a made-up host is answered %d %s: it is not served by this API", a.status, how))
+		return nil
+	case e.under == "":
+		return l.untestable(Unobservable.because("%s, which its route names, is answered %d %s: it is not served at this URL", e.host, a.status, how))
+	}
+	return l.untestable(Unobservable.because("%s, made up under the star of its route, is answered %d %s: it is not served at this URL", r.host, a.status, how))
+}
+
+// untestable ends the experiments, with the reason why no clause can be tested.
+func (l *timeline) untestable(why gap) error {
+	for _, c := range l.checks {
+		c.untested(why)
+	}
+	return errDone
 }
 
 // look sends a few requests of each kind while there is budget.
@@ -238,10 +259,7 @@ func (l *timeline) setAside(ctx context.Context) error {
 	if err := l.provoke(ctx); err != nil {
 		return err
 	}
-	for _, c := range l.checks {
-		c.untested(Unobservable.because("this caller seems to be exempt: the policy has exempt callers, and Remaining stays at the limit"))
-	}
-	return errDone
+	return l.untestable(Unobservable.because("this caller seems to be exempt: the policy has exempt callers, and Remaining stays at the limit"))
 }
 
 // trySpent tries to get more than the budget while none of it is left.
@@ -320,13 +338,13 @@ func (l *timeline) provoke(ctx context.Context) error {
 	// a list of methods know it: Node's refuses a made-up method before the API sees it.
 	const wrongMethod = "PROPFIND"
 	for _, r := range []request{
-		{method: e.method, path: dir + "/weir-verify-nothing"},
-		{method: wrongMethod, path: e.path},
-		{method: e.method, path: dir + "%2fweir-verify"},
+		{method: e.method, host: e.host, path: dir + "/weir-verify-nothing"},
+		{method: wrongMethod, host: e.host, path: e.path},
+		{method: e.method, host: e.host, path: dir + "%2fweir-verify"},
 		// Without a credential.
-		absentFrom(request{method: e.method, path: e.path}, l.who.main.place),
+		absentFrom(request{method: e.method, host: e.host, path: e.path}, l.who.main.place),
 	} {
-		covered := l.run.plan.routes.Match(r.method, r.host, strings.ReplaceAll(r.path, "%2f", "/")).Limiter()
+		covered := l.run.plan.routes.Match(r.method, l.authority(r), strings.ReplaceAll(r.path, "%2f", "/")).Limiter()
 		if dir == "" || covered == nil {
 			continue // no limiter, no fields
 		}

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// validHost reports whether a Host field's value is empty, or a host and perhaps a port (RFC 9110,
+// ValidHost reports whether a Host field's value is empty, or a host and perhaps a port (RFC 9110,
 // section 7.2). A host is a name or an IPv4 address, in the bytes that RFC 3986, section 3.2.2,
 // allows except the comma, or an IPv6 address in brackets, without a zone. A port is at most 65535,
 // and may be empty.
-func validHost(s string) bool {
+func ValidHost(s string) bool {
 	if s == "" {
 		return true
 	}

@@ -34,7 +34,6 @@ var (
 	// Who is asked, and for what.
 	manyHosts = &Refusal{400, "more than one Host"}
 	noHost    = &Refusal{400, "no Host"}
-	badHost   = &Refusal{400, "a Host that is not a host and port"}
 	badExpect = &Refusal{417, "an expectation other than 100-continue"}
 
 	// Framing.
@@ -69,3 +68,6 @@ var HeadTooLarge = &Refusal{431, "the request's header is larger than is allowed
 
 // BadTarget refuses a request target that is not a URL.
 var BadTarget = &Refusal{400, "an invalid request target"}
+
+// BadHost refuses a Host that ValidHost does not accept.
+var BadHost = &Refusal{400, "a Host that is not a host and port"}

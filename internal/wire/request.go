@@ -140,8 +140,8 @@ func (r *Request) judge() *Refusal {
 		return manyHosts
 	case hosts == 0 && r.Minor == 1:
 		return noHost
-	case !validHost(r.Host):
-		return badHost
+	case !ValidHost(r.Host):
+		return BadHost
 	}
 	chunked, refusal := r.framing.chunked(r.Minor)
 	if refusal != nil {

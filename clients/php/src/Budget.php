@@ -68,9 +68,9 @@ final class Budget
     public Clock $clock;
 
     /**
-     * Counts the starts, and the ends of calls that Settling counts, and so orders them: a response is newer than another if its request
-     * started after the other was read. newest is started when the last response was read; turned
-     * is started when a window ended.
+     * Counts the starts, and the ends of calls that Settling counts, and so orders them: a response
+     * is newer than another if its request started after the other was read. newest is started when
+     * the last response was read; turned is started when a window ended.
      */
     public int $started = 0;
     public int $newest = 0;

@@ -198,9 +198,9 @@ final class Pacer
     }
 
     /**
-     * Handles the response to a call, of which all has been read. After a 429 it returns when the call can be sent again, or
-     * null if the response does not show that; then the 429 goes to the caller. After any other
-     * status it returns null.
+     * Handles the response to a call, of which all has been read. After a 429 it returns when the
+     * call can be sent again, or null if the response does not show that; then the 429 goes to the
+     * caller. After any other status it returns null.
      *
      * @param iterable<string, string|list<string>> $headers in any letter case
      */

@@ -179,7 +179,7 @@ final class Settling
         }
         for ($n = $head['processes']; $n > 0; $n--, $at += 24 + Process::SIZE) {
             $p = unpack('Pprocess/Popen/Pat', $text, $at);
-            $s->processes[$p['process']] = ['open' => min(max($p['open'], 0), Budget::MOST >> 7), 'at' => $p['at'],
+            $s->processes[$p['process']] = ['open' => min(max($p['open'], 0), Budget::MOST >> 7), 'at' => max($p['at'], 0),
                 'identity' => substr($text, $at + 24, Process::SIZE)];
         }
 

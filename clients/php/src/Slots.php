@@ -41,8 +41,9 @@ final class Slots
             if (strlen($entry) === self::ENTRY) {
                 $e = unpack('Pprocess/Pheld/Pat', $entry);
                 if ($e['process'] !== $process) {
-                    $others[] = [$entry, $e['held'], $e['at']];
-                    $taken += $e['held'];
+                    $its = min(max($e['held'], 0), $this->limit);
+                    $others[] = [$entry, $its, max($e['at'], 0)];
+                    $taken += $its;
                 }
             }
         }

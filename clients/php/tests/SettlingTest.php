@@ -178,4 +178,24 @@ final class SettlingTest extends TestCase
         unset($p, $pass);
         self::assertInstanceOf(Pass::class, (new Pacer($store, $routes))->admit($call), 'it was written at the end');
     }
+
+    public function testABrokenStateIsNoErrorAndGivesNoSlotAway(): void
+    {
+        mt_srand(1);
+        $bytes = static fn (int $n): string => implode('', array_map(static fn (): string => chr(mt_rand(0, 3) === 0 ? mt_rand(0, 255) : mt_rand(0, 1) * 255), $n > 0 ? range(1, $n) : []));
+        $now = 1_800_000_000_000_000_000;
+        for ($i = 0; $i < 500; $i++) {
+            $slots = new \Weir\Pacer\Slots('key', 2);
+            $state = $bytes(44 * mt_rand(0, 3) + mt_rand(0, 2));
+            $slots->next($state, 7, 3, $now, $held);
+            self::assertSame(0, $held, 'three of two');
+            [$ended, $processes] = [mt_rand(0, 3), mt_rand(0, 3)];
+            $s = \Weir\Pacer\Settling::decode(pack('CC', $ended, $processes).$bytes(16 + 16 * $ended + 44 * $processes));
+            $s->set(7, 1, 1, $now);
+            $s->end($b = new \Weir\Pacer\Budget(), 1);
+            self::assertGreaterThanOrEqual(0, $s->back($b));
+            self::assertGreaterThanOrEqual(1, $s->most($b));
+            self::assertEquals($s, \Weir\Pacer\Settling::decode($s->encode()));
+        }
+    }
 }

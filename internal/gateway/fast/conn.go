@@ -28,6 +28,9 @@ type conn struct {
 	addr     netip.Addr  // of the peer
 	ctx      connContext // ends with the connection
 
+	serverName string // TLS: the name that the client asked for
+	covered    string // TLS: the host of the last request, if it was not foreign
+
 	in    wire.Reader // of the connection itself, see Read
 	phase atomic.Int32
 	taken bool // another engine serves the connection now

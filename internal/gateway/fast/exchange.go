@@ -37,6 +37,7 @@ type exchange struct {
 
 	fields rules.Fields // of the answer
 	out    []byte       // on its way out, to either side
+	chain  []byte       // the caller's address, and the trusted proxies after it
 
 	relayed
 	heard []byte // the head of the upstream's answer
@@ -140,7 +141,7 @@ func (x *exchange) release() {
 	x.limited, x.closes = false, false
 	clear(x.fields[:cap(x.fields)])
 	clear(x.values[:cap(x.values)])
-	x.fields, x.values, x.out = x.fields[:0], x.values[:0], x.out[:0]
+	x.fields, x.values, x.out, x.chain = x.fields[:0], x.values[:0], x.out[:0], x.chain[:0]
 	if cap(x.out) > maxKept {
 		x.out = nil
 	}
@@ -186,9 +187,10 @@ func (x *exchange) read(head string) {
 // readTarget reads the request's target. Most are canonical as they are.
 func (x *exchange) readTarget() bool {
 	raw := x.head.Target
-	x.Asked = target.Request{Method: x.head.Method, Host: x.head.Host, Purpose: rules.Purpose(x.head.Method, x.field)}
+	e := x.c.engine
+	x.Asked = target.Request{Method: x.head.Method, Host: x.head.Host, Purpose: rules.Purpose(x.head.Method, x.field), Methods: e.Methods}
 	path, query, _ := strings.Cut(raw, "?")
-	if target.IsPlain(path) && target.IsPlainQuery(query) && target.Query(query) == query && x.c.engine.ShownQuery(query) == query {
+	if e.IsPlain(path, query) {
 		x.Asked.Path, x.Path, x.query, x.onward = path, path, query, raw
 		return true
 	}
@@ -196,10 +198,10 @@ func (x *exchange) readTarget() bool {
 	if err != nil {
 		return false
 	}
-	x.Asked.Read(u)
+	e.Read(&x.Asked, raw, u)
 	x.Path, x.query = rules.PathOf(&x.Asked, u), u.RawQuery
-	x.onward = u.EscapedPath()
-	if query := target.Query(x.c.engine.ShownQuery(u.RawQuery)); query != "" || u.ForceQuery {
+	x.onward, query = e.Target(raw, u)
+	if query != "" || u.ForceQuery {
 		x.onward += "?" + query
 	}
 	return true
@@ -216,6 +218,7 @@ func (x *exchange) route() {
 	if x.head.Length == 0 { // else its body may be awaited before a credential is judged
 		x.caller.Arrived(x.Start)
 	}
+	x.Foreign = e.secure != nil && x.c.isForeign(x.Asked.Host)
 	own := e.Own(&x.c.ctx, &x.Route, x.Header)
 	switch {
 	case own == nil:

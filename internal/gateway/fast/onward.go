@@ -22,11 +22,7 @@ func (x *exchange) appendRequest(b []byte) []byte {
 	b = append(append(append(append(b, head.Method...), ' '), x.Site.EscapedBase...), x.onward...)
 	b = wire.AppendField(append(b, " HTTP/1.1\r\n"...), "Host", onward.Host)
 	b, announced := x.appendForwarded(b)
-	b = append(x.caller.AppendChain(append(b, rules.ForwardedFor+": "...)), "\r\n"...)
-	b = wire.AppendField(b, rules.ForwardedProto, onward.ForwardedProto)
-	if onward.ForwardedHost != "" {
-		b = wire.AppendField(b, rules.ForwardedHost, onward.ForwardedHost)
-	}
+	b = x.appendForwarding(b, &onward)
 	if onward.Websocket {
 		b = wire.AppendField(append(b, "Connection: Upgrade\r\n"...), "Upgrade", x.upgrade()[0])
 	}
@@ -46,6 +42,12 @@ func (x *exchange) appendRequest(b []byte) []byte {
 		b = append(b, "Connection: close\r\n"...)
 	}
 	return append(b, "\r\n"...)
+}
+
+// appendForwarding appends the fields by which the upstream learns who is calling.
+func (x *exchange) appendForwarding(b []byte, onward *rules.Onward) []byte {
+	x.chain = x.caller.AppendChain(x.chain[:0])
+	return x.c.engine.AppendForwarding(b, onward, x.chain)
 }
 
 // appendForwarded appends the fields that are forwarded as they came, and Te for a client that

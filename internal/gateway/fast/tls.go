@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
@@ -23,10 +24,24 @@ func (c *conn) handshake() bool {
 		return false
 	}
 	c.Conn = secured
-	if secured.ConnectionState().NegotiatedProtocol != "h2" {
+	state := secured.ConnectionState()
+	c.serverName = state.ServerName
+	if state.NegotiatedProtocol != "h2" {
 		return true
 	}
 	c.hand(secured)
+	return false
+}
+
+// isForeign reports whether the connection was made for another host than that of a request.
+func (c *conn) isForeign(host string) bool {
+	if c.engine.Covers == nil || host != "" && host == c.covered {
+		return false
+	}
+	if c.engine.IsForeign(c.addr, c.serverName, host) {
+		return true
+	}
+	c.covered = strings.Clone(host) // the rest of its head is not kept
 	return false
 }
 

@@ -34,19 +34,15 @@ func (r *Rules) Append(dst []answer.Field, a *Answer, accept []string) ([]answer
 	return append(dst, fields...), body
 }
 
-// AllMethods are the methods that are known here, as Allow has them.
+// AllMethods are the methods that every gateway accepts, as Allow has them.
 const AllMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 // The answers of our own that are always the same. Nothing may change them.
 var (
 	ambiguousPath = Answer{Status: http.StatusBadRequest, Code: "invalid_request",
-		Message: "The request's path can be read in more than one way. Send it without escaped slashes, backslashes, control characters or doubly escaped characters."}
+		Message: "The request's path can be read in more than one way. Send it without escaped slashes, backslashes, control characters, dot segments or doubly escaped characters."}
 	ambiguousAgent = Answer{Status: http.StatusBadRequest, Code: "invalid_request",
 		Message: "The request's query can be read as naming more than one agent. Send agent_id once, in exactly this spelling, percent-encoded, and without a semicolon."}
-	unknownMethod = Answer{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Fields: []answer.Field{{Name: "Allow", Value: AllMethods}},
-		Message: "This method is not known here. Methods are written in capital letters: " + AllMethods + "."}
-	serverOptions = Answer{Status: http.StatusNoContent, Fields: []answer.Field{{Name: "Allow", Value: AllMethods}}}
-
 	upstreamTimeout = Answer{Status: http.StatusGatewayTimeout, Code: "upstream_timeout",
 		Message: "The service behind this address did not answer in time. Please try again."}
 	upstreamUnavailable = Answer{Status: http.StatusBadGateway, Code: "upstream_unavailable",
@@ -62,6 +58,17 @@ var (
 	// Unjudged answers a request that the limiter could not judge because it was asked wrongly.
 	Unjudged = Answer{Status: http.StatusInternalServerError, Code: "internal", Message: "The limits of this request could not be checked."}
 )
+
+// unknownMethod returns the answer to a method that is not one of those accepted, which are a list.
+func unknownMethod(accepted string) Answer {
+	return Answer{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Fields: []answer.Field{{Name: "Allow", Value: accepted}},
+		Message: "This method is not known here. Methods are written in capital letters: " + accepted + "."}
+}
+
+// serverOptions returns the answer to OPTIONS *.
+func serverOptions(accepted string) Answer {
+	return Answer{Status: http.StatusNoContent, Fields: []answer.Field{{Name: "Allow", Value: accepted}}}
+}
 
 // ambiguousQuery returns the answer to a query that can be read in more than one way for a
 // parameter that its limiter counts by; an empty name means the agent.

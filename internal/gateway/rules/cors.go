@@ -16,6 +16,7 @@ import (
 type CORS struct {
 	origins []string // allowed ones; nil allows any
 	expose  []string // the fields that a script may read
+	methods string   // the accepted ones, as a list
 
 	// the values of the usual answer, shared by all answers: never changed, only replaced
 	exposed, any []string
@@ -115,7 +116,7 @@ func (c *CORS) preflight(values func(name string) []string) *Answer {
 	allowed := c.Allow(origin)
 	c.writeOrigin(&h, allowed)
 	if allowed != "" {
-		h.Put("Access-Control-Allow-Methods", []string{AllMethods})
+		h.Put("Access-Control-Allow-Methods", []string{c.methods})
 		h.Put("Access-Control-Max-Age", []string{"7200"})
 		h.Put("Vary", append(h.Values("Vary"), "Access-Control-Request-Headers"))
 		if names := fieldNames(values("Access-Control-Request-Headers")); names != "" {

@@ -8,14 +8,6 @@ import (
 	"strings"
 )
 
-// The fields by which an upstream learns who is calling. A client cannot send them: they are
-// withheld (see IsWithheld).
-const (
-	ForwardedFor   = "X-Forwarded-For"
-	ForwardedProto = "X-Forwarded-Proto"
-	ForwardedHost  = "X-Forwarded-Host"
-)
-
 // A Head is what an engine has understood of a request's head, as far as Onward needs it.
 type Head struct {
 	Method  string
@@ -29,11 +21,12 @@ type Head struct {
 }
 
 // Onward is what an upstream receives of a request, beside its method, its target, the fields that
-// are forwarded (IsForwarded) and ForwardedFor, which identity.Caller makes.
+// are forwarded (IsForwarded) and the chain of addresses, which identity.Caller makes (see
+// VisitForwarding).
 type Onward struct {
 	Host           string
 	ForwardedProto string
-	ForwardedHost  string // empty: the field is left out
+	ForwardedHost  string // empty: no field names it
 	Websocket      bool   // the request asks for one, and Upgrade and Connection are sent
 	Alone          bool   // Connection: close is sent, and the connection ends with this exchange
 }

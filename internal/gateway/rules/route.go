@@ -17,15 +17,23 @@ type Route struct {
 	// handler.
 	Site *Site
 
+	// Foreign means that the connection was made for another host (Rules.IsForeign). Engines set it
+	// before they ask for the gateway's own answer.
+	Foreign bool
+
 	CORS   *CORS  // nil: not a surface that browsers call
 	Origin string // the Access-Control-Allow-Origin of the answer; empty: none
 }
 
 // Choose finds what covers the request. Asked must be set; field returns the first value of a field
-// of the request, empty if it has none.
+// of the request, empty if it has none. A request without a Host counts for the one that its
+// upstream gets (see Onward).
 func (r *Rules) Choose(t *Route, field func(name string) string) {
-	target.Choose(r.Decider, &t.Asked, &t.Choice)
 	t.Site = r.siteOf(t.Asked.Host)
+	if t.Asked.Host == "" && t.Site != nil {
+		t.Asked.Host = t.Site.own
+	}
+	target.Choose(r.Decider, &t.Asked, &t.Choice)
 	t.CORS, t.Origin = nil, ""
 	if t.Choice.Surface == target.Widget {
 		t.CORS, t.Origin = r.CORS, r.CORS.Allow(field("Origin"))
@@ -47,11 +55,11 @@ func (t *Route) IsLimited() bool {
 func (r *Rules) Own(ctx context.Context, t *Route, values func(name string) []string) *Answer {
 	switch t.Choice.Kind {
 	case target.Asterisk:
-		return &serverOptions
+		return &r.serverOptions
 	case target.Health:
 		return r.health(ctx, t.Asked.Method, t.Asked.Path)
 	}
-	if t.Site == nil && len(r.Sites) > 0 {
+	if t.Foreign || t.Site == nil && len(r.Sites) > 0 {
 		return &misdirected
 	}
 	switch t.Choice.Kind {
@@ -60,7 +68,7 @@ func (r *Rules) Own(ctx context.Context, t *Route, values func(name string) []st
 	case target.AmbiguousQuery:
 		return ambiguousQuery(t.Choice.Parameter)
 	case target.UnknownMethod:
-		return &unknownMethod
+		return &r.unknownMethod
 	case target.Preflight:
 		return t.CORS.preflight(values)
 	}
@@ -80,6 +88,8 @@ func PathOf(asked *target.Request, u *url.URL) string {
 	switch {
 	case asked.Raw != "":
 		return asked.Raw
+	case asked.Sent != "":
+		return asked.Sent
 	case u.RawPath != "":
 		return u.RawPath
 	}

@@ -6,9 +6,11 @@
 //	rules.go      the rules of one gateway, made from its options
 //	limits.go     how long and how much
 //	site.go       the upstreams, by host
+//	target.go     how a request's target is read
 //	route.go      what a request asks for, and which of our own answers it gets
 //	answers.go    the answers of our own: one table
 //	withheld.go   the fields of a request that a backend never gets: one table
+//	forwarding.go the fields by which an upstream learns who is calling: one table
 //	keys.go       the places of tokens that a backend does not get
 //	fields.go     the fields of one hop, the limiter's own fields, lists of names
 //	onward.go     what an upstream receives of a request, and which of its answers make no sense
@@ -28,6 +30,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/weirlimit/weir"
@@ -36,6 +39,7 @@ import (
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/target"
 )
 
 // Options are what rules are made from. Decider and Identity are required. They mean what they mean
@@ -56,7 +60,14 @@ type Options struct {
 	AgentHash      func(agent string) (hash uint64, ok bool)
 	Observe        func(answer.Observation)
 	HideTokens     []identity.Place
+	Forwarded      []string
+	Paths          target.Paths
+	Methods        []string
 	Limits         Limits
+
+	// Covers, if set, reports whether a TLS connection whose client asked for a name (SNI; empty:
+	// for none) may carry requests for a host. It must not block.
+	Covers func(asked, host string) bool
 
 	// Judged, if set, is called by net/http's engine for each request whose caller the limiter has
 	// judged (httplimit.Options.Judged).
@@ -85,6 +96,10 @@ type Rules struct {
 	TakenOver pace.Set
 
 	hidden         hiddenTokens
+	forwarded      forwardings
+	methods        string // all that are accepted, as Allow has them
+	unknownMethod  Answer
+	serverOptions  Answer
 	sites          weir.HostTable[*Site]
 	dates          headers.DateCache
 	ready          readiness
@@ -103,9 +118,20 @@ func New(o Options) (*Rules, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.forwarded, err = newForwardings(o.Forwarded); err != nil {
+		return nil, err
+	}
+	for _, m := range o.Methods {
+		if err = CheckMethod(m); err != nil {
+			return nil, fmt.Errorf("new gateway: %w", err)
+		}
+	}
+	r.methods = strings.Join(append([]string{AllMethods}, o.Methods...), ", ")
+	r.unknownMethod, r.serverOptions = unknownMethod(r.methods), serverOptions(r.methods)
 	if r.CORS, err = newCORS(o.CORSOrigins, o.limitFields()...); err != nil {
 		return nil, err
 	}
+	r.CORS.methods = r.methods
 	r.Limit, err = httplimit.New(o.Decider, httplimit.Options{
 		Identity:    o.Identity,
 		IETF:        o.IETF,

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 
@@ -79,6 +80,14 @@ func (r *Rules) siteOf(host string) *Site {
 	return nil
 }
 
-// misdirected answers a request for a host that no upstream serves (RFC 9110, section 15.5.20).
+// IsForeign reports whether a request for a host came on a TLS connection that was made for
+// another: its client asked for that one's name (SNI). A trusted proxy may send requests for all
+// hosts on one connection.
+func (r *Rules) IsForeign(peer netip.Addr, asked, host string) bool {
+	return r.Covers != nil && !r.Covers(asked, host) && !r.Trusts(peer)
+}
+
+// misdirected answers a request for a host that no upstream serves, or that the certificate of its
+// connection does not cover (RFC 9110, section 15.5.20).
 var misdirected = Answer{Status: http.StatusMisdirectedRequest, Code: "misdirected_request",
-	Message: "No service with this host name is served here. Check the address, or the Host field."}
+	Message: "No service with this host name is served on this connection. Check the address, or the Host field."}

@@ -40,7 +40,9 @@ type Options struct {
 
 	// Dial connects to the addresses of the rules' sites.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	Kept time.Duration // for how long a connection to them is kept unused
+	// of their https addresses; nil: the system's authorities, and no certificate of our own
+	UpstreamTLS *tls.Config
+	Kept        time.Duration // for how long a connection to them is kept unused
 }
 
 // An Engine serves requests by net/http. It is safe for concurrent use.

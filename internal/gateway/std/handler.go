@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/target"
+	"github.com/weirlimit/weir/internal/wire"
 )
 
 // serve is one request from end to end.
@@ -82,14 +83,21 @@ func (x *exchange) logPanic(failure any) {
 // the limiter admits it.
 func (e *Engine) route(x *exchange, r *http.Request) {
 	stripNominated(r.Header)
-	x.Asked = target.Request{Method: r.Method, Host: r.Host, Purpose: rules.Purpose(r.Method, r.Header.Get)}
-	x.Asked.Read(r.URL)
+	if !wire.ValidHost(r.Host) {
+		// net/http would accept it, and send the upstream another: the ASCII form of a name, an
+		// address without its zone, or none
+		write(x, e.RejectMalformed(wire.BadHost.Status, wire.BadHost.Reason))
+		return
+	}
+	x.Asked = target.Request{Method: r.Method, Host: r.Host, Purpose: rules.Purpose(r.Method, r.Header.Get), Methods: e.Methods}
+	e.Read(&x.Asked, r.RequestURI, r.URL)
 	x.Asked.Query = r.URL.RawQuery
 	if query := x.Asked.Query; query != "" && identity.AgentIsAmbiguous(query) {
 		x.Asked.Ambiguous = !identity.NamesAgent(&identity.HTTPRequest{Request: r})
 	}
 	x.Path = rules.PathOf(&x.Asked, r.URL)
 	e.Choose(&x.Route, r.Header.Get)
+	x.Foreign = r.TLS != nil && e.IsForeign(identity.ParsePeer(r.RemoteAddr), r.TLS.ServerName, x.Asked.Host)
 	own := e.Own(r.Context(), &x.Route, r.Header.Values)
 	if own != nil && !x.IsLimited() {
 		write(x, own)

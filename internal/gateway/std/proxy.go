@@ -13,7 +13,6 @@ import (
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/gateway/rules"
-	"github.com/weirlimit/weir/internal/target"
 	"github.com/weirlimit/weir/internal/upstream"
 	"github.com/weirlimit/weir/internal/wire"
 )
@@ -54,6 +53,7 @@ func (e *Engine) newTransport() *http.Transport {
 			}
 			return upstream.Count(pace.NewConn(c, e.Limits.UpstreamIdle, clock), c), nil
 		},
+		TLSClientConfig:        e.options.UpstreamTLS.Clone(), // net/http changes it
 		Protocols:              protocols,
 		DisableCompression:     true,
 		MaxIdleConns:           0, // bounded by the next one alone
@@ -71,19 +71,20 @@ func (e *Engine) newTransport() *http.Transport {
 func (e *Engine) rewrite(p *httputil.ProxyRequest, site *rules.Site) {
 	in, out := p.In, p.Out
 	*out.URL = site.URL(in.URL)
+	path, query := e.Target(in.RequestURI, in.URL)
 	// httputil drops parts that it cannot parse
-	out.URL.RawQuery = target.Query(e.ShownQuery(in.URL.RawQuery))
+	out.URL.RawQuery = query
+	if path != in.URL.EscapedPath() {
+		out.URL.Opaque = site.EscapedBase + path // sent byte for byte; it never begins with two slashes
+	}
 	e.stripWithheld(out.Header)
 	e.passTrailers(p)
 	head := headOf(in)
 	onward := e.Onward(&head, site)
 	out.Host, out.Close = onward.Host, onward.Alone
-	values := [2]string{onward.ForwardedProto, onward.ForwardedHost}
-	out.Header[rules.ForwardedFor] = in.Header[rules.ForwardedFor] // serveUpstream's
-	out.Header[rules.ForwardedProto] = values[0:1:1]
-	if onward.ForwardedHost != "" {
-		out.Header[rules.ForwardedHost] = values[1:2:2]
-	}
+	chain := in.Header.Get(rules.ForwardedFor) // serveUpstream's
+	delete(out.Header, rules.ForwardedFor)
+	e.PutForwarding(out.Header, &onward, []byte(chain))
 }
 
 // headOf returns the values that rules.Onward needs of a request.

@@ -146,6 +146,11 @@ func Notes(l *replay.Log) (all []string) {
 		all = append(all, fmt.Sprintf("the log itself reports that %s missing: the server could not write them in time", are(l.Dropped, "request")))
 	}
 	for _, lack := range l.Lacks {
+		if lack.Routes {
+			all = append(all, fmt.Sprintf("no host in the log for %s, and routes of %s name hosts: only routes for all hosts were compared; --key host=FIELD names the field that has it",
+				many(lack.Requests, "request"), Names(lack.Limiters)))
+			continue
+		}
 		if lack.Instead == "" {
 			all = append(all, fmt.Sprintf("no %s in the log for %s of %s: windows that count by it are unknown; --key %s=FIELD names the field that has it",
 				Shown(lack.Source, 80), many(lack.Requests, "request"), Names(lack.Limiters), Shown(lack.Source, 80)))

@@ -177,7 +177,7 @@ final class PaceMiddleware
         }
     }
 
-    /** Looks at the queue of a call that has returned, and at those that wait for a slot, as it held. */
+    /** Looks at the queue of a call that has returned, and at all those that wait for a slot. */
     private function drainAfter(string $line): void
     {
         $this->drain($line);

@@ -5,32 +5,32 @@ import (
 	"sync"
 )
 
-// maxKept is the max number of trials that wait to be told how their requests go on. More end at
-// once: what they have reserved stays charged, and their slots are given back.
+// maxKept is the max number of trials that wait for reports on how their requests go on. More end
+// at once: what they have reserved stays charged, and their slots are given back.
 const maxKept = 8192
 
-// A hearing is what a trial has been told of its request, while its store has not answered yet.
-type hearing struct {
-	mu    sync.Mutex
-	next  *Scratch // the next trial of the request
-	heard          // guarded by mu
+// Reports are what was reported to a trial of its request, while its store has not answered yet.
+type reports struct {
+	mu       sync.Mutex
+	next     *Scratch // the next trial of the request
+	reported          // guarded by mu
 }
 
-type heard struct {
-	taken  bool // the store has answered: the trial is settled when it is told
-	ended  bool // nobody tells it more: whoever has its Scratch frees it
-	status int  // 0: not told
-	cost   told // what is told of the cost; zero: not told
+type reported struct {
+	taken  bool   // the store has answered: the trial is settled by each report
+	ended  bool   // no report follows: whoever has its Scratch frees it
+	status int    // 0: not reported
+	cost   report // zero: not reported
 	awaits Awaits
 	reads  Reading
 }
 
-// isServed is told by Served. Trials await it with AwaitsEnd.
+// isServed is reported by Served. Trials await it with AwaitsEnd.
 const isServed Awaits = 1 << 7
 
-// A told is what a request tells its trials: the AwaitsStatus, the AwaitsCost, the AwaitsEnd, or
-// isServed.
-type told struct {
+// A report is of one step of a request, to its trials: the AwaitsStatus, the AwaitsCost, the
+// AwaitsEnd, or isServed.
+type report struct {
 	what   Awaits
 	status int
 	from   Reading // of the cost, as in SpentFrom
@@ -41,13 +41,14 @@ type told struct {
 func (d *Decider) newTrial() *Scratch {
 	s := d.scratches.Get().(*Scratch)
 	s.reset()
-	s.quiet, s.hearing.next, s.hearing.heard = false, nil, heard{}
+	s.quiet, s.reports.next, s.reports.reported = false, nil, reported{}
 	s.body = bodyCostsMost // a request does not wait for what it is only tried out under
 	return s
 }
 
-// keeps reports whether a trial of live is told how the request goes on. If so, whoever tells its
-// end releases it. A request that was refused, or whose caller keeps no Scratch, ends at once.
+// keeps reports whether a trial of live gets reports on how the request goes on. If so, whoever
+// reports its end releases it. A request that was refused, or whose caller keeps no Scratch, ends
+// at once.
 func (d *Decider) keeps(r *Request, out *Decision) bool {
 	if r.Scratch == nil || !out.Allowed {
 		return false
@@ -59,10 +60,10 @@ func (d *Decider) keeps(r *Request, out *Decision) bool {
 	return true
 }
 
-// keep adds a trial to those that live tells.
+// keep adds a trial to those that get reports of live.
 func (live *Scratch) keep(trial *Scratch, awaits Awaits, reads Reading) {
-	trial.hearing.awaits, trial.hearing.reads = awaits, reads
-	trial.hearing.next, live.waiting = live.waiting, trial
+	trial.reports.awaits, trial.reports.reads = awaits, reads
+	trial.reports.next, live.waiting = live.waiting, trial
 	live.include(awaits, reads)
 }
 
@@ -72,11 +73,11 @@ func (d *Decider) keepOrEnd(ctx context.Context, live, trial *Scratch, r *Reques
 		d.endTrial(ctx, trial)
 		return
 	}
-	trial.hearing.taken = true
+	trial.reports.taken = true
 	live.keep(trial, trial.awaits, trial.ReadingInForce())
 }
 
-// include adds what a trial needs to be told.
+// include adds what a trial awaits.
 func (live *Scratch) include(awaits Awaits, reads Reading) {
 	live.trialsAwait |= awaits
 	if awaits&AwaitsCost != 0 && live.trialsRead == (Reading{}) {
@@ -84,25 +85,25 @@ func (live *Scratch) include(awaits Awaits, reads Reading) {
 	}
 }
 
-// tellTrials tells all trials of live, and releases those that need no more.
-func (d *Decider) tellTrials(ctx context.Context, live *Scratch, t told) {
+// reportToTrials reports to all trials of live, and releases those that await nothing more.
+func (d *Decider) reportToTrials(ctx context.Context, live *Scratch, t report) {
 	live.trialsAwait, live.trialsRead = 0, Reading{}
 	for at := &live.waiting; *at != nil; {
 		trial := *at
-		next := trial.hearing.next
-		if awaits, reads := d.tell(ctx, trial, t); awaits != 0 {
+		next := trial.reports.next
+		if awaits, reads := d.reportTo(ctx, trial, t); awaits != 0 {
 			live.include(awaits, reads)
-			at = &trial.hearing.next
+			at = &trial.reports.next
 		} else {
 			*at = next
 		}
 	}
 }
 
-// tell tells one trial, and returns what it needs to be told then. If that is nothing, it is
+// reportTo reports to one trial, and returns what it awaits then. If that is nothing, it is
 // released.
-func (d *Decider) tell(ctx context.Context, trial *Scratch, t told) (Awaits, Reading) {
-	h := &trial.hearing
+func (d *Decider) reportTo(ctx context.Context, trial *Scratch, t report) (Awaits, Reading) {
+	h := &trial.reports
 	h.mu.Lock()
 	if !h.taken {
 		defer h.mu.Unlock()
@@ -134,8 +135,8 @@ func (d *Decider) tell(ctx context.Context, trial *Scratch, t told) (Awaits, Rea
 	return awaits, reads
 }
 
-// apply settles a trial by what it is told.
-func (d *Decider) apply(ctx context.Context, trial *Scratch, t told) {
+// apply settles a trial by a report.
+func (d *Decider) apply(ctx context.Context, trial *Scratch, t report) {
 	switch t.what {
 	case AwaitsStatus:
 		d.Answered(ctx, trial, t.status, nil)
@@ -148,10 +149,10 @@ func (d *Decider) apply(ctx context.Context, trial *Scratch, t told) {
 	}
 }
 
-// answered settles a trial by all that it was told while its store had not answered, and releases
-// it if its request has ended meanwhile.
+// answered settles a trial by all that was reported while its store had not answered, and
+// releases it if its request has ended meanwhile.
 func (d *Decider) answered(ctx context.Context, trial *Scratch) {
-	h := &trial.hearing
+	h := &trial.reports
 	h.mu.Lock()
 	if h.status != 0 {
 		d.Answered(ctx, trial, h.status, nil)

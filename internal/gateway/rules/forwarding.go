@@ -1,0 +1,172 @@
+package rules
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/weirlimit/weir/internal/wire"
+)
+
+// A Forwarding is a field by which an upstream learns who is calling.
+type Forwarding struct {
+	Name    string
+	Value   string // what it holds, for the page that lists it
+	Default bool   // it is written unless Options.Forwarded says otherwise
+}
+
+// The fields by which an upstream learns who is calling. A client cannot send them: they are
+// withheld (see IsWithheld).
+const (
+	ForwardedFor   = "X-Forwarded-For"
+	ForwardedProto = "X-Forwarded-Proto"
+	ForwardedHost  = "X-Forwarded-Host"
+	RealIP         = "X-Real-IP"
+	Forwarded      = "Forwarded"
+)
+
+// Forwardings are the fields that Weir can write, in the order in which it writes them.
+// docs/fields.md lists them, and a test compares the page with this table.
+var Forwardings = []Forwarding{
+	{ForwardedFor, "the caller's address, then each trusted proxy up to the peer, as in `203.0.113.7, 10.0.0.4`", true},
+	{ForwardedProto, "`http` or `https`: how the caller connected", true},
+	{ForwardedHost, "the caller's Host; left out if the request has none", true},
+	{RealIP, "the caller's address alone, as it is counted by", false},
+	{Forwarded, "all of it (RFC 7239), as in `for=203.0.113.7;host=api.example.com;proto=https, for=\"[2001:db8::4]\"`", false},
+}
+
+// ForwardingNames are the names of the fields, as --forwarded has them.
+func ForwardingNames() (names []string) {
+	for _, f := range Forwardings {
+		names = append(names, strings.ToLower(f.Name))
+	}
+	return names
+}
+
+// DefaultForwarding returns those of ForwardingNames that are written by default.
+func DefaultForwarding() (names []string) {
+	for _, f := range Forwardings {
+		if f.Default {
+			names = append(names, strings.ToLower(f.Name))
+		}
+	}
+	return names
+}
+
+// forwardings are some of Forwardings, as a set of bits.
+type forwardings uint8
+
+// newForwardings returns the set of the named fields, in any case; of the default ones without any.
+func newForwardings(names []string) (set forwardings, err error) {
+	if len(names) == 0 {
+		names = DefaultForwarding()
+	}
+	for _, name := range names {
+		i := slices.IndexFunc(Forwardings, func(f Forwarding) bool { return strings.EqualFold(f.Name, name) })
+		if i < 0 {
+			return 0, fmt.Errorf("forwarded field %q: expected one of %s", name, strings.Join(ForwardingNames(), ", "))
+		}
+		set |= 1 << i
+	}
+	return set, nil
+}
+
+// AppendForwarding appends the lines of all fields by which the upstream learns who is calling.
+// chain is the caller's address and the trusted proxies after it, as X-Forwarded-For has them
+// (identity.Caller).
+func (r *Rules) AppendForwarding(b []byte, o *Onward, chain []byte) []byte {
+	for i := range Forwardings {
+		if name := Forwardings[i].Name; r.forwards(i, o) {
+			b = append(append(b, name...), ": "...)
+			b = append(appendForwarding(b, name, o, chain), "\r\n"...)
+		}
+	}
+	return b
+}
+
+// PutForwarding is AppendForwarding for a header.
+func (r *Rules) PutForwarding(h http.Header, o *Onward, chain []byte) {
+	for i := range Forwardings {
+		if name := Forwardings[i].Name; r.forwards(i, o) {
+			h[name] = []string{string(appendForwarding(nil, name, o, chain))}
+		}
+	}
+}
+
+// forwards reports whether the field of that place in Forwardings is written.
+func (r *Rules) forwards(place int, o *Onward) bool {
+	return r.forwarded&(1<<place) != 0 && (Forwardings[place].Name != ForwardedHost || o.ForwardedHost != "")
+}
+
+// appendForwarding appends the value of a field.
+func appendForwarding(b []byte, name string, o *Onward, chain []byte) []byte {
+	switch name {
+	case ForwardedFor:
+		return append(b, chain...)
+	case ForwardedProto:
+		return append(b, o.ForwardedProto...)
+	case ForwardedHost:
+		return append(b, o.ForwardedHost...)
+	case RealIP:
+		return append(b, first(chain)...)
+	}
+	return appendForwarded(b, o, chain)
+}
+
+// first returns the first address of a chain.
+func first(chain []byte) []byte {
+	for i, c := range chain {
+		if c == ',' {
+			return chain[:i]
+		}
+	}
+	return chain
+}
+
+// appendForwarded appends the value of Forwarded (RFC 7239, section 4): an element for each address
+// of the chain. The first one is the caller's connection, and has its host and scheme.
+func appendForwarded(b []byte, o *Onward, chain []byte) []byte {
+	for i := 0; ; i++ {
+		hop := first(chain)
+		b = appendNode(append(b, "for="...), hop)
+		if i == 0 {
+			if o.ForwardedHost != "" {
+				b = appendParameter(append(b, ";host="...), o.ForwardedHost)
+			}
+			b = append(append(b, ";proto="...), o.ForwardedProto...)
+		}
+		if len(hop) == len(chain) {
+			return b
+		}
+		b, chain = append(b, ", "...), chain[len(hop)+len(", "):]
+	}
+}
+
+// appendNode appends an address as a node (RFC 7239, section 6): IPv6 in brackets and quoted.
+func appendNode(b, address []byte) []byte {
+	a, err := netip.ParseAddr(string(address))
+	switch {
+	case err != nil:
+		return append(b, "unknown"...)
+	case a.Is4():
+		return append(b, address...)
+	}
+	return append(append(append(b, `"[`...), address...), `]"`...)
+}
+
+// appendParameter appends a token as it is, and anything else quoted (RFC 9110, section 5.6.4).
+func appendParameter(b []byte, value string) []byte {
+	if wire.IsToken(value) {
+		return append(b, value...)
+	}
+	b = append(b, '"')
+	for _, c := range []byte(value) {
+		if c == '"' || c == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, c)
+	}
+	return append(b, '"')
+}
