@@ -58,7 +58,7 @@ func settingSchema(f *pflag.Flag) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "string", Pattern: sizePattern}
 	case *cli.MinRate:
 		return &jsonschema.Schema{Type: "string", Pattern: "^off$|" + sizePattern}
-	case *cli.Span, *cli.UploadTime:
+	case *cli.Span, *cli.SpanOrOff:
 		return either(text, &jsonschema.Schema{Type: "number"})
 	case cli.List:
 		if cli.NamesFile(f) {

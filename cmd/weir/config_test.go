@@ -64,7 +64,7 @@ func valueOf(t *rapid.T, f *pflag.Flag) string {
 		return pick("off", "1B", "64KiB")
 	case *cli.Span:
 		return pick(v.Min.String(), v.Max.String())
-	case *cli.UploadTime:
+	case *cli.SpanOrOff:
 		return pick("off", "1s", "1h30m")
 	case *fraction:
 		return pick("0", "1", "0.25", "1e-05")

@@ -27,8 +27,12 @@ answers 401 without one; if no flag verifies it, the request is counted by IP ad
 what is verified.
 
 With several addresses (--upstream http://a:80,http://b:80) each request goes to the least busy one, and an address
-that does not answer is avoided for a while. Weir's own engine then parses HTTP/1.1 strictly; --engine std uses Go's
-net/http instead. Start-up reports the engine.
+that does not answer is avoided for a while; --health-check PATH finds that out before a request does. Weir's own engine
+then parses HTTP/1.1 strictly; --engine std uses Go's net/http instead. Start-up reports the engine.
+
+Times and sizes are settings: what waits for a client (--header-timeout, --keepalive-timeout, --max-body), for the
+backend (--upstream-connect-timeout, --upstream-response-timeout, --upstream-idle-timeout), for either
+(--stream-idle-timeout), and for the end (--drain-timeout).
 
 With --store, several nodes share their counts in Redis or Valkey: one server, a cluster (which is detected), or
 servers behind Sentinels. A URL in the variable WEIR_STORE keeps its password out of the process list.

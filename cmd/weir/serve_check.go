@@ -31,7 +31,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 func (f *serveFlags) misfits(cmd *cobra.Command) (all []error) {
 	for _, check := range []func(*cobra.Command) error{
 		f.checkListeners, f.checkSocket, f.checkTLS, f.checkMemory, f.checkEvents, f.checkCandidate, f.checkDemo, f.checkStore,
-		f.checkBackend, f.checkProxies, f.checkSessions, f.checkTokens, f.checkUpstreamTLS, f.checkPolicy,
+		f.checkBackend, f.checkTimes, f.checkProxies, f.checkSessions, f.checkTokens, f.checkUpstreamTLS, f.checkPolicy,
 	} {
 		if err := check(cmd); err != nil {
 			all = append(all, err)

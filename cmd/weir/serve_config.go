@@ -3,7 +3,6 @@ package main
 import (
 	"io"
 	"log/slog"
-	"time"
 
 	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/gateway"
@@ -83,7 +82,10 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 
 		MinRate:       int64(f.minRate),
 		MinRateGrace:  f.minRateGrace.Duration,
-		MaxUploadTime: time.Duration(f.maxUploadTime),
+		MaxUploadTime: f.maxUploadTime.Duration,
+
+		Limits:      f.times.limits(),
+		HealthCheck: gateway.HealthCheck{Path: string(f.times.check), Every: f.times.checkInterval.Duration},
 
 		CORSOrigins: f.corsOrigins,
 		IETFHeaders: bool(f.ietfHeaders),

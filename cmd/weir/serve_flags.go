@@ -63,7 +63,8 @@ type serveFlags struct {
 
 	minRate       cli.MinRate
 	minRateGrace  cli.Span
-	maxUploadTime cli.UploadTime
+	maxUploadTime cli.SpanOrOff
+	times         serveTimes
 
 	corsOrigins  cli.Origins
 	ietfHeaders  cli.OnOff
@@ -100,6 +101,8 @@ func defaultServeFlags() *serveFlags {
 		tokenForward:   cli.Choice{Value: string(edge.ForwardBearer), Of: edge.TokenForwards()},
 		minRate:        500,
 		minRateGrace:   cli.Span{Duration: 20 * time.Second, Min: time.Second, Max: 10 * time.Minute},
+		maxUploadTime:  cli.SpanOrOff{Min: time.Second, Max: 30 * 24 * time.Hour},
+		times:          defaultServeTimes(),
 		corsOrigins:    cli.Origins{"*"},
 		logFormat:      cli.Choice{Value: "text", Of: []string{"text", "json"}},
 		accessLog:      true,
@@ -155,6 +158,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.minRate, "min-rate", "minimum number of bytes a second that a client sends of a body, or reads of an answer; off: none; a slower upload is answered 408")
 	flags.Var(&f.minRateGrace, "min-rate-grace", "how long a client may be slower than --min-rate in total; it earns time back while it is faster")
 	flags.Var(&f.maxUploadTime, "max-upload-time", "maximum time for the body of one request, or off; a large upload can exceed it at any speed")
+	f.times.register(cmd)
 	flags.Var(&f.corsOrigins, "cors-origins", "web origins that may call the widget surface, or *")
 	cli.SwitchFlag(cmd, &f.ietfHeaders, "ietf-headers", "also send RateLimit and RateLimit-Policy (IETF draft 10)")
 	flags.Var(&f.eventsURL, "events-url", "the webhook that gets the events of limiters with notify, signed with --events-secret; in WEIR_EVENTS_URL it is kept out of ps")

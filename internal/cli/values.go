@@ -91,30 +91,60 @@ func (s *Span) Set(value string) error {
 
 func (s *Span) Type() string { return "DURATION" }
 
-// An UploadTime bounds how long a request's body may take. Zero means no bound.
-type UploadTime time.Duration
+// A SpanOrOff is a length of time within bounds, both inclusive, or off, which is zero.
+type SpanOrOff struct {
+	time.Duration
+	Min, Max time.Duration
+}
 
-func (u *UploadTime) Set(value string) error {
+func (s *SpanOrOff) Set(value string) error {
 	if value == "off" {
-		*u = 0
+		s.Duration = 0
 		return nil
 	}
-	s := Span{Min: time.Second, Max: 30 * 24 * time.Hour}
-	if err := s.Set(value); err != nil {
+	within := Span{Min: s.Min, Max: s.Max}
+	if err := within.Set(value); err != nil {
 		return fmt.Errorf("expected off, or a duration from %v to %v, such as 10m", s.Min, s.Max)
 	}
-	*u = UploadTime(s.Duration)
+	s.Duration = within.Duration
 	return nil
 }
 
-func (u *UploadTime) String() string {
-	if *u == 0 {
+func (s *SpanOrOff) String() string {
+	if s.Duration == 0 {
 		return "off"
 	}
-	return time.Duration(*u).String()
+	return s.Duration.String()
 }
 
-func (u *UploadTime) Type() string { return "DURATION" }
+func (s *SpanOrOff) Type() string { return "DURATION" }
+
+// A SizeOrOff is a number of bytes, or off. The zero value is neither.
+type SizeOrOff struct {
+	Size
+	Off bool
+}
+
+func (s *SizeOrOff) Set(value string) error {
+	var size Size
+	if value != "off" {
+		if err := size.Set(value); err != nil {
+			return errors.New("expected off, or a whole number of B, KiB, MiB or GiB, more than zero and with its unit, such as 10MiB")
+		}
+	}
+	*s = SizeOrOff{Size: size, Off: value == "off"}
+	return nil
+}
+
+func (s *SizeOrOff) String() string {
+	switch {
+	case s.Off:
+		return "off"
+	case s.Size == 0:
+		return ""
+	}
+	return s.Size.String()
+}
 
 // A Choice is one of a few words. The zero value accepts none.
 type Choice struct {

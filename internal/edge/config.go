@@ -69,6 +69,12 @@ type Config struct {
 	MinRateGrace  time.Duration // how long a client may be slower
 	MaxUploadTime time.Duration // 0: no bound
 
+	// Limits are those of the flags about time and size; zeros are the defaults. Rate, Grace and
+	// Upload are the three above.
+	Limits gateway.Limits
+	// HealthCheck, with a path, asks the addresses of Sites regularly.
+	HealthCheck gateway.HealthCheck
+
 	// Forwarded are the fields by which an Upstream learns who is calling; none: the default ones.
 	Forwarded []string
 	Paths     gateway.Paths // the form of a path that an Upstream gets

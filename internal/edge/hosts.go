@@ -10,10 +10,10 @@ import (
 	"github.com/weirlimit/weir/internal/live"
 )
 
-// warnOfHosts returns a hook that warns of a host that a policy names, and whose upstream gets
+// warnOfSharedUpstreams returns a hook that warns of a host that a policy names, and whose upstream gets
 // requests for other hosts too: a caller can send any Host, and is counted by other routes then. It
 // warns once for each policy that comes into force.
-func warnOfHosts(log *slog.Logger, sites []gateway.Site) func(live.State) {
+func warnOfSharedUpstreams(log *slog.Logger, sites []gateway.Site) func(live.State) {
 	var table weir.HostTable[string]
 	for _, s := range sites {
 		table.Set(s.Host, s.Host)

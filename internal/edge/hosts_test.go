@@ -40,7 +40,7 @@ func TestAHostThatSharesItsUpstreamIsWarnedOfOncePerPolicy(t *testing.T) {
 			sites = append(sites, gateway.Site{Host: host})
 		}
 		var text bytes.Buffer
-		warn := warnOfHosts(slog.New(slog.NewTextHandler(&text, nil)), sites)
+		warn := warnOfSharedUpstreams(slog.New(slog.NewTextHandler(&text, nil)), sites)
 		warn(state("tried", test.route, weir.Shadow))
 		if text.Len() > 0 {
 			t.Errorf("%s in a shadow: %s", test.route, text.String())

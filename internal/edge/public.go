@@ -43,7 +43,7 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 	if err != nil {
 		return nil, cli.Fail(err, "")
 	}
-	h.policies = append(h.policies, warnOfPlans(c.Log, resolver), warnOfHosts(c.Log, c.Sites))
+	h.policies = append(h.policies, warnOfPlans(c.Log, resolver), warnOfHosts(c.Log, c.Sites), warnOfSharedUpstreams(c.Log, c.Sites))
 	o := gateway.Options{
 		Decider:        k.Decider,
 		Identity:       resolver,
@@ -60,6 +60,8 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 		Spent:          each(h.spent),
 		Log:            c.Log,
 		Engine:         c.Engine,
+		Limits:         c.Limits,
+		HealthCheck:    c.HealthCheck,
 	}
 	o.Limits.Rate, o.Limits.Grace, o.Limits.Upload = c.MinRate, c.MinRateGrace, c.MaxUploadTime
 	if l.held {

@@ -9,6 +9,7 @@
 //	serve.go        start and drain
 //	certificate.go  a TLS certificate; certificates.go  all of them, and which one a client gets
 //	upstreams.go    the addresses of the upstream; upstreamtls.go  TLS with them
+//	health.go       their health checks
 //
 // The rest is in packages of its own, from the top down:
 //
@@ -128,7 +129,10 @@ func New(o Options) (*Gateway, error) {
 	if g.rules, err = rules.New(with); err != nil {
 		return nil, err
 	}
-	engine := std.Options{Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Traceparent: o.Traceparent, Dialer: g.newDialer(), Kept: keptFor, UpstreamTLS: secure}
+	engine := std.Options{
+		Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Traceparent: o.Traceparent,
+		Dial: g.dialThrough(g.newDialer().DialContext), Kept: keptFor, UpstreamTLS: secure,
+	}
 	if g.std, err = std.New(g.rules, engine); err != nil {
 		return nil, err
 	}
@@ -146,7 +150,7 @@ func (o *Options) check() error {
 	case o.ProxyProtocol && len(o.TrustedProxies) == 0:
 		return errors.New("new gateway: the PROXY protocol needs trusted proxies to take it from: name their networks")
 	}
-	return nil
+	return o.HealthCheck.check()
 }
 
 // rules returns the options that the engines' rules are made from.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -125,7 +126,16 @@ type Options struct {
 	Engine Engine
 
 	Limits Limits
+
+	// HealthCheck, with a path, asks the addresses of Sites regularly; the zero value does not.
+	HealthCheck HealthCheck
+
+	// dial, if set, is put around what connects to upstreams, for tests.
+	dial func(dial) dial
 }
+
+// A dial connects, as net.Dialer.DialContext does.
+type dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
 // A Site is the backend of some hosts.
 type Site struct {

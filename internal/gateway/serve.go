@@ -24,6 +24,8 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("serve %s: %w", l.Addr(), err), l.Close())
 	}
+	checked := g.startChecks(base)
+	defer func() { cut(); checked() }()
 	defer g.watchCertificates()()
 	ended := make(chan error, 1)
 	go func() {
@@ -139,8 +141,10 @@ func (g *Gateway) drain(s *servers, cut context.CancelFunc) {
 	g.closeUpstreams()
 }
 
-// closeUpstreams closes the connections that are kept to upstreams.
+// closeUpstreams closes the connections that are kept to upstreams, and has the log complete about
+// them.
 func (g *Gateway) closeUpstreams() {
+	g.rules.EndOutages()
 	g.std.CloseIdle()
 	for _, site := range g.rules.Sites {
 		_ = site.Pool.Close()

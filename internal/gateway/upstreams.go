@@ -21,10 +21,10 @@ const keptFor = 55 * time.Second
 // newSites returns the upstreams, with their health and the fast engine's connections to them.
 // secure is of https addresses; nil: the default.
 func (g *Gateway) newSites(secure *tls.Config) ([]*rules.Site, error) {
-	dialer := g.newDialer()
+	connect := g.dialThrough(poller.Dial(g.newDialer()))
 	all := make([]*rules.Site, 0, len(g.options.Sites))
 	for _, s := range g.options.Sites {
-		pool, err := g.newPool(s, dialer, secure)
+		pool, err := g.newPool(s, connect, secure)
 		if err != nil {
 			return nil, err
 		}
@@ -37,7 +37,7 @@ func (g *Gateway) newSites(secure *tls.Config) ([]*rules.Site, error) {
 	return all, nil
 }
 
-func (g *Gateway) newPool(s Site, dialer *net.Dialer, secure *tls.Config) (*upstream.Pool, error) {
+func (g *Gateway) newPool(s Site, connect dial, secure *tls.Config) (*upstream.Pool, error) {
 	if len(s.Upstreams) == 0 {
 		return nil, fmt.Errorf("new gateway: host %q has no upstream", s.Host)
 	}
@@ -46,9 +46,10 @@ func (g *Gateway) newPool(s Site, dialer *net.Dialer, secure *tls.Config) (*upst
 		TLS:     secure,
 		Connect: limits.Connect,
 		Header:  limits.Upstream,
-		Stall:   limits.Stall,
+		Stall:   limits.UpstreamIdle,
+		Stream:  limits.Stream,
 		Idle:    keptFor,
-		Dial:    poller.Dial(dialer),
+		Dial:    connect,
 		Log:     g.options.Log,
 	}
 	for _, u := range s.Upstreams {
@@ -65,6 +66,14 @@ func (g *Gateway) newPool(s Site, dialer *net.Dialer, secure *tls.Config) (*upst
 		o.Addresses = append(o.Addresses, upstream.AddressOf(u))
 	}
 	return upstream.New(o)
+}
+
+// dialThrough returns connect, or what a test has put around it.
+func (g *Gateway) dialThrough(connect dial) dial {
+	if around := g.options.dial; around != nil {
+		return around(connect)
+	}
+	return connect
 }
 
 // newDialer returns the dialer to upstreams, of both engines.

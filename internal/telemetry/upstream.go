@@ -27,7 +27,7 @@ var (
 	descUnanswered = prometheus.NewDesc("weir_upstream_unanswered_total",
 		"Requests without an answer of the upstream, or with one that could not be forwarded, by the status of the answer: 504 after a time-out, 502 otherwise.", []string{"status"}, nil)
 	descUpstreamUp = prometheus.NewDesc("weir_upstream_up",
-		"1 while the address is in use; 0 from a failure until it answers again: meanwhile other addresses are preferred, and it is probed from time to time.", []string{"site", "upstream"}, nil)
+		"1 while the address is in use; 0 from a failure until it answers again, and while it fails its health check: meanwhile other addresses are preferred, and it is probed from time to time.", []string{"site", "upstream"}, nil)
 	descUpstreamBusy = prometheus.NewDesc("weir_upstream_requests_in_flight",
 		"Requests in flight to the address, including websockets.", []string{"site", "upstream"}, nil)
 	descUpstreamKept = prometheus.NewDesc("weir_upstream_connections_kept",

@@ -39,6 +39,9 @@ const logPause = 10 * time.Second
 //     address from all.
 //   - A failed exchange that began before the last failure that counted does not count: it is the
 //     same failure.
+//
+// A failed health check (Pool.Check) is kept apart: it leaves the address out, and a later one
+// takes it in again.
 type address struct {
 	Address
 	index int         // in Pool.addresses
@@ -55,6 +58,8 @@ type address struct {
 	// how many failures have counted: an exchange that began before the last one proves nothing new
 	epoch   uint64
 	answers uint64 // exchanges that were answered
+
+	out bool // the last health check failed
 
 	logged   bool      // the log has that it is down
 	loggedAt time.Time // when that was last logged
@@ -77,17 +82,21 @@ type turn struct {
 }
 
 // choose returns the address for the next exchange that is not in tried: the least busy one of
-// those that are healthy or due for a probe, else the one that is due first; nil after all are
-// tried.
+// those that are healthy or due for a probe, else the one that is due first, and one that health
+// checks leave out last; nil after all are tried.
 func (p *Pool) choose(now time.Time, tried set) *address {
 	if len(p.addresses) == 1 && tried == 0 {
 		return p.addresses[0]
 	}
-	var best, soonest *address
+	var best, soonest, out *address
 	for i := range p.addresses {
 		a := p.addresses[(p.next+i)%len(p.addresses)]
 		switch {
 		case tried.contains(a):
+		case a.out:
+			if out == nil || a.busy < out.busy {
+				out = a
+			}
 		case a.failures == 0 || a.due(now):
 			if best == nil || a.busy < best.busy {
 				best = a
@@ -98,6 +107,9 @@ func (p *Pool) choose(now time.Time, tried set) *address {
 	}
 	if best == nil {
 		best = soonest
+	}
+	if best == nil {
+		best = out
 	}
 	if best != nil {
 		p.next = (best.index + 1) % len(p.addresses)
@@ -141,8 +153,12 @@ func (p *Pool) success(t *turn) (back bool) {
 	if a.failures == 0 || t.epoch != a.epoch {
 		return false
 	}
+	a.failures, a.trial = 0, 0
+	if a.out {
+		return false // a check will end that
+	}
+	a.since = time.Now()
 	back, a.logged = a.logged, false
-	a.failures, a.trial, a.since = 0, 0, time.Now()
 	return back
 }
 
@@ -172,15 +188,26 @@ func (p *Pool) end(t turn, failure error) {
 	pause := min(firstPause<<min(a.failures-1, 10), maxPause)
 	a.until = now.Add(pause)
 	kept := a.takeKept() // connections from before the failure are not used again
-	logs := !a.logged && (a.loggedAt.IsZero() || now.Sub(a.loggedAt) >= logPause)
-	if logs {
-		a.logged, a.loggedAt = true, now
-	}
+	logs := a.logDown(now)
 	p.mu.Unlock()
 	closeAll(kept)
 	if logs {
-		p.log.Warn("an upstream address is down: others are preferred until it answers again", "upstream", a.String(), "error", failure)
+		p.logDown(a, failure)
 	}
+}
+
+// logDown reports whether the log should have that a is down, and records that it has. The mutex is
+// held.
+func (a *address) logDown(now time.Time) bool {
+	if a.logged || !a.loggedAt.IsZero() && now.Sub(a.loggedAt) < logPause {
+		return false
+	}
+	a.logged, a.loggedAt = true, now
+	return true
+}
+
+func (p *Pool) logDown(a *address, failure error) {
+	p.log.Warn("an upstream address is down: others are preferred until it answers again", "upstream", a.String(), "error", failure)
 }
 
 func (p *Pool) logBack(a *address, back bool) {
@@ -213,9 +240,13 @@ func (t *turn) countsAgainst(failure error) bool {
 // isAlive reports whether the failure of a kept connection is more than that the other side closed
 // it: it did not answer in time, or its answer was malformed.
 func isAlive(err error) bool {
-	var timeout net.Error
 	var malformed *wire.Refusal
-	return errors.As(err, &timeout) && timeout.Timeout() || errors.As(err, &malformed)
+	return isTimeout(err) || errors.As(err, &malformed)
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // isOurs reports whether this side caused an error: it has run out of something, or has ended the

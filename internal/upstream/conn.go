@@ -48,6 +48,13 @@ func (c *Conn) use(t turn, now time.Time) {
 // Reused reports whether the connection carried an exchange before this one.
 func (c *Conn) Reused() bool { return c.turn.reused }
 
+// Else returns what Take is asked for after an exchange on c failed before a byte of the request
+// went out: an address that was not tried before. failure is why.
+func (c *Conn) Else(w Want, failure error) Want {
+	w.tried, w.last = w.tried.with(c.turn.at), failure
+	return w
+}
+
 // Address returns the address that it is connected to.
 func (c *Conn) Address() Address { return c.turn.at.Address }
 
@@ -58,7 +65,12 @@ func within(by, now time.Time, want time.Duration) bool {
 	return left >= want && left <= want+want/8
 }
 
+// readWithin gives the reads that follow want from now; zero or less: no deadline.
 func (c *Conn) readWithin(want time.Duration, now time.Time) {
+	if want <= 0 {
+		c.AwaitStream()
+		return
+	}
 	if !within(c.readBy, now, want) {
 		c.readBy = now.Add(want + want/8)
 		_ = c.SetReadDeadline(c.readBy) // fails only on a closed connection, and so will the read
@@ -85,6 +97,9 @@ func (c *Conn) AwaitContinue(now time.Time) { c.readWithin(continueTime, now) }
 
 // AwaitBody gives the reads that follow Options.Stall from now, up to an eighth more.
 func (c *Conn) AwaitBody(now time.Time) { c.readWithin(c.pool.options.Stall, now) }
+
+// AwaitPiece gives the reads that follow Options.Stream from now, up to an eighth more.
+func (c *Conn) AwaitPiece(now time.Time) { c.readWithin(c.pool.options.Stream, now) }
 
 // AwaitStream gives the reads that follow no deadline.
 func (c *Conn) AwaitStream() {

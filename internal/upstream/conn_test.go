@@ -142,6 +142,32 @@ func TestADeadlineLastsAtMostAnEighthLonger(t *testing.T) {
 	})
 }
 
+func TestAHeadMayTakeAnyTimeAndAStreamIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := new(network)
+		p, err := New(Options{Addresses: []Address{{Host: "a:80"}}, Connect: time.Second, Header: -1, Stall: time.Second, Stream: time.Minute,
+			Idle: time.Minute, Dial: n.dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		c := take(t, p)
+		defer c.Drop(nil)
+		c.AwaitBody(time.Now()) // an earlier deadline
+		c.AwaitHead(time.Now())
+		go func() { time.Sleep(time.Hour); _, _ = n.last("a:80").Write([]byte("x")) }()
+		if got, err := c.Reader.Read(make([]byte, 1)); got != 1 || err != nil {
+			t.Errorf("a head that took an hour: %d bytes, %v", got, err)
+		}
+		begun := time.Now()
+		c.AwaitPiece(begun)
+		_, err = c.Reader.Read(make([]byte, 1))
+		if took := time.Since(begun); !errors.Is(err, os.ErrDeadlineExceeded) || took < time.Minute || took > time.Minute+time.Minute/8 {
+			t.Errorf("a silent stream: %v after %v", err, took)
+		}
+	})
+}
+
 func TestAWriteToAnUpstreamThatStopsReadingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := new(network)

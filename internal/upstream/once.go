@@ -21,6 +21,7 @@ type CountedConn struct {
 	raw   syscall.RawConn // of the socket; nil: unknown
 	sent  atomic.Int64
 	stale atomic.Bool
+	busy  atomic.Int32  // writes under way
 	spent atomic.Bool   // no request may follow on it
 	turn  chan struct{} // has one element while an exchange has not been judged
 
@@ -125,12 +126,21 @@ func (c *CountedConn) Read(p []byte) (int, error) {
 
 // Write is net.Conn's.
 func (c *CountedConn) Write(p []byte) (int, error) {
+	c.busy.Add(1)
+	defer c.busy.Add(-1)
 	if c.stale.Load() {
 		return 0, ErrStale
 	}
 	n, err := c.Conn.Write(p)
 	c.sent.Add(int64(n))
 	return n, err
+}
+
+// bar makes every further write fail, and reports whether none is under way: what was sent is known
+// then.
+func (c *CountedConn) bar() (known bool) {
+	c.stale.Store(true)
+	return c.busy.Load() == 0
 }
 
 // CloseWrite closes the sending half of a connection with halves.
@@ -172,10 +182,12 @@ func (l *link) got(c net.Conn, reused bool) {
 	l.stage.Store(sending)
 }
 
-// unsent reports whether an attempt failed because of the kept connection that it got, before a
-// byte of the request went out or a byte of its body was read. It is for attempts that have failed.
+// unsent reports whether an attempt failed because of the connection that it got, before a byte of
+// the request went out or a byte of its body was read. Nothing goes out on that connection any
+// more. It is for attempts that have failed.
 func (l *link) unsent() bool {
-	return l.stage.Load() == sending && l.reused.Load() && !l.wrote() && !l.body.touched()
+	c := l.conn.Load()
+	return l.stage.Load() == sending && c != nil && c.bar() && !l.wrote() && !l.body.touched()
 }
 
 // judged lets the next exchange begin on the attempt's connection.

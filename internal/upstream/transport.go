@@ -18,8 +18,9 @@ import (
 // net/http/httptrace, as http.Transport does; else no request is sent.
 //
 // A request goes out once at most. If it gets a kept connection that has ended or must not be used
-// again, it goes to another connection, with its body, provided that not a byte of it went out.
-// That needs a base whose Dial makes CountedConns, which are checked before each request.
+// again, it goes to another connection, with its body, provided that not a byte of it went out. If
+// a new connection fails like that, it goes to the next address. That needs a base whose Dial makes
+// CountedConns, which are checked before each request.
 func (p *Pool) Transport(base http.RoundTripper) http.RoundTripper { return &transport{p, base} }
 
 // An AskError is why an exchange failed that had a connection to an address.
@@ -66,13 +67,16 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		case req.Context().Err() != nil, body.failed():
 			p.end(turn, nil)
 			return nil, err
-		case !unconnected:
+		case unconnected:
+			p.end(turn, &connectError{err})
+			if body.touched() {
+				return nil, fmt.Errorf("connect to %v: %w", a, err)
+			}
+		default:
 			p.end(turn, err)
-			return nil, &AskError{a.Address, err}
-		}
-		p.end(turn, &connectError{err})
-		if body.touched() {
-			return nil, fmt.Errorf("connect to %v: %w", a, err)
+			if isTimeout(err) || !link.unsent() {
+				return nil, &AskError{a.Address, err}
+			}
 		}
 		tried, last = tried.with(a), err
 	}
@@ -92,7 +96,7 @@ func (t *transport) ask(a *address, req *http.Request, body *heldBody) (res *htt
 			l.judge(res)
 		}
 		l.judged()
-		if err == nil || req.Context().Err() != nil || !l.unsent() {
+		if err == nil || req.Context().Err() != nil || !l.reused.Load() || !l.unsent() {
 			break
 		}
 	}

@@ -1,10 +1,11 @@
 // Package upstream keeps the connection pools of the backends that a gateway protects. It chooses
-// the address of a request and a kept connection to it, and avoids addresses that failed for a
-// while (passive health checks). Both HTTP engines use it: the fast one takes connections,
-// net/http's transport asks it for an address.
+// the address of a request and a kept connection to it, and avoids addresses that failed, as
+// requests or health checks of its own find out. Both HTTP engines use it: the fast one takes
+// connections, net/http's transport asks it for an address.
 //
 //	upstream.go   Options, Pool: taking a connection, and closing idle ones
 //	address.go    one address: when it is chosen, its health
+//	check.go      health checks, which find an address that is down before a request does
 //	conn.go       one connection, and the time its reads and writes get
 //	ask*.go       a request sent and its answer awaited in one operation
 //	dial.go       a new connection, with TLS if the address wants it
@@ -51,7 +52,8 @@ func (a Address) scheme() string {
 // MaxAddresses is how many addresses one pool may have.
 const MaxAddresses = 64
 
-// Options are a Pool's settings. Addresses is required; the durations must be positive.
+// Options are a Pool's settings. Addresses is required; the durations must be positive, but
+// where they say otherwise.
 type Options struct {
 	Addresses []Address
 	// of https addresses; nil means the system's roots; without a ServerName, it is the host of
@@ -59,8 +61,10 @@ type Options struct {
 	TLS *tls.Config
 
 	Connect time.Duration // for a connection to be made, TLS included
-	Header  time.Duration // for the head of an answer, once the request is sent
-	Stall   time.Duration // for a write, or the next bytes of a body of known length
+	// for the head of an answer, once the request is sent; negative: no bound
+	Header time.Duration
+	Stall  time.Duration // for a write, or the next bytes of a body of known length
+	Stream time.Duration // for the next bytes of a body without a length; 0: no bound
 	// a kept connection that was not used for so long is closed, up to an eighth of it later
 	Idle    time.Duration
 	MaxKept int // kept connections for each address; 0 means 1024
@@ -95,10 +99,16 @@ func (o *Options) check() error {
 	for _, d := range []struct {
 		name string
 		time.Duration
-	}{{"Connect", o.Connect}, {"Header", o.Header}, {"Stall", o.Stall}, {"Idle", o.Idle}} {
+	}{{"Connect", o.Connect}, {"Stall", o.Stall}, {"Idle", o.Idle}} {
 		if d.Duration <= 0 {
 			return fmt.Errorf("%s of %v for the upstream: expected more than zero", d.name, d.Duration)
 		}
+	}
+	if o.Header == 0 {
+		return errors.New("Header of 0 for the upstream: expected more than zero, or less for no bound")
+	}
+	if o.Stream < 0 {
+		return fmt.Errorf("Stream of %v for the upstream: expected zero, for no bound, or more", o.Stream)
 	}
 	if o.MaxKept < 0 {
 		return fmt.Errorf("%d kept upstream connections: expected zero, for the default, or more", o.MaxKept)
@@ -173,6 +183,9 @@ type Want struct {
 	Fresh bool      // a new connection
 	Ask   bool      // the exchange begins with Conn.Ask, which checks a kept connection itself
 	Now   time.Time // the caller's clock, time.Now() moments ago; zero: Take reads the clock
+
+	tried set   // see Conn.Else
+	last  error // why the last of them failed
 }
 
 // Take returns a connection for one exchange: a kept one, after a check that the other side has not
@@ -184,8 +197,7 @@ func (p *Pool) Take(ctx context.Context, want Want) (*Conn, error) {
 	if now.IsZero() {
 		now = time.Now()
 	}
-	var tried set
-	var last error
+	tried, last := want.tried, want.last
 	for {
 		p.mu.Lock()
 		a := p.choose(now, tried)

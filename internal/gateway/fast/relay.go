@@ -128,7 +128,7 @@ func (b *awaited) Read(p []byte) (int, error) {
 	if b.length > 0 {
 		b.from.AwaitBody(time.Now())
 	} else {
-		b.from.AwaitStream()
+		b.from.AwaitPiece(time.Now())
 	}
 	n, err := b.Body.Read(p)
 	b.of.reportBody(p[:n])

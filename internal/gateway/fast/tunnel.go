@@ -43,18 +43,18 @@ func (x *exchange) switchProtocols() {
 	u.Drop(nil)
 }
 
-// tunnel copies both ways until both have ended, one has failed, or one has ended and the other is
-// quiet for too long.
+// tunnel copies both ways until both have ended, one has failed, or a bound of a tunnel is reached.
 func (c *conn) tunnel(u *upstream.Conn) {
 	c.moveDeadline(time.Time{})
 	u.AwaitStream()
 	pace.EndVanished(c.raw)
 	pace.EndVanished(pace.UnderTLS(u.Conn))
-	half := &pace.HalfClose{Max: c.engine.Limits.Stall, End: func() {
+	bounds := c.engine.Limits.Tunnel(func() {
 		_ = c.raw.Close()
 		_ = u.Close()
-	}}
-	defer half.Stop()
+	})
+	bounds.Start()
+	defer bounds.Stop()
 	var both sync.WaitGroup
 	guard := func() {
 		if failure := recover(); failure != nil {
@@ -65,11 +65,11 @@ func (c *conn) tunnel(u *upstream.Conn) {
 	}
 	both.Go(func() {
 		defer guard()
-		c.engine.copies.oneWay(u, pace.OneWay{Reader: &c.in, Half: half}, u, c)
+		c.engine.copies.oneWay(u, pace.OneWay{Reader: &c.in, Of: bounds}, u, c)
 	})
 	func() {
 		defer guard()
-		c.engine.copies.oneWay(c.Conn, pace.OneWay{Reader: &u.Reader, Half: half}, c, u)
+		c.engine.copies.oneWay(c.Conn, pace.OneWay{Reader: &u.Reader, Of: bounds}, c, u)
 	}()
 	both.Wait() // also after a panic: until then the tunnel is open
 }
@@ -79,7 +79,7 @@ func (c *conn) tunnel(u *upstream.Conn) {
 func (b *copyBuffers) oneWay(to io.Writer, from pace.OneWay, toConn, fromConn interface{ Close() error }) {
 	if _, received, sent := b.copy(to, from, plain); received == nil && sent == nil {
 		if half, ok := toConn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-			from.Half.Begin()
+			from.Of.HalfEnded()
 			return
 		}
 	}

@@ -97,9 +97,10 @@ func (x *exchange) bodyFailed(err error) {
 }
 
 // converse sends the request and reads the head of its answer. The upstream may close a kept
-// connection at any moment. A request goes to another connection then if no byte of it was tried,
-// or if it is idempotent and no byte of it went out. A request that went out may have been read,
-// even without an answer, and was counted once; it is not sent again.
+// connection at any moment, and a new one as soon as it is made. A request goes to another
+// connection then if no byte of it went out, whatever its method: the upstream cannot have read it.
+// A request of which a byte went out may have been read, even without an answer, and was counted
+// once; it is not sent again.
 func (x *exchange) converse(streams bool) error {
 	c := x.c
 	now := x.Start
@@ -131,33 +132,28 @@ func (x *exchange) converse(streams bool) error {
 			err = stuck
 		}
 		stale := errors.Is(err, upstream.ErrStale)
-		if c.isGone() || !stale && !x.mayRetry(u, err) {
+		if c.isGone() || !stale && !x.mayRetry(err) {
 			return err
 		}
-		x.giveUp(nil) // a kept connection that ends does not count against its address
-		want.Fresh = !stale
+		if u.Reused() {
+			x.giveUp(nil) // a kept connection that ends does not count against its address
+			want.Fresh = !stale
+			continue
+		}
+		want = u.Else(want, err)
+		x.giveUp(err)
 	}
 }
 
-// mayRetry reports whether a request whose exchange on u has failed may be sent on another
-// connection.
-func (x *exchange) mayRetry(u *upstream.Conn, err error) bool {
-	return u.Reused() && !x.begun && x.head.Length == 0 && isIdempotent(x.head.Method) && !pace.IsTimeout(err)
-}
+// mayRetry reports whether a request whose exchange has failed may be sent on another connection. A
+// time-out is not retried: the client has waited enough.
+func (x *exchange) mayRetry(err error) bool { return !x.begun && !pace.IsTimeout(err) }
 
 var errGone = errors.New("the client went away")
 
 // An uploadError is why the body of a request did not arrive here whole. It does not count against
 // the upstream.
 type uploadError struct{ error }
-
-func isIdempotent(method string) bool {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete:
-		return true
-	}
-	return false
-}
 
 // talk sends the request on u, now, and reads the head of the answer.
 func (x *exchange) talk(u *upstream.Conn, streams bool, now time.Time) error {
@@ -283,7 +279,7 @@ func (x *exchange) upstreamFailed(err error) {
 		return
 	}
 	x.giveUp(err)
-	own := x.c.engine.NoUpstream(x.head.Method, at, err)
+	own := x.c.engine.NoUpstream(x.Site, x.head.Method, at, err)
 	x.Site.Unanswered.Add(own.Status)
 	x.reply(own)
 }

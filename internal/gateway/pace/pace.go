@@ -6,7 +6,7 @@
 //	conn.go       a deadline for every write, and the minimum rate of a client that takes an answer
 //	sender.go     the same for a client that sends the body of an HTTP/1 request
 //	direction.go  the same for all streams of an HTTP/2 connection together
-//	halfclose.go  a tunnel of which one side has ended
+//	tunnel.go     a websocket that is silent, or of which one side has ended
 //	hangup_*.go   whether the other side has hung up
 //	vanish_*.go   a peer that has vanished
 //	unsent_*.go   what a client has not acknowledged

@@ -107,14 +107,16 @@ func BodyFailed(err error) *Answer {
 	return &bodyBroken
 }
 
-// NoUpstream logs that the upstream at an address did not answer, counts it, and returns what the
-// client is answered.
-func (r *Rules) NoUpstream(method, at string, err error) *Answer {
+// NoUpstream counts that the upstream of a site did not answer, at an address, and returns what the
+// client is answered. Of an outage the log has the first request and a summary.
+func (r *Rules) NoUpstream(s *Site, method, at string, err error) *Answer {
 	what, answer := "the upstream is not available", &upstreamUnavailable
 	if pace.IsTimeout(err) {
 		what, answer = "the upstream did not answer in time", &upstreamTimeout
 	}
-	r.Log.Warn(what, "method", method, "upstream", at, "error", err)
+	if s.outage.note(answer.Status, s.Host, r.Log) {
+		r.Log.Warn(what, "method", method, "upstream", at, "error", err)
+	}
 	r.Unanswered.Add(answer.Status)
 	return answer
 }

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -34,12 +35,29 @@ func (r *Rules) Readyz(ctx context.Context) (status int, text string) {
 	if err := r.ready.ask(ctx, r.Ready); err != nil {
 		return http.StatusServiceUnavailable, "not ready: " + err.Error() + "\n"
 	}
+	var problems []error
 	if r.Degraded != nil {
-		if err := r.Degraded(); err != nil {
-			return http.StatusOK, "degraded: " + strings.ReplaceAll(err.Error(), "\n", "; ") + "\n"
-		}
+		problems = append(problems, r.Degraded())
+	}
+	if r.isUpstreamOut() {
+		problems = append(problems, errUpstreamOut)
+	}
+	if err := errors.Join(problems...); err != nil {
+		return http.StatusOK, "degraded: " + strings.ReplaceAll(err.Error(), "\n", "; ") + "\n"
 	}
 	return http.StatusOK, "ok\n"
+}
+
+var errUpstreamOut = errors.New("no address of any upstream passes its health check")
+
+// isUpstreamOut reports whether health checks find fault with all addresses of all sites.
+func (r *Rules) isUpstreamOut() bool {
+	for _, s := range r.Sites {
+		if !s.Pool.IsOut() {
+			return false
+		}
+	}
+	return len(r.Sites) > 0
 }
 
 // readiness remembers an answer for a second, so that strangers cannot keep the backend busy with

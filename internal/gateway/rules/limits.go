@@ -10,12 +10,19 @@ import (
 type Limits struct {
 	Header      time.Duration // for a request's header and the TLS handshake to arrive; 10 s
 	ProxyHeader time.Duration // for the PROXY protocol header to arrive; 5 s
-	Stall       time.Duration // for a peer, either side, that makes no progress; 30 s
+	Stall       time.Duration // for a client that makes no progress; 30 s
 	Take        time.Duration // for a client that takes nothing of an answer; 2×Stall: 60 s
 	Idle        time.Duration // between two requests of a connection, and before the first; 75 s
 	Drain       time.Duration // for requests under way when Serve's context ends; 30 s
 	Connect     time.Duration // to the upstream; 5 s
-	Upstream    time.Duration // for the header of an upstream's answer after a request; 60 s
+	// for the header of an upstream's answer after a request; 60 s, negative: no bound
+	Upstream time.Duration
+	// between two pieces of an upstream's answer that has a length, and for an upstream to take a
+	// piece of a request; as Stall
+	UpstreamIdle time.Duration
+	// for the silence of a websocket, and between two pieces of an upstream's answer that has no
+	// length; 0: no bound
+	Stream time.Duration
 
 	// Linger is for how long Serve then serves what comes on kept connections, and asks their
 	// clients with each answer to go elsewhere, before it closes idle ones; 0: it closes them at
@@ -53,6 +60,9 @@ func (l Limits) WithDefaults(upstream bool) Limits {
 			*d.field = d.fallback
 		}
 	}
+	if l.UpstreamIdle == 0 {
+		l.UpstreamIdle = l.Stall
+	}
 	if l.Take == 0 {
 		l.Take = 2 * l.Stall
 	}
@@ -70,6 +80,16 @@ func (l Limits) WithDefaults(upstream bool) Limits {
 	}
 	return l
 }
+
+// Tunnel returns how long a websocket may last, which end closes.
+func (l *Limits) Tunnel(end func()) *pace.Tunnel {
+	return &pace.Tunnel{Idle: l.Stream, Half: l.Stall, Most: halves * l.Stall, End: end}
+}
+
+// halves is how many times Stall a websocket may last after one side has ended its half, however
+// much the other sends: RFC 6455, section 7.1.1, lets nobody continue then, but a backend that only
+// pings would for ever.
+const halves = 10
 
 // pace returns how slow a client that sends a request may be.
 func (l *Limits) pace() pace.Limits {

@@ -16,6 +16,7 @@
 //	onward.go     what an upstream receives of a request, and which of its answers make no sense
 //	cors.go       browsers on other origins
 //	health.go     what load balancers ask
+//	outage.go     what the log has while an upstream does not answer
 //	counts.go     what is under way, and what went wrong
 //	record.go     what is known of a request when it is over
 //	line.go       one line of the access log

@@ -26,6 +26,7 @@ type Site struct {
 
 	scheme, host string // of the first address
 	own          string // the Host of requests that have none: that of its URL
+	outage       outage
 }
 
 // NewSite returns the site of a host. first is the URL of the pool's first address.

@@ -41,7 +41,8 @@ type Options struct {
 	// Traceparent likewise, nil if nothing traces.
 	Traceparent func(context.Context) string
 
-	Dialer *net.Dialer // connects to the addresses of the rules' sites
+	// Dial connects to the addresses of the rules' sites.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// of their https addresses; nil: the system's authorities, and no certificate of our own
 	UpstreamTLS *tls.Config
 	Kept        time.Duration // for how long a connection to them is kept unused

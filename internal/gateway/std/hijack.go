@@ -31,31 +31,31 @@ func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	_ = c.SetReadDeadline(time.Time{})
 	pace.EndVanished(pace.UnderTLS(c))
 	taken := &hijackedConn{Conn: c, conns: &x.engine.TakenOver}
-	taken.half.Max = x.engine.Limits.Stall
-	taken.half.End = func() {
+	taken.bounds = x.engine.Limits.Tunnel(func() {
 		if _ = taken.Close(); x.leave != nil {
 			x.leave()
 		}
-	}
+	})
+	taken.bounds.Start()
 	return taken, rw, nil
 }
 
-// A hijackedConn leaves the set of connections when it is closed. After either half has ended, it
-// is closed if it is quiet for too long.
+// A hijackedConn leaves the set of connections when it is closed, which the bounds of a tunnel may
+// do.
 type hijackedConn struct {
 	net.Conn
-	conns *pace.Set
-	half  pace.HalfClose
+	conns  *pace.Set
+	bounds *pace.Tunnel
 }
 
 // Read is net.Conn's.
 func (c *hijackedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.half.Note()
+		c.bounds.Note()
 	}
 	if errors.Is(err, io.EOF) {
-		c.half.Begin()
+		c.bounds.HalfEnded()
 	}
 	return n, err
 }
@@ -64,20 +64,20 @@ func (c *hijackedConn) Read(p []byte) (int, error) {
 func (c *hijackedConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if n > 0 {
-		c.half.Note()
+		c.bounds.Note()
 	}
 	return n, err
 }
 
 // Close is net.Conn's.
 func (c *hijackedConn) Close() error {
-	c.half.Stop()
+	c.bounds.Stop()
 	c.conns.Remove(c.Conn)
 	return c.Conn.Close()
 }
 
 // CloseWrite closes the sending half, if the connection has halves.
 func (c *hijackedConn) CloseWrite() error {
-	c.half.Begin()
+	c.bounds.HalfEnded()
 	return pace.CloseWrite(c.Conn)
 }

@@ -42,17 +42,16 @@ func (e *Engine) newProxies() {
 // unchanged, no proxy from the environment. Its writes have deadlines, so that an upstream that
 // stops reading cannot hold a request for ever.
 func (e *Engine) newTransport() *http.Transport {
-	dialer := e.options.Dialer
 	clock := pace.NewClock()
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
-			c, err := upstream.Dial(ctx, addr, dialer.DialContext)
+			c, err := upstream.Dial(ctx, addr, e.options.Dial)
 			if err != nil {
 				return nil, err
 			}
-			return upstream.Count(pace.NewConn(c, e.Limits.Stall, clock), c), nil
+			return upstream.Count(pace.NewConn(c, e.Limits.UpstreamIdle, clock), c), nil
 		},
 		TLSClientConfig:        e.options.UpstreamTLS.Clone(), // net/http changes it
 		Protocols:              protocols,
@@ -61,7 +60,7 @@ func (e *Engine) newTransport() *http.Transport {
 		MaxIdleConnsPerHost:    1024,
 		IdleConnTimeout:        e.options.Kept,
 		TLSHandshakeTimeout:    e.Limits.Connect,
-		ResponseHeaderTimeout:  e.Limits.Upstream,
+		ResponseHeaderTimeout:  max(e.Limits.Upstream, 0), // 0 is no bound
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
@@ -179,7 +178,7 @@ func (e *Engine) upstreamFailed(w http.ResponseWriter, r *http.Request, err erro
 	case sent != nil:
 		write(w, rules.BodyFailed(sent))
 	default:
-		own := e.NoUpstream(r.Method, x.Site.Address, err)
+		own := e.NoUpstream(x.Site, r.Method, x.Site.Address, err)
 		x.Site.Unanswered.Add(own.Status)
 		write(w, own)
 	}
@@ -205,14 +204,18 @@ func (e *Engine) receive(r *http.Response) error {
 	if len(r.Trailer) > 0 {
 		e.stripReserved(r.Trailer) // they will not be sent, so they are not announced
 	}
-	if r.ContentLength > 0 {
-		r.Body = &pacedBody{ReadCloser: r.Body, patience: e.Limits.Stall}
+	patience := e.Limits.UpstreamIdle
+	if r.ContentLength < 0 {
+		patience = e.Limits.Stream
+	}
+	if r.ContentLength != 0 && patience > 0 {
+		r.Body = &pacedBody{ReadCloser: r.Body, patience: patience}
 	}
 	return nil
 }
 
-// A pacedBody is an upstream's body of a known length. It ends with an error if the upstream pauses
-// for longer than patience. (A body without a length may be a quiet stream of events.)
+// A pacedBody is an upstream's body that ends with an error if the upstream pauses for longer than
+// patience.
 type pacedBody struct {
 	io.ReadCloser
 	patience time.Duration
