@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
 )
 
 func TestUpstreamsShareRequestsAndAFailedOneIsSkipped(t *testing.T) {
