@@ -54,8 +54,8 @@ var goneIn = []struct {
 	}},
 }
 
-// If a client goes away in any phase, its request to the upstream ends at once. The log reports the client, and no failure of the upstream. No goroutine,
-// file or half-used connection is left.
+// If a client goes away in any phase, its request to the upstream ends at once. The log reports the
+// client, and no failure of the upstream. No goroutine, file or half-used connection is left.
 func TestAClientThatGoesAwayEndsItsRequest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
