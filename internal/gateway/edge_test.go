@@ -136,6 +136,7 @@ func open(t testing.TB, backend http.Handler, change func(*Options)) *edge {
 	if change != nil {
 		change(&o)
 	}
+	lasting(&o.Limits)
 	if o.Decider == nil {
 		o.Decider = testDecider(t, testPolicy(t))
 	}
@@ -171,8 +172,19 @@ func open(t testing.TB, backend http.Handler, change func(*Options)) *edge {
 func (e *edge) url(path string) string { return "http://" + e.addr + path }
 
 // patience is how long a test waits for what must happen. Only a failing test waits that long. It
-// is less than the gateway's own timeouts for a silent peer, which would otherwise make it happen.
+// is less than the gateway's own timeouts for a silent peer (lasting), which would otherwise make
+// it happen.
 const patience = 20 * time.Second
+
+// lasting sets the timeouts for a silent peer that a test has not set: no test passes because of
+// one by chance.
+func lasting(l *Limits) {
+	for _, timeout := range []*time.Duration{&l.Header, &l.ProxyHeader, &l.Stall, &l.Idle, &l.Upstream, &l.Grace} {
+		if *timeout == 0 {
+			*timeout = time.Hour
+		}
+	}
+}
 
 // dial opens a connection that ends with the test. It fails on a timeout.
 func (e *edge) dial() net.Conn {

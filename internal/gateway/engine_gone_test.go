@@ -54,9 +54,8 @@ var goneIn = []struct {
 	}},
 }
 
-// If a client goes away in any phase, its request to the upstream ends within a
-// second. The log reports the client, and no failure of the upstream. No goroutine,
-// file or half-used connection is left.
+// If a client goes away in any phase, its request to the upstream ends at once. The log reports the
+// client, and no failure of the upstream. No goroutine, file or half-used connection is left.
 func TestAClientThatGoesAwayEndsItsRequest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
@@ -87,13 +86,9 @@ func TestAClientThatGoesAwayEndsItsRequest(t *testing.T) {
 			if how == "resets" {
 				_ = c.Conn.(*net.TCPConn).SetLinger(0)
 			}
-			left := time.Now()
 			c.Close()
+			// No timeout ends it: see lasting.
 			eventually(t, in.name+": the upstream's request ends", func() bool { return o.open.Load() == 0 })
-			// It takes a second, and more on a busy machine. The next timeout is 15 seconds.
-			if took := time.Since(left); took > 10*time.Second {
-				t.Errorf("%s, %s: its request upstream ends after %v", in.name, how, took)
-			}
 			e.stop()
 			line := e.access.String()
 			if !strings.Contains(line, in.logs) || strings.Count(line, "\n") != 1 {
