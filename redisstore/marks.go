@@ -91,3 +91,9 @@ func (m *marks) settleable(p *place, at int64) (int64, bool) {
 		}
 	}
 }
+
+// resetName follows a window's name in the name of the mark of its last reset by an operator.
+const resetName = ":reset"
+
+// allResetsName follows the prefix in the name of the mark of the last reset of any window.
+const allResetsName = ":resets"

@@ -493,9 +493,3 @@ func (s *Store) readSettled(p *settlePart, reply rueidis.RedisResult, sent int64
 	}
 	return nil
 }
-
-// resetName follows a window's name in the name of the mark of its last reset by an operator.
-const resetName = ":reset"
-
-// allResetsName follows the prefix in the name of the mark of the last reset of any window.
-const allResetsName = ":resets"

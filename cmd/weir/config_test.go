@@ -64,11 +64,17 @@ func valueOf(t *rapid.T, f *pflag.Flag) string {
 		return pick("off", "1B", "64KiB")
 	case *cli.Span:
 		return pick(v.Min.String(), v.Max.String())
+	case *checkPath:
+		return pick("off", "/healthz", "/a?b=c")
+	case *logFields:
+		return pick("none", "upstream", "user_agent,request_id")
+	case *cli.SizeOrOff:
+		return pick("off", "1KiB", "16MiB")
 	case *cli.SpanOrOff:
 		return pick("off", "1s", "1h30m")
 	case *fraction:
 		return pick("0", "1", "0.25", "1e-05")
-	case *cli.ListenAddr:
+	case *cli.ListenAddr, *cli.ListenOrSocket:
 		return pick(":8080", "127.0.0.1:0", "[::1]:80", "[fe80::1%eth0]:1", "host:1")
 	case *cli.OffOrListenAddr:
 		return pick("", "off", ":9090", "[::]:1")
@@ -319,7 +325,7 @@ func TestTheBackendsOfAMappingAreThoseOfTheFlag(t *testing.T) {
 		"upstream: {api.example.com:80: http://a}\n":                                 "",
 		"upstream: {a.example.com: 'http://a,b.example.com=http://b'}\n":             "has a host before it",
 		"upstream: {'*': [http://a, http://a]}\n":                                    "is given twice",
-		"upstream: {'*': [http://a, https://b]}\n":                                   "all http or all https",
+		"upstream: {'*': [http://a, https://b]}\n":                                   "all http, all https, or all Unix sockets",
 		"upstream: {a.example.com: {b: c}}\n":                                        "one value is needed",
 		"policy: {limiters: [{name: a}]}\n":                                          ":1:1: policy is a mapping",
 		"store: redis://:secret@h:1/x\n":                                             `store "redis://…"`,

@@ -30,8 +30,9 @@ func newPolicyExplain() *cobra.Command {
 windows counts the request by.
 
 Weir first brings the path to its canonical form, as the server does, because all spellings of an endpoint share
-one budget. If routes name hosts, write the request's host before the path, or as --host. Name the caller with --ip, --agent, --session, --token, --host, --header, --cookie, --query and --claim, and
-its plan with --plan; the path may have a query. An address or agent that you leave out is shown in angle brackets. So is the
+one budget. If routes name hosts, write the request's host before the path, or as --host. Name the caller with --ip,
+--agent, --session, --token, --host, --header, --cookie, --query and --claim, and its plan with --plan; the path may have
+a query. An address or agent that you leave out is shown in angle brackets. So is the
 value of a field, a cookie, a parameter or a claim, since it may be a secret.
 
 ` + sourcesHelp(),

@@ -10,9 +10,9 @@ import (
 	"github.com/weirlimit/weir/internal/live"
 )
 
-// warnOfSharedUpstreams returns a hook that warns of a host that a policy names, and whose upstream gets
-// requests for other hosts too: a caller can send any Host, and is counted by other routes then. It
-// warns once for each policy that comes into force.
+// warnOfSharedUpstreams returns a hook that warns of a host that a policy names, and whose upstream
+// gets requests for other hosts too: a caller can send any Host, and is counted by other routes
+// then. It warns once for each policy that comes into force.
 func warnOfSharedUpstreams(log *slog.Logger, sites []gateway.Site) func(live.State) {
 	var table weir.HostTable[string]
 	for _, s := range sites {
