@@ -85,7 +85,7 @@ func (v view) wrap(limit int64) (http.Handler, *weir.Decider, error) {
 	}
 	if v.observed {
 		secret := make([]byte, 32)
-		sealer, err := denial.New(func() []byte { return secret }, func() string { return "01234567" }, rand.Reader)
+		sealer, err := denial.New(func() []byte { return secret }, func() string { return "01234567" }, rand.Reader, nil)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -265,7 +265,13 @@ func (b *tab) until(condition string) {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	wait := fmt.Sprintf("(async () => { while (!(%s)) await new Promise((done) => setTimeout(done, 10)); return true })()", condition)
-	_, err := chromedp.Run(ctx, chromedp.Evaluate[bool](wait, chromedp.EvalAwaitPromise))
+	var err error
+	for range 100 { // a page that is left while its promise is awaited ends the evaluation
+		_, err = chromedp.Run(ctx, chromedp.Evaluate[bool](wait, chromedp.EvalAwaitPromise))
+		if err == nil || !strings.Contains(err.Error(), "navigated or closed") {
+			break
+		}
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		b.Fatalf("waited %v in vain for %s; the page reads:\n%s\nchromium printed:\n%s", patience, condition, ask[string](b, "document.body.innerText"), &chromium.output)
 	}

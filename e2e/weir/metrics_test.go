@@ -145,23 +145,23 @@ func TestMetricsDescribeTheUpstream(t *testing.T) {
 	ask(s, noHost, http.StatusBadRequest)
 	for at, want := range map[*server][]string{
 		s: {
-			`weir_upstream_up{upstream="` + down + `"} 0`,
-			`weir_upstream_failures_total{upstream="` + down + `"} 2`,
-			`weir_upstream_requests_in_flight{upstream="` + down + `"} 0`,
+			`weir_upstream_up{site="*",upstream="` + down + `"} 0`,
+			`weir_upstream_failures_total{site="*",upstream="` + down + `"} 2`,
+			`weir_upstream_requests_in_flight{site="*",upstream="` + down + `"} 0`,
 			`weir_upstream_unanswered_total{status="502"} 2`,
 			`weir_upstream_unanswered_total{status="504"} 0`,
 		},
 		several: {
-			`weir_upstream_up{upstream="` + backend.URL + `"} 1`,
-			`weir_upstream_up{upstream="` + down + `"} 0`,
-			`weir_upstream_failures_total{upstream="` + backend.URL + `"} 0`,
-			`weir_upstream_failures_total{upstream="` + down + `"} 1`,
+			`weir_upstream_up{site="*",upstream="` + backend.URL + `"} 1`,
+			`weir_upstream_up{site="*",upstream="` + down + `"} 0`,
+			`weir_upstream_failures_total{site="*",upstream="` + backend.URL + `"} 0`,
+			`weir_upstream_failures_total{site="*",upstream="` + down + `"} 1`,
 			`weir_upstream_unanswered_total{status="502"} 0`,
 		},
 	} {
 		if testEngine == engineAuto {
 			kept, malformed := map[bool]string{true: down + `"} 0`, false: backend.URL + `"} 1`}[at == s], map[bool]int{true: 1}[at == s]
-			want = append(want, `weir_upstream_connections_kept{upstream="`+kept, fmt.Sprintf(`weir_malformed_requests_total{status="400"} %d`, malformed))
+			want = append(want, `weir_upstream_connections_kept{site="*",upstream="`+kept, fmt.Sprintf(`weir_malformed_requests_total{status="400"} %d`, malformed))
 		}
 		metrics := operator(t, at).get(t, "/metrics")
 		for _, line := range want {

@@ -16,11 +16,11 @@ import (
 func CheckSocket(path string) error {
 	switch {
 	case !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/"):
-		return fmt.Errorf("Unix socket %q: expected a path from the root, such as unix:/run/app.sock", path)
+		return fmt.Errorf("%q for a Unix socket: expected a path from the root, such as unix:/run/app.sock", path)
 	case len(path) > maxSocket:
 		return fmt.Errorf("the path of a Unix socket has at most %d bytes, and this has %d", maxSocket, len(path))
 	case !utf8.ValidString(path) || strings.ContainsRune(path, 0): // it becomes a label of metrics
-		return fmt.Errorf("Unix socket %q: expected a path in UTF-8", path)
+		return fmt.Errorf("%q for a Unix socket: expected a path in UTF-8", path)
 	}
 	return nil
 }

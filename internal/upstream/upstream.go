@@ -105,10 +105,10 @@ func (o *Options) check() error {
 		}
 	}
 	if o.Header == 0 {
-		return errors.New("Header of 0 for the upstream: expected more than zero, or less for no bound")
+		return errors.New("the upstream has a Header of 0: expected more than zero, or less for no bound")
 	}
 	if o.Stream < 0 {
-		return fmt.Errorf("Stream of %v for the upstream: expected zero, for no bound, or more", o.Stream)
+		return fmt.Errorf("the upstream has a Stream of %v: expected zero, for no bound, or more", o.Stream)
 	}
 	if o.MaxKept < 0 {
 		return fmt.Errorf("%d kept upstream connections: expected zero, for the default, or more", o.MaxKept)
