@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -235,5 +237,33 @@ func TestTheClockContinues(t *testing.T) {
 	now := take(t, s, charge("minute", 1, 60, "a")).Now
 	if after := time.Now().Unix(); now < before+ahead || now > after+ahead+1 {
 		t.Errorf("the clock is at %d, and should be from %d to %d", now, before+ahead, after+ahead+1)
+	}
+}
+
+// BenchmarkHandOver hands a million counts over: the time in which nothing can be counted.
+func BenchmarkHandOver(b *testing.B) {
+	o := memstore.Options{File: filepath.Join(b.TempDir(), "counters")}
+	s, err := memstore.New(o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range 1_000_000 {
+		take(b, s, charge("day", 10, day, strconv.Itoa(i)))
+	}
+	b.ResetTimer()
+	for range b.N {
+		state, err := s.HandOver()
+		if err != nil {
+			b.Fatal(err)
+		}
+		o.Continue = state
+		if s, err = memstore.New(o); err != nil {
+			b.Fatal(err)
+		}
+		take(b, s, charge("day", 10, day, "0"))
+	}
+	b.StopTimer()
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
 	}
 }

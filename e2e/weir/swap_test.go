@@ -48,6 +48,26 @@ func newSwapped(t *testing.T, s *server) *swapped {
 	return w
 }
 
+// swappedProgram starts weir serve by the path of its program.
+func swappedProgram(t *testing.T, program string, args ...string) *swapped {
+	t.Helper()
+	cmd := exec.Command(program, append([]string{"serve", "--data", t.TempDir(), "--access-log=off"}, args...)...)
+	cmd.Env = cleanEnv()
+	p, err := launch(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	if _, err := p.stdout.await(ready); err != nil {
+		t.Fatalf("%v\nstandard error:\n%s", err, p.stderr)
+	}
+	s := &server{process: p}
+	if m := listening.FindStringSubmatch(p.stdout.String()); m != nil {
+		s.url = m[1]
+	}
+	return newSwapped(t, s)
+}
+
 // isWeir reports whether a process is one of the program under test: its id may be another's by
 // now.
 func (w *swapped) isWeir(pid int) bool {
@@ -237,6 +257,51 @@ func TestASwapThatFailsChangesNothing(t *testing.T) {
 	w.end()
 }
 
+// The program is found by the path that started it, so a link that names another version is enough.
+// One that is killed, or that is no program, changes nothing.
+func TestASwapStartsWhatIsAtThePath(t *testing.T) {
+	program, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "weir")
+	if err := os.Symlink(program, link); err != nil {
+		t.Fatal(err)
+	}
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	replaceFile(t, policy, onePolicy(3))
+	w := swappedProgram(t, link, "--listen", "127.0.0.1:0", "--policy", policy, "--upstream", nothingBehind(t))
+	for content, want := range map[string]string{
+		"#!/bin/sh\nkill -9 $$\n": `the next process, \d+, ended before it could open its parts: signal: killed`,
+		"odd":                     `start the next process, \S+/weir: exec format error`,
+	} {
+		replaceFile(t, link, content)
+		if err := os.Chmod(link, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		w.signal(syscall.SIGUSR2)
+		if _, err := w.stderr.await(regexp.MustCompile(`which continues to serve" error="` + want)); err != nil {
+			t.Fatal(err)
+		}
+		if got := statusAt(w.url + "/x"); got != http.StatusNoContent {
+			t.Errorf("status %d, want 204", got)
+		}
+	}
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(program, link); err != nil {
+		t.Fatal(err)
+	}
+	w.swap()
+	for _, want := range []int{http.StatusNoContent, http.StatusTooManyRequests} {
+		if got := statusAt(w.url + "/x"); got != want {
+			t.Errorf("after the swap: status %d, want %d", got, want)
+		}
+	}
+	w.end()
+}
+
 // statusAt returns the status of the answer to a request on a new connection; 0 if there is none.
 func statusAt(url string) int {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
@@ -323,18 +388,7 @@ func TestASwapKeepsAUnixSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "serve", "--listen", "unix:"+path, "--trusted-proxies", "127.0.0.1", "--data", t.TempDir(),
-		"--policy", policy, "--upstream", nothingBehind(t), "--access-log=off")
-	cmd.Env = cleanEnv()
-	p, err := launch(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.kill)
-	if _, err := p.stdout.await(ready); err != nil {
-		t.Fatal(err)
-	}
-	w := newSwapped(t, &server{process: p})
+	w := swappedProgram(t, program, "--listen", "unix:"+path, "--trusted-proxies", "127.0.0.1", "--policy", policy, "--upstream", nothingBehind(t))
 	get := func() int {
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
 		response, err := client.Get("http://localhost/x")

@@ -92,7 +92,7 @@ func (s *Server) open(ctx context.Context, h *hooks) (err error) {
 	if s.policy, err = openPolicy(ctx, c, s.counter, s.manager, operators.audit, h, own); err != nil {
 		return err
 	}
-	s.doors = doors{callers: []Door{s.public}, log: c.Log}
+	s.doors.callers, s.doors.log = []Door{s.public}, c.Log
 	if s.doors.operators, err = openAdminDoors(operators, s, h); err != nil {
 		return err
 	}
