@@ -412,3 +412,82 @@ func TestASwapKeepsAUnixSocket(t *testing.T) {
 		t.Error("the socket is left behind")
 	}
 }
+
+// The old process is killed at several instants of a hand-over. Whatever the next one has by then,
+// it serves, and no unit of the limit is admitted twice.
+func TestAKillInASwapAdmitsNoUnitTwice(t *testing.T) {
+	const limit = 1500
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	replaceFile(t, policy, onePolicy(limit))
+	w := newSwapped(t, serveWeir(t, "--policy", policy, "--upstream", nothingBehind(t), "--access-log=off"))
+	var mu sync.Mutex
+	admitted := map[string]bool{} // by what remains
+	var answered, refused atomic.Int64
+	var ended atomic.Bool
+	var asking sync.WaitGroup
+	for i := range 4 {
+		asking.Go(func() {
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: i%2 == 0}, Timeout: patience}
+			defer client.CloseIdleConnections()
+			for !ended.Load() {
+				response, err := client.Post(w.url+"/x", "", nil)
+				if err != nil {
+					continue // it was under way in a process that was killed
+				}
+				_ = response.Body.Close()
+				remaining := response.Header.Get("X-RateLimit-Remaining")
+				switch response.StatusCode {
+				case http.StatusNoContent:
+					mu.Lock()
+					if admitted[remaining] {
+						t.Errorf("two requests were admitted with %s remaining", remaining)
+					}
+					admitted[remaining] = true
+					mu.Unlock()
+				case http.StatusTooManyRequests:
+					refused.Add(1)
+				default:
+					t.Errorf("status %d", response.StatusCode)
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	more := func(n int64) { // answers
+		t.Helper()
+		again := time.NewTicker(time.Millisecond)
+		defer again.Stop()
+		late := time.After(patience)
+		for want := answered.Load() + n; answered.Load() < want; {
+			select {
+			case <-again.C:
+			case <-late:
+				t.Fatalf("no requests are answered any more; the processes printed:\n%s", w.stderr)
+			}
+		}
+	}
+	for n, later := range []int64{0, 1, 4, 10, 25, 60} {
+		more(50)
+		w.signal(syscall.SIGUSR2)
+		m, err := w.stderr.await(regexp.MustCompile(fmt.Sprintf(`(?s)(?:the next process is starting" pid=(\d+).*?){%d}`, n+1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if later > 0 {
+			more(later)
+		}
+		w.signal(syscall.SIGKILL)
+		pid, _ := strconv.Atoi(m[1])
+		w.pids = append(w.pids, pid)
+		more(50)
+		if _, err := w.stdout.await(regexp.MustCompile(fmt.Sprintf(`(?s)(?:\nready\n.*?){%d}`, n+2))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for refused.Load() == 0 {
+		more(50)
+	}
+	ended.Store(true)
+	asking.Wait()
+	w.end()
+}

@@ -154,6 +154,10 @@ func (c *Counts) Take(ctx context.Context, charges []weir.Charge, receipt *weir.
 			return err
 		}
 	}
+	return c.takeElsewhere(ctx, p, charges, receipt)
+}
+
+func (c *Counts) takeElsewhere(ctx context.Context, p *place, charges []weir.Charge, receipt *weir.Receipt) error {
 	return c.elsewhere(p, func(p *place) error {
 		if p.remote != nil {
 			return p.remote.take(charges, receipt)

@@ -339,7 +339,7 @@ func TestAProcessDecidesAfterItsPredecessor(t *testing.T) {
 
 // What is not Weir's is not taken for it.
 func TestOddVariablesAreNoHandOver(t *testing.T) {
-	for _, text := range []string{"", `{"Parent":1,"Sockets":[]}`} {
+	for _, text := range []string{"", `{"PID":1,"Sockets":[]}`} {
 		t.Setenv(variable, text)
 		if p, err := From(); p != nil || err != nil {
 			t.Errorf("%q: %v, %v", text, p, err)
@@ -348,5 +348,25 @@ func TestOddVariablesAreNoHandOver(t *testing.T) {
 	t.Setenv(variable, "odd")
 	if _, err := From(); err == nil || !strings.Contains(err.Error(), variable) {
 		t.Errorf("odd: %v", err)
+	}
+}
+
+// The connection of a process that is killed can end before its files are unlocked.
+func TestTheCountsOfAKilledProcessAreAwaited(t *testing.T) {
+	o, _ := options(t)
+	old, now := opened(t, o), process(t, o)
+	take(t, old, charge("minute", 10, 60, 3))
+	next, previous := pair(t)
+	continued := make(chan error, 1)
+	next.link.close()
+	go func() { continued <- previous.Continue(now) }()
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-continued; err != nil {
+		t.Fatal(err)
+	}
+	if n := spent(t, now, charge("minute", 10, 60, 1)); n != 3 {
+		t.Errorf("%d units are counted, want 3", n)
 	}
 }

@@ -121,8 +121,13 @@ func linkOf(fd int, name string) (*link, error) {
 	return newLink(conn), nil
 }
 
-// inherit takes the descriptors of the previous process.
+// inherit takes the descriptors of the previous process. It returns nil if the variable was set for
+// another process: then the control socket is not one that the previous process has made.
 func inherit(from *inheritance) (*Previous, error) {
+	made, err := unix.GetsockoptUcred(firstInherited, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil || int(made.Pid) != from.PID || int(made.Uid) != os.Getuid() {
+		return nil, nil
+	}
 	for i := range len(from.Sockets) + 1 {
 		unix.CloseOnExec(firstInherited + i)
 	}

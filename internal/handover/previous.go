@@ -2,10 +2,14 @@ package handover
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"sync"
+	"time"
+
+	"github.com/weirlimit/weir/memstore"
 )
 
 // A Previous is the process that has started this one to continue where it stops.
@@ -30,7 +34,7 @@ const (
 
 // An inheritance is the value of variable.
 type inheritance struct {
-	Parent  int // the id of the previous process
+	PID     int // of the previous process
 	Sockets []Socket
 }
 
@@ -45,9 +49,6 @@ func From() (*Previous, error) {
 	}
 	if err := json.Unmarshal([]byte(text), &from); err != nil {
 		return nil, fmt.Errorf("variable %s, which only another Weir sets: %w", variable, err)
-	}
-	if from.Parent != os.Getppid() {
-		return nil, nil // it was set for another process
 	}
 	return inherit(&from)
 }
@@ -85,7 +86,7 @@ func (p *Previous) Take(name, address string) (l net.Listener, held bool, err er
 func (p *Previous) Continue(c *Counts) error {
 	offer, err := p.ask()
 	if err == nil && c != nil {
-		err = c.Open(offer)
+		err = openReleased(c, offer)
 	}
 	if err == nil {
 		err = p.awaitGo()
@@ -100,6 +101,30 @@ func (p *Previous) Continue(c *Counts) error {
 	}
 	c.serve(append(offer.Guests, &guest{link: p.link, held: offer.ownSlots()}))
 	return nil
+}
+
+// openRetry is the time between two attempts of openReleased.
+const openRetry = 5 * time.Millisecond
+
+// openReleased opens counts that the previous process has released. If that was killed, its
+// connection can end before the kernel has unlocked its files.
+func openReleased(c *Counts, offer *Offer) error {
+	again := time.NewTicker(openRetry)
+	defer again.Stop()
+	late := time.NewTimer(maxWait)
+	defer late.Stop()
+	for {
+		var held *memstore.InUseError
+		err := c.Open(offer)
+		if !errors.As(err, &held) {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-late.C:
+			return err
+		}
+	}
 }
 
 // ask reports that all else is open, and returns the offer of the previous process. It is nil if
