@@ -79,11 +79,13 @@ func (p *Previous) Take(name, address string) (l net.Listener, held bool, err er
 }
 
 // Continue continues where the previous process stops. It takes the counts over into c; nil if they
-// are elsewhere. When it returns nil, this process decides.
+// are elsewhere. When it returns nil, this process decides. It closes the sockets that were not
+// taken.
 //
 // If the previous process ends meanwhile, nobody else has the counts: this process opens their file
 // as after a crash.
 func (p *Previous) Continue(c *Counts) error {
+	defer p.Close() // nobody would accept at the sockets that were not taken
 	offer, err := p.ask()
 	if err == nil && c != nil {
 		err = openReleased(c, offer)
