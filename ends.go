@@ -2,6 +2,8 @@ package weir
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -104,6 +106,43 @@ func (e *Ends) Longest() int64 {
 		return e.every
 	}
 	return int64((e.calendar.Unit.length() + dayChange) / time.Second)
+}
+
+// MarshalText implements encoding.TextMarshaler, for a store that counts in another process.
+func (e *Ends) MarshalText() ([]byte, error) {
+	if e.every > 0 {
+		return fmt.Appendf(nil, "%s %d", clockWord, e.every), nil
+	}
+	return []byte(e.calendar.String()), nil
+}
+
+// clockWord begins the text of Ends at multiples of a length.
+const clockWord = "every"
+
+// UnmarshalText implements encoding.TextUnmarshaler: it reads what MarshalText has written. The
+// error of another text contains it.
+func (e *Ends) UnmarshalText(text []byte) error {
+	words := strings.Fields(string(text))
+	if len(words) == 2 && words[0] == clockWord {
+		every, err := strconv.ParseInt(words[1], 10, 64)
+		if err == nil && every > 0 && every <= int64(MaxSpan/time.Second) {
+			*e = Ends{every: every}
+			return nil
+		}
+	}
+	if len(words) < 2 || words[0] != calendarWord {
+		return fmt.Errorf("ends %q: %q and seconds, or a calendar, are allowed", text, clockWord)
+	}
+	calendar, err := parseCalendar(words[1:])
+	if err != nil {
+		return fmt.Errorf("ends %q: %w", text, err)
+	}
+	zone, err := calendar.problem()
+	if err != nil {
+		return fmt.Errorf("ends %q: %w", text, err)
+	}
+	*e = Ends{calendar: calendar, zone: zone}
+	return nil
 }
 
 // endsText identifies when a window of l ends by the clock; it is empty if it does not.

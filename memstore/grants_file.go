@@ -90,16 +90,9 @@ func parseGrants(b []byte) (all map[grantKey]weir.Grant, fingerprint uint64, err
 // damaged (then it is set aside), or if it belongs to other counts (then it is removed). It returns
 // an error if the file cannot be read.
 func readGrants(file string, of seed, log *slog.Logger) (map[grantKey]weir.Grant, error) {
-	b, err := grantsIn(file)
-	if errors.Is(err, fs.ErrNotExist) {
+	all, fingerprint, err := loadGrants(file)
+	if all == nil && err == nil {
 		return nil, nil
-	}
-	var all map[grantKey]weir.Grant
-	var fingerprint uint64
-	if err == nil {
-		if all, fingerprint, err = parseGrants(b); err != nil {
-			err = &corruptError{err}
-		}
 	}
 	var corrupt *corruptError
 	if errors.As(err, &corrupt) {
@@ -116,6 +109,22 @@ func readGrants(file string, of seed, log *slog.Logger) (map[grantKey]weir.Grant
 		return nil, nil
 	}
 	return all, nil
+}
+
+// loadGrants returns the grants in a file and the fingerprint of their seed; no map without a file.
+// The error of a damaged file is a *corruptError.
+func loadGrants(file string) (all map[grantKey]weir.Grant, fingerprint uint64, err error) {
+	b, err := grantsIn(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if all, fingerprint, err = parseGrants(b); err != nil {
+		return nil, 0, &corruptError{err}
+	}
+	return all, fingerprint, nil
 }
 
 // grantsIn reads a file, unless it cannot be a file of grants.

@@ -388,6 +388,28 @@ func (m *mapping) finish() (err error) {
 	return err
 }
 
+// detach implements detacher. A take that is delayed for long enough may still read and write the
+// memory, so the mapping is replaced whole by empty memory of this process before the file is
+// unlocked.
+func (m *mapping) detach() (err error) {
+	m.finishing.Do(func() {
+		m.word(atState).Store(stateClosed)
+		_, err = unix.MmapPtr(-1, 0, unsafe.Pointer(unsafe.SliceData(m.data)), uintptr(len(m.data)),
+			unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE|unix.MAP_FIXED)
+		err = errors.Join(err, m.closeFiles())
+	})
+	return err
+}
+
+// monotonic returns the machine's monotonic clock, in nanoseconds: that of package time.
+func monotonic() int64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return 0
+	}
+	return now.Nano()
+}
+
 // closeFiles closes the file and then the lock, so that no other process opens the file before.
 func (m *mapping) closeFiles() error {
 	unix.Flock(int(m.file.Fd()), unix.LOCK_UN) // needed because the mapping keeps the file open

@@ -57,6 +57,10 @@ type Options struct {
 	// Name is reported to another process that finds File locked; empty means the program's name.
 	Name string
 
+	// Continue is what another process has returned by HandOver of the same File. Nil means that
+	// File is all that is known: no slot is held, and no take of before can be settled.
+	Continue *State
+
 	// Log receives what an operator should know: a file that was set aside, a full disk, a table
 	// that is nearly full or has begun to share budgets. Nil discards it.
 	Log *slog.Logger
@@ -75,6 +79,7 @@ type Store struct {
 	sharedUntil *atomic.Uint64 // the latest reset of any shared budget
 	shared      atomic.Int64   // charges counted in a shared budget
 
+	file    string // Options.File
 	memory  int64
 	alarm   alarm
 	closed  atomic.Bool
@@ -135,6 +140,7 @@ func open(o Options, lines int64) (*Store, error) {
 	}
 	limit := maxSegments(o.Memory, segmentBytes)
 	s.seed = newSeed()
+	s.slots.seed = s.seed
 	backing, err := newMemory(segmentBytes, limit)
 	if err != nil {
 		return nil, err
@@ -172,10 +178,7 @@ func (s *Store) Close() error {
 	close(s.stop)
 	s.done.Wait()
 	s.table.retire()
-	s.table.mu.Lock()
-	s.table.closed = true
-	s.table.directory.Store(newDirectory(1).void(s.table.arena.segmentBytes))
-	s.table.mu.Unlock()
+	s.table.empty()
 	return s.backing.finish() // own's cleanup frees the memory, once no take can read it any more
 }
 

@@ -34,7 +34,9 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 	}
 	m.lock = lock
 	s.own(m)
-	s.seed, s.sharedUntil = m.seed, m.word(atSharedUntil)
+	s.file, s.seed, s.sharedUntil = o.File, m.seed, m.word(atSharedUntil)
+	s.slots.seed = s.seed
+	s.resume(o.Continue, o.Now)
 	a := &arena{backing: m, segmentBytes: m.segmentBytes, limit: m.limit}
 	a.adopt(m.chunks, m.found)
 	s.table = newTable(a, s.clock)

@@ -20,10 +20,11 @@ func (s *Store) ticket() weir.Ticket {
 const unsure = -1
 
 // Settle implements weir.Settler. It changes each window on its own. It never waits, so it ignores
-// ctx. The only error is ErrClosed. A window that shares its budget with others, because the table
-// was full when it was opened, is not changed (Change.Lost), and neither is one that was charged
-// before the clock was set back. A window that has ended, though no take has read a later second
-// yet, may be changed: nothing counts it any more.
+// ctx. The only error is ErrClosed: then the changes that were not made are Lost. A window that
+// shares its budget with others, because the table was full when it was opened, is not changed
+// (Change.Lost), and neither is one that was charged before the clock was set back. A window that
+// has ended, though no take has read a later second yet, may be changed: nothing counts it any
+// more.
 func (s *Store) Settle(_ context.Context, t *weir.Ticket, changes []weir.Change) error {
 	var err error
 	for i := range changes {
@@ -32,15 +33,19 @@ func (s *Store) Settle(_ context.Context, t *weir.Ticket, changes []weir.Change)
 		if c.Units == 0 || c.Cost <= 0 {
 			continue
 		}
+		settle := s.settleOne
 		if c.Held {
-			s.slots.release(c)
-		} else if settleErr := s.settleOne(t, c); settleErr != nil {
+			settle = s.releaseOne
+		}
+		if settleErr := settle(t, c); settleErr != nil {
 			err = settleErr
 		}
 	}
 	runtime.KeepAlive(s) // the memory is unmapped when s is collected
 	return err
 }
+
+func (s *Store) releaseOne(_ *weir.Ticket, c *weir.Change) error { return s.slots.release(c) }
 
 // settleOne freezes the entry, so that nothing can reset or raise its window between the check of
 // the ticket and the change. One compare-and-swap alone could not tell: in windows that end by the
@@ -88,8 +93,8 @@ func (s *Store) settleLocked(hash uint64, t *weir.Ticket, c *weir.Change) error 
 // settleFrozen changes the window of an entry that the caller has frozen, if it is still the one
 // that was charged, and unfreezes it. word is from before the freezing.
 //
-// It does not just store the new word: if this process has handed its file on meanwhile, the next
-// one has unfrozen the entry, and counts in it.
+// It does not just store the new word: after a Close, which does not wait for it, the next process
+// may have unfrozen the entry, and count in it.
 func (s *Store) settleFrozen(e *entry, word, hash uint64, t *weir.Ticket, c *weir.Change) {
 	kept := unpack(word, hash)
 	if s.voids(t, c, hash, kept) {

@@ -1,7 +1,7 @@
 package memstore
 
 import (
-	"hash/maphash"
+	"math"
 	"math/bits"
 	"sync"
 
@@ -12,10 +12,10 @@ import (
 // in its file: the requests of a process end with it. A key without a slot has no entry, so the
 // memory is bounded by the most requests that were under way at a time.
 //
-// The hash is of the process alone, and cheaper than that of the table. Two keys with the same hash
-// would share their slots: they could be refused early (see seed.hash).
+// The hash is that of the table, so that the next process finds the slots of this one (HandOver).
+// Two keys with the same hash would share their slots: they could be refused early (see seed.hash).
 type slots struct {
-	seed   maphash.Seed
+	seed   seed // set before the first take
 	shards [slotShards]slotShard
 	copies sync.Pool // of *[weir.MaxCharges]weir.Charge
 }
@@ -26,28 +26,60 @@ const slotShards = 64
 type slotShard struct {
 	mu   sync.Mutex
 	held map[uint64]int64
-	_    [48]byte // a cache line of its own
+	gone bool     // the slots belong to the next process
+	_    [47]byte // a cache line of its own
 }
 
 func newSlots() *slots {
-	s := &slots{seed: maphash.MakeSeed(), copies: sync.Pool{New: func() any { return new([weir.MaxCharges]weir.Charge) }}}
+	s := &slots{copies: sync.Pool{New: func() any { return new([weir.MaxCharges]weir.Charge) }}}
 	for i := range s.shards {
 		s.shards[i].held = make(map[uint64]int64)
 	}
 	return s
 }
 
-func (s *slots) hash(key []byte) uint64 { return maphash.Bytes(s.seed, key) }
+func (s *slots) hash(key []byte) uint64 { return s.seed.hash(key) }
 
 func shardOf(hash uint64) int { return int(hash % slotShards) }
 
-// release gives back all slots of a change.
-func (s *slots) release(c *weir.Change) {
+// release gives back all slots of a change. It returns ErrClosed, and sets Change.Lost, if they
+// belong to the next process.
+func (s *slots) release(c *weir.Change) error {
 	hash := s.hash(c.Key)
 	h := &s.shards[shardOf(hash)]
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.gone {
+		c.Lost = true
+		return ErrClosed
+	}
 	c.Done, c.Used.Count = true, h.add(hash, max(c.Units, -c.Cost))
+	return nil
+}
+
+// takeAll returns all slots that are held, which then are no longer this store's.
+func (s *slots) takeAll() map[uint64]int64 {
+	all := make(map[uint64]int64)
+	s.lock(math.MaxUint64)
+	defer s.unlock(math.MaxUint64)
+	for i := range s.shards {
+		h := &s.shards[i]
+		h.gone = true
+		for hash, n := range h.held {
+			all[hash] = n
+		}
+	}
+	return all
+}
+
+// addAll adds slots to those that are held. If negative they are given back.
+func (s *slots) addAll(slots map[uint64]int64, sign int64) {
+	for hash, n := range slots {
+		h := &s.shards[shardOf(hash)]
+		h.mu.Lock()
+		h.add(hash, sign*n)
+		h.mu.Unlock()
+	}
 }
 
 // add adds n slots to those that are held, or gives them back if n is negative. It returns how many

@@ -272,6 +272,38 @@ func (t *table) retire() {
 	}
 }
 
+// quiesce freezes every entry, marks every segment as gone, and leaves it so. It waits for takes
+// that have frozen entries: when it returns, no take of this process is about to write any more.
+func (t *table) quiesce() {
+	for position := uint64(0); ; {
+		seg := t.segmentAt(position)
+		seg.mu.Lock()
+		was := seg.gone
+		if !was {
+			if !seg.checked { // or entries that a killed process has left frozen would never thaw
+				t.check(seg)
+			}
+			t.freeze(seg, 0)
+		}
+		seg.gone = true
+		seg.mu.Unlock()
+		if was { // rewritten: the directory has its successor by now
+			continue
+		}
+		if position = seg.scope.end(); position == 0 {
+			return
+		}
+	}
+}
+
+// empty replaces the directory by one without entries, in which no segment can be locked.
+func (t *table) empty() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	t.directory.Store(newDirectory(1).void(t.arena.segmentBytes))
+}
+
 // makeRoom rewrites a segment that has no slot for a new key, without the windows that have ended,
 // or as two halves. If there is no memory for that it returns an error, and the segment is
 // unchanged.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/edge"
+	"github.com/weirlimit/weir/internal/handover"
 )
 
 const serveLong = `Run the edge.
@@ -52,6 +53,9 @@ A changed --policy file takes effect within seconds, or at once on SIGHUP; count
 rejected and logged, and the policy in force stays.
 
 If systemd passes sockets (LISTEN_FDS), Weir serves those instead of --listen. A restart then refuses no connection.
+
+On SIGUSR2 (Linux), Weir starts its program again, with the same flags: the new process serves at the same sockets and
+counts on from the same counts, while the old one finishes its requests. If the new one cannot start, the old one goes on.
 
 On SIGTERM or SIGINT, Weir lets requests in flight finish and exits with status 0. A second signal ends it at once.`
 
@@ -98,6 +102,7 @@ func newServe(env cli.Environment) *cobra.Command {
 // serve runs a server until ctx ends or the process is told to end, and drains it.
 func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr io.Writer) (err error) {
 	log := newLogger(f, stderr)
+	command, commandErr := thisCommand()
 	signals, forget := handleSignals(ctx, log)
 	defer forget()
 	document, err := readDocument(stdin, f.policy)
@@ -116,12 +121,24 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	defer signals.reloadOnHangUp(func(ctx context.Context, by string) {
+	var lost error // the counts, in a hand-over that failed
+	defer signals.follow(func(ctx context.Context, by string) {
 		if f.configFile != "" {
 			log.Info(by+": the policy is read again. --config and key files are read at the start only: restart to apply a change of them. "+
 				"The candidate, TLS certificates and the token file are read again when they change", "config", f.configFile)
 		}
 		server.Reload(ctx, by)
+	}, func(ctx context.Context) error {
+		if commandErr != nil {
+			return commandErr
+		}
+		err := server.HandOver(ctx, command)
+		if errors.Is(err, handover.ErrNoCounts) {
+			log.Error("ending, because nothing can be counted", "error", err)
+			lost = err
+			return nil
+		}
+		return err
 	})()
 	if err := printStart(stdout, f, server); err != nil {
 		return cli.Fail(fmt.Errorf("print what was started: %w", err), "")
@@ -132,6 +149,9 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	}
 	<-signals.logged
 	log.Info("drained, good-bye")
+	if lost != nil {
+		return cli.Fail(lost, "start the server again")
+	}
 	return nil
 }
 

@@ -2,42 +2,59 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"syscall"
 
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/handover"
 )
 
 // signals are what the process is sent while it serves.
 type signals struct {
-	running context.Context  // ends with the first SIGTERM or SIGINT
+	running context.Context  // ends with the first SIGTERM or SIGINT, and with leave
+	leave   func()           // ends running because another process serves
 	logged  chan struct{}    // closed when the end of running has been logged
 	hangUps <-chan os.Signal // SIGHUP
+	swaps   <-chan os.Signal // the signal on which another process is to serve
+	log     *slog.Logger
 }
 
 // handleSignals ends running when the process is told to end; a second such signal ends the process
-// at once. A SIGHUP does not end the process any more: one that comes before reloadOnHangUp is
-// kept. The caller calls forget at the end.
+// at once. A SIGHUP or a swap signal does not end the process any more: one that comes before
+// follow is kept. The caller calls forget at the end.
 func handleSignals(ctx context.Context, log *slog.Logger) (s *signals, forget func()) {
-	hangUps, logged := make(chan os.Signal, 1), make(chan struct{})
+	hangUps, swaps, logged := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(hangUps, syscall.SIGHUP)
-	running, stop := cli.Interruptible(ctx, func() {
-		defer close(logged)
+	if swapSignal != nil {
+		signal.Notify(swaps, swapSignal)
+	}
+	end := sync.OnceFunc(func() { close(logged) })
+	interrupted, stop := cli.Interruptible(ctx, func() {
+		defer end()
 		log.Info("draining: requests in flight may finish; a second signal ends at once")
 	})
-	s = &signals{running: running, logged: logged, hangUps: hangUps}
+	running, cancel := context.WithCancel(interrupted)
+	s = &signals{running: running, logged: logged, hangUps: hangUps, swaps: swaps, log: log, leave: func() {
+		end()
+		cancel()
+	}}
 	return s, func() {
 		signal.Stop(hangUps)
+		signal.Stop(swaps)
+		cancel()
 		stop()
 	}
 }
 
-// reloadOnHangUp calls reload for each SIGHUP until running ends or stop is called, which waits for
-// the last call.
-func (s *signals) reloadOnHangUp(reload func(ctx context.Context, by string)) (stop func()) {
+// follow calls reload for each SIGHUP, and swap for each swap signal, until running ends or stop is
+// called, which waits for the last call. If swap returns nil, another process serves: running ends.
+func (s *signals) follow(reload func(ctx context.Context, by string), swap func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(s.running)
 	var following sync.WaitGroup
 	following.Go(func() {
@@ -47,6 +64,12 @@ func (s *signals) reloadOnHangUp(reload func(ctx context.Context, by string)) (s
 				return
 			case <-s.hangUps:
 				reload(ctx, "SIGHUP")
+			case <-s.swaps:
+				if err := swap(ctx); err != nil {
+					s.log.Error("no other process serves in place of this one, which continues to serve", "error", err)
+					continue
+				}
+				s.leave()
 			}
 		}
 	})
@@ -54,4 +77,18 @@ func (s *signals) reloadOnHangUp(reload func(ctx context.Context, by string)) (s
 		cancel()
 		following.Wait()
 	}
+}
+
+// thisCommand returns the command by which this process was started, for one that serves in place
+// of it. It is called before the process changes its variables.
+func thisCommand() (handover.Command, error) {
+	if len(os.Args) == 0 {
+		return handover.Command{}, errors.New("this process was started without its program's name")
+	}
+	// not os.Executable, which resolves the symbolic link that a new version replaces
+	path, err := exec.LookPath(os.Args[0])
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	return handover.Command{Path: path, Args: os.Args, Env: os.Environ()}, err
 }

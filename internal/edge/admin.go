@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/admin/page"
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/handover"
 	"github.com/weirlimit/weir/internal/sample"
 )
 
@@ -36,12 +37,12 @@ func openAdminSide(ctx context.Context, c *Config, l *listeners, self *ownListen
 		return nil, cli.Fail(err, DataHint)
 	}
 	a := &adminSide{audit: audit, tokens: admin.OpenTokens(data, admin.TokensOptions{Audit: audit})}
-	o := operatorListener{"--admin", c.AdminListen, "--admin 127.0.0.1:0 takes any free port, --admin '' does without"}
-	if a.listener, err = o.open(ctx, l.admin, l.held, self, own); err != nil {
+	o := operatorListener{"--admin", adminSocket, c.AdminListen, "--admin 127.0.0.1:0 takes any free port, --admin '' does without"}
+	if a.listener, err = o.open(ctx, l.admin, l, self, own); err != nil {
 		return nil, err
 	}
-	o = operatorListener{"--metrics", c.MetricsListen, "--metrics 127.0.0.1:0 takes any free port"}
-	if a.metrics, err = o.open(ctx, l.metrics, l.held, self, own); err != nil {
+	o = operatorListener{"--metrics", metricsSocket, c.MetricsListen, "--metrics 127.0.0.1:0 takes any free port"}
+	if a.metrics, err = o.open(ctx, l.metrics, l, self, own); err != nil {
 		return nil, err
 	}
 	if a.listener != nil {
@@ -93,26 +94,35 @@ func warnOfClearText(c *Config, flag string, addr net.Addr) {
 }
 
 // An operatorListener is a listener that a flag asks for; without an address it does not.
-type operatorListener struct{ flag, address, free string }
+type operatorListener struct{ flag, socket, address, free string }
 
-// open returns the socket that a service manager has passed, if it is not nil, or else listens. It
-// returns nil if there is nothing to listen on.
-func (o operatorListener) open(ctx context.Context, passed net.Listener, held bool, self *ownListeners, own *parts) (net.Listener, error) {
-	listener, by := passed, byManager
-	if listener == nil {
-		if o.address == "" {
-			return nil, nil
-		}
-		by = o.flag
-		var err error
-		if listener, err = listenAdmin(ctx, o.address, held); err != nil {
+// open returns the socket that a service manager has passed, if it is not nil, or that of the
+// previous process, or else listens. It returns nil if there is nothing to listen on.
+func (o operatorListener) open(ctx context.Context, passed net.Listener, l *listeners, self *ownListeners, own *parts) (net.Listener, error) {
+	if passed != nil {
+		return passed, self.claimListener(ctx, passed, byManager)
+	}
+	listener, held, err := l.from.Take(o.socket, o.address)
+	if err != nil {
+		return nil, cli.Fail(err, "")
+	}
+	by := o.flag
+	switch {
+	case held:
+		by = byManager
+	case listener != nil:
+	case o.address == "":
+		return nil, nil
+	default:
+		if listener, err = listenAdmin(ctx, o.address, l.held && l.from == nil); err != nil {
 			return nil, cli.Fail(fmt.Errorf("listen on %s %q: %w", o.flag, o.address, cause(err)), listenHint(err, o.free))
 		}
-		own.own(func() error {
-			_ = listener.Close() // it may be closed already
-			return nil
-		})
 	}
+	own.own(func() error {
+		_ = listener.Close() // it may be closed already
+		return nil
+	})
+	l.add(handover.Socket{Name: o.socket, Address: o.address, Held: held, Listener: listener})
 	return listener, self.claimListener(ctx, listener, by)
 }
 

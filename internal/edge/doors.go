@@ -26,11 +26,30 @@ type doors struct {
 	// logged.
 	operators []Door
 	log       *slog.Logger
+
+	mu        sync.Mutex
+	leave     func() // closes the doors of operators; nil unless serve is running
+	elsewhere bool   // another process serves operators
+}
+
+// handedOver closes the doors of operators at once: another process serves at their sockets, and an
+// operator must reach that.
+func (d *doors) handedOver() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.elsewhere = true; d.leave != nil {
+		d.leave()
+	}
 }
 
 // serve opens all doors until ctx ends, and returns when all have drained.
 func (d *doors) serve(ctx context.Context) error {
 	attended, leave := context.WithCancel(context.WithoutCancel(ctx))
+	d.mu.Lock()
+	if d.leave = leave; d.elsewhere {
+		leave()
+	}
+	d.mu.Unlock()
 	var operators sync.WaitGroup
 	for _, door := range d.operators {
 		operators.Go(func() {

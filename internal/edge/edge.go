@@ -12,6 +12,7 @@
 //	doors.go      what is served: the set of doors that a server waits for
 //	public.go admin.go    one file per door
 //	manager.go    the service manager: its notifications and its watchdog
+//	handover.go   another process that serves in place of this one
 //	demo.go       the traffic of --demo
 //
 // What is wrong with a Config is reported as a failure of package cli, with a hint that names flags
@@ -21,6 +22,8 @@ package edge
 import (
 	"context"
 	"errors"
+
+	"github.com/weirlimit/weir/internal/handover"
 )
 
 // A Server is one run of `weir serve`. Open makes one; Run may be called once.
@@ -56,7 +59,14 @@ func Open(ctx context.Context, c Config) (*Server, error) {
 func (s *Server) open(ctx context.Context, h *hooks) (err error) {
 	c, own := s.config, &s.parts
 	s.manager = openManager(ctx, c.Log, own)
-	if s.listeners, err = openListeners(c.Listen, own); err != nil {
+	from, err := handover.From()
+	if err != nil {
+		return err
+	}
+	if from != nil {
+		own.own(from.Close)
+	}
+	if s.listeners, err = openListeners(c.Listen, from, own); err != nil {
 		return err
 	}
 	self := &ownListeners{sites: c.Sites}
@@ -82,7 +92,7 @@ func (s *Server) open(ctx context.Context, h *hooks) (err error) {
 	if s.policy, err = openPolicy(ctx, c, s.counter, s.manager, operators.audit, h, own); err != nil {
 		return err
 	}
-	s.doors = doors{callers: []Door{s.public}, log: c.Log}
+	s.doors.callers, s.doors.log = []Door{s.public}, c.Log
 	if s.doors.operators, err = openAdminDoors(operators, s, h); err != nil {
 		return err
 	}
@@ -95,7 +105,7 @@ func (s *Server) open(ctx context.Context, h *hooks) (err error) {
 
 // openCounting opens the store, the observers, and the Decider that calls them.
 func (s *Server) openCounting(ctx context.Context, operators *adminSide, h *hooks) error {
-	o := &opening{Config: s.config, own: &s.parts, listen: s.Addr().String()}
+	o := &opening{Config: s.config, own: &s.parts, listen: s.Addr().String(), from: s.listeners.from}
 	if s.listeners.held {
 		o.giveUp = ctx.Done()
 	}
@@ -114,8 +124,14 @@ func (s *Server) openCounting(ctx context.Context, operators *adminSide, h *hook
 }
 
 // Run serves until ctx ends, and returns when all doors have drained. It returns an error if a door
-// for callers could not serve.
+// for callers could not serve. If another process has started this one by HandOver, Run first takes
+// its counts over.
 func (s *Server) Run(ctx context.Context) error {
+	if from := s.listeners.from; from != nil {
+		if err := from.Continue(s.counter.store.here); err != nil {
+			return noCounts(s.config.Data, err)
+		}
+	}
 	var while parts
 	defer func() { _ = while.close() }() // none of them fails
 	if s.config.Demo {

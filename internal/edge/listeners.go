@@ -10,6 +10,7 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/handover"
 	"github.com/weirlimit/weir/internal/unsent"
 )
 
@@ -19,6 +20,9 @@ type listeners struct {
 	admin   net.Listener // nil: the service manager has passed none
 	metrics net.Listener // as admin
 	held    bool         // the service manager has passed them: they outlive this process
+
+	from   *handover.Previous // the process that this one continues; nil: none
+	toNext []handover.Socket  // all listeners of this process, for the one that continues it
 }
 
 // The names of sockets that a service manager passes (FileDescriptorName=). A single socket may
@@ -29,9 +33,33 @@ const (
 	metricsSocket = "metrics"
 )
 
-// openListeners takes the sockets that a service manager has passed (LISTEN_FDS), or else listens
-// on the address.
-func openListeners(address string, own *parts) (*listeners, error) {
+// openListeners takes the sockets of the previous process, or those that a service manager has
+// passed (LISTEN_FDS), or else listens on the address.
+func openListeners(address string, from *handover.Previous, own *parts) (*listeners, error) {
+	s, err := newListeners(address, from, own)
+	if err != nil {
+		return nil, err
+	}
+	s.from = from
+	return s, nil
+}
+
+func newListeners(address string, from *handover.Previous, own *parts) (*listeners, error) {
+	passed, held, err := from.Take(publicSocket, address)
+	if err != nil {
+		return nil, cli.Fail(err, "")
+	}
+	if passed != nil {
+		s := &listeners{held: held}
+		s.add(handover.Socket{Name: publicSocket, Address: address, Held: held, Listener: passed})
+		s.public = boundedSend{passed}
+		if socket, ok := passed.(*net.UnixListener); ok {
+			socket.SetUnlinkOnClose(true)
+			s.public = socketListener{passed}
+		}
+		own.own(s.close)
+		return s, nil
+	}
 	if files := activation.Files(true); len(files) > 0 {
 		names := make([]string, len(files))
 		for i, f := range files {
@@ -51,6 +79,7 @@ func openListeners(address string, own *parts) (*listeners, error) {
 			return nil, err
 		}
 		s := &listeners{public: listener}
+		s.add(handover.Socket{Name: publicSocket, Address: address, Listener: listener.Listener})
 		own.own(s.close)
 		return s, nil
 	}
@@ -59,8 +88,21 @@ func openListeners(address string, own *parts) (*listeners, error) {
 		return nil, cli.Fail(fmt.Errorf("listen on %q: %w", address, cause(err)), listenHint(err, "--listen :0 takes any free port"))
 	}
 	s := &listeners{public: boundedSend{listener}}
+	s.add(handover.Socket{Name: publicSocket, Address: address, Listener: listener})
 	own.own(s.close)
 	return s, nil
+}
+
+// add adds a listener to those that the next process serves too.
+func (s *listeners) add(socket handover.Socket) { s.toNext = append(s.toNext, socket) }
+
+// handedOver keeps the paths of Unix sockets when they are closed here: the next process listens.
+func (s *listeners) handedOver() {
+	for _, socket := range s.toNext {
+		if l, ok := socket.Listener.(*net.UnixListener); ok {
+			l.SetUnlinkOnClose(false)
+		}
+	}
 }
 
 // heldListeners returns the listeners of passed sockets, which their names tell apart. It closes
@@ -93,6 +135,10 @@ func heldListeners(names []string, files []*os.File) (_ *listeners, err error) {
 			return nil, fmt.Errorf("the socket %q: %w", name, err)
 		}
 		*slot = l
+		if slot == &s.public {
+			name = publicSocket
+		}
+		s.add(handover.Socket{Name: name, Held: true, Listener: l})
 		if l.Addr().Network() != "tcp" {
 			return nil, fmt.Errorf("the socket %q listens on %s %s: expected TCP, since callers are counted by address", name, l.Addr().Network(), l.Addr())
 		}

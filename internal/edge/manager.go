@@ -17,9 +17,10 @@ import (
 // A manager is the service manager of this process, which is sent its state (sd_notify). Without
 // one (no NOTIFY_SOCKET) it does nothing. It is safe for concurrent use.
 type manager struct {
-	log  *slog.Logger
-	lost atomic.Bool // a failure to send has been logged
-	line string      // the store's, for the status; set before the first status
+	log    *slog.Logger
+	lost   atomic.Bool // a failure to send has been logged
+	handed atomic.Bool // another process serves, and notifies the manager
+	line   string      // the store's, for the status; set before the first status
 }
 
 // openManager returns the service manager. It is sent the beginning of the drain when ctx ends.
@@ -28,6 +29,9 @@ func openManager(ctx context.Context, log *slog.Logger, own *parts) *manager {
 	sent := make(chan struct{})
 	unregister := context.AfterFunc(ctx, func() {
 		defer close(sent)
+		if m.handed.Load() {
+			return
+		}
 		m.send(daemon.SdNotifyStopping, status("draining: requests in flight may finish"))
 	})
 	own.own(func() error {
@@ -93,6 +97,9 @@ func (m *manager) feedWatchdog(alive func(context.Context) error) (stop func() e
 			checking, checked := context.WithTimeout(ctx, interval/4)
 			err := alive(checking)
 			checked()
+			if m.handed.Load() {
+				return
+			}
 			if err == nil {
 				m.send(daemon.SdNotifyWatchdog)
 			} else if ctx.Err() == nil {

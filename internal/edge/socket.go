@@ -20,9 +20,9 @@ var SocketPeer = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 // listenSocket listens on a Unix socket. The socket of a process that has ended is replaced; one at
 // which something listens is not, nor is another file. The umask decides who may connect. The
 // socket is removed when the listener is closed.
-func listenSocket(path string) (net.Listener, error) {
+func listenSocket(path string) (socketListener, error) {
 	if err := removeStale(path); err != nil {
-		return nil, err
+		return socketListener{}, err
 	}
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -30,7 +30,7 @@ func listenSocket(path string) (net.Listener, error) {
 		if errors.Is(err, syscall.EADDRINUSE) {
 			hint = inUseHint
 		}
-		return nil, cli.Fail(fmt.Errorf("listen on unix:%s: %w", path, cause(err)), hint)
+		return socketListener{}, cli.Fail(fmt.Errorf("listen on unix:%s: %w", path, cause(err)), hint)
 	}
 	return socketListener{l}, nil
 }

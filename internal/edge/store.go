@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/handover"
 	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/redisstore"
 )
@@ -139,8 +140,9 @@ func StoreForms() (all []string) {
 type opening struct {
 	*Config
 	own    *parts
-	listen string          // the public address
-	giveUp <-chan struct{} // closed when the server ends; nil unless the sockets are held
+	listen string             // the public address
+	giveUp <-chan struct{}    // closed when the server ends; nil unless the sockets are held
+	from   *handover.Previous // the process that hands its counts over; nil: none
 }
 
 // An openStore is a store, and what a server asks of it.
@@ -148,6 +150,7 @@ type openStore struct {
 	counts weir.Store
 	line   string                // for Server.Rows
 	table  func() memstore.Stats // of the counts in this process
+	here   *handover.Counts      // counts, if they are in this process; nil: they are not
 
 	// Of a store outside this process; the others leave these nil.
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/handover"
 	"github.com/weirlimit/weir/internal/sample"
 	"github.com/weirlimit/weir/memstore"
 )
@@ -25,7 +26,8 @@ func parseMemory(string) (inMemory, error) { return inMemory{}, nil }
 const countsFile = "counters"
 
 // openMemory opens the store in this process, with the counts that an earlier process left in the
-// data directory. If the system cannot map a file, the counts are in memory only.
+// data directory, or will hand over (Server.Run). If the system cannot map a file, the counts are
+// in memory only.
 func openMemory(_ context.Context, at inMemory, o *opening) (*openStore, error) {
 	if err := sample.MakeDir(o.Data); err != nil {
 		return nil, noData(o.Data, err)
@@ -38,17 +40,22 @@ func openMemory(_ context.Context, at inMemory, o *opening) (*openStore, error) 
 		Log:    o.Log,
 	}
 	line := fmt.Sprintf("%v, %v, kept in %s", at, size(o.Memory), options.File)
-	store, err := openCounts(options, o.giveUp, o.Log)
+	counts := handover.New(options)
+	var err error
+	if o.from == nil {
+		err = openCounts(counts, o.giveUp, o.Log)
+	}
 	if errors.Is(err, memstore.ErrNoMapping) {
 		options.File = ""
 		line = fmt.Sprintf("%v, %v; a restart begins new windows: %v", at, size(o.Memory), memstore.ErrNoMapping)
-		store, err = memstore.New(options)
+		counts = handover.New(options)
+		err = counts.Open(nil)
 	}
 	if err != nil {
 		return nil, noCounts(o.Data, err)
 	}
-	o.own.own(store.Close)
-	return &openStore{counts: store, line: line, table: store.Stats}, nil
+	o.own.own(counts.Close)
+	return &openStore{counts: counts, here: counts, line: line, table: counts.Stats}, nil
 }
 
 // maxCountsWait bounds the wait for the counts of a process that ends: its drain, and what follows
@@ -57,11 +64,11 @@ const maxCountsWait = 40 * time.Second
 
 // openCounts opens the counts. If giveUp is not nil and another process holds them, it waits until
 // that process has ended. If giveUp is closed while it waits, it returns ErrStopped.
-func openCounts(o memstore.Options, giveUp <-chan struct{}, log *slog.Logger) (*memstore.Store, error) {
-	store, err := memstore.New(o)
+func openCounts(counts *handover.Counts, giveUp <-chan struct{}, log *slog.Logger) error {
+	err := counts.Open(nil)
 	var held *memstore.InUseError
 	if giveUp == nil || !errors.As(err, &held) {
-		return store, err
+		return err
 	}
 	log.Info("waiting for the previous process to release the counts", "held", held.Error(), "max", maxCountsWait)
 	timeout := time.NewTimer(maxCountsWait)
@@ -71,13 +78,13 @@ func openCounts(o memstore.Options, giveUp <-chan struct{}, log *slog.Logger) (*
 	for {
 		select {
 		case <-retry.C:
-			if store, err = memstore.New(o); !errors.As(err, &held) {
-				return store, err
+			if err = counts.Open(nil); !errors.As(err, &held) {
+				return err
 			}
 		case <-timeout.C:
-			return nil, err
+			return err
 		case <-giveUp:
-			return nil, ErrStopped
+			return ErrStopped
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/handover"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -21,12 +22,12 @@ func TestTheNextProcessWaitsForTheCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var held *memstore.InUseError
-	if _, err := openCounts(o, nil, o.Log); !errors.As(err, &held) {
+	if err := openCounts(handover.New(o), nil, o.Log); !errors.As(err, &held) {
 		t.Errorf("without a hand-over: %v", err)
 	}
 	giveUp := make(chan struct{})
 	close(giveUp)
-	if _, err := openCounts(o, giveUp, o.Log); !errors.Is(err, ErrStopped) {
+	if err := openCounts(handover.New(o), giveUp, o.Log); !errors.Is(err, ErrStopped) {
 		t.Errorf("to be ended: %v", err)
 	}
 	from, to := io.Pipe()
@@ -38,8 +39,8 @@ func TestTheNextProcessWaitsForTheCounts(t *testing.T) {
 			}
 		}
 	}()
-	next, err := openCounts(o, make(chan struct{}), slog.New(slog.NewTextHandler(to, nil)))
-	if err != nil {
+	next := handover.New(o)
+	if err := openCounts(next, make(chan struct{}), slog.New(slog.NewTextHandler(to, nil))); err != nil {
 		t.Fatal(err)
 	}
 	if err := next.Close(); err != nil {

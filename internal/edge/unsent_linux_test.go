@@ -9,7 +9,7 @@ import (
 )
 
 func TestTheKernelBuffersLittleOfAnAnswer(t *testing.T) {
-	opened, err := openListeners("127.0.0.1:0", new(parts))
+	opened, err := openListeners("127.0.0.1:0", nil, new(parts))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
@@ -99,6 +100,8 @@ type Gateway struct {
 	std     *std.Engine
 	certs   *certificates // nil: cleartext
 	clock   *pace.Clock
+
+	lingerFor atomic.Int64 // see LingerFor; 0: Limits.Linger
 }
 
 // New checks the options and returns a Gateway that does not listen yet. An error about what

@@ -14,9 +14,9 @@ import (
 
 // Serve accepts connections from l until ctx ends, and then drains: /readyz answers 503, nothing
 // more is accepted, requests under way may finish within Limits.Drain, then what is left is cut
-// off, taken-over connections (websockets) last. With Limits.Linger the clients of kept connections
-// are first asked to go elsewhere. Serve returns nil once that is done, and an error only if
-// serving itself was not possible. It closes l.
+// off, taken-over connections (websockets) last. With Limits.Linger, or LingerFor, the clients of
+// kept connections are first asked to go elsewhere. Serve returns nil once that is done, and an
+// error only if serving itself was not possible. It closes l.
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -45,7 +45,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	case <-ctx.Done():
 	}
 	g.beginDrain()
-	if g.rules.Limits.Linger > 0 {
+	if g.lingers() > 0 {
 		_ = l.Close() // it may be closed already
 		<-ended
 		g.linger()
@@ -111,7 +111,17 @@ func (g *Gateway) beginDrain() {
 // lost. A client that connects anew meanwhile waits for the next process, if one holds the socket.
 func (g *Gateway) linger() {
 	g.rules.Lingering.Store(true)
-	g.rules.Open.Wait(g.rules.Limits.Linger)
+	g.rules.Open.Wait(g.lingers())
+}
+
+// LingerFor replaces Limits.Linger, for a drain that has not begun.
+func (g *Gateway) LingerFor(d time.Duration) { g.lingerFor.Store(int64(d)) }
+
+func (g *Gateway) lingers() time.Duration {
+	if d := time.Duration(g.lingerFor.Load()); d > 0 {
+		return d
+	}
+	return g.rules.Limits.Linger
 }
 
 // drain ends every connection. Requests have Limits.Drain to finish.

@@ -1,0 +1,169 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// A Socket is a listening socket that the next process serves too.
+type Socket struct {
+	Name string // what it is for, such as "http"
+	// Address is what the socket was asked for by, such as ":8080". The next process uses it only
+	// if it is asked for by the same.
+	Address string
+	// Held means that the service manager holds the socket, and has passed it.
+	Held bool
+
+	Listener net.Listener `json:"-"` // with a descriptor (syscall.Conn), or around one that has
+}
+
+// A Command starts the next process. All fields are required.
+type Command struct {
+	Path string   // the program
+	Args []string // with the program's name
+	Env  []string // of this process at its start
+}
+
+// ErrUnsupported is wrapped by the error of Start on systems other than Linux.
+var ErrUnsupported = errors.New("hand-overs need Linux")
+
+// A Next is a process that is to continue where this one stops.
+type Next struct {
+	link  *link
+	pid   int
+	kill  func() error
+	ended chan struct{}
+	how   string // it has ended; valid once ended is closed
+}
+
+// The messages of a hand-over, in their order.
+const (
+	opOpen  op = "open"  // next: everything but the counts is open
+	opOffer op = "offer" // followed by an Offer, and the links of its guests
+	opHave  op = "have"  // next: the counts are open
+	opGo    op = "go"    // from here on it decides
+)
+
+// A step is a message of a hand-over.
+type step struct {
+	Op op
+	// Counts is of opOffer: an Offer follows.
+	Counts bool `json:",omitempty"`
+}
+
+// A sentOffer is an Offer as it is sent. Each guest's link follows in a message of its own.
+type sentOffer struct {
+	Offer
+	Held []map[uint64]int64 // of each guest
+}
+
+const (
+	// maxOpening bounds the time in which the next process opens everything but the counts.
+	maxOpening = 60 * time.Second
+	// maxTaking bounds the time in which it opens the counts.
+	maxTaking = 20 * time.Second
+)
+
+// PID returns the id of the process.
+func (n *Next) PID() int { return n.pid }
+
+// AwaitOpen returns when the next process has opened everything but the counts. If that does not
+// happen, the process has ended, and the error says how.
+func (n *Next) AwaitOpen(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, n.link.interrupt)
+	defer stop()
+	err := n.link.bound(maxOpening)
+	if err == nil && ctx.Err() == nil {
+		err = n.await(opOpen)
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return n.failed("open its parts", err)
+}
+
+// Give gives the counts to the next process; nil if they are elsewhere. It returns when the next
+// process decides, and calls decides just before that. After an error the process has ended and has
+// decided nothing: the counts are this process's again.
+func (n *Next) Give(c *Counts, decides func()) error {
+	if c == nil {
+		return n.failed("take over", n.give(nil, decides))
+	}
+	offer, err := c.Release()
+	if offer == nil {
+		return n.failed("get the counts", err)
+	}
+	if err == nil {
+		err = n.give(offer, decides)
+	}
+	if err != nil {
+		return errors.Join(n.failed("take the counts over", err), c.Resume(offer))
+	}
+	for _, g := range offer.Guests {
+		g.link.close() // the next process has a copy
+	}
+	c.follow(n.link)
+	return nil
+}
+
+func (n *Next) give(offer *Offer, decides func()) error {
+	if err := n.link.bound(maxTaking); err != nil {
+		return err
+	}
+	if err := n.link.send(step{Op: opOffer, Counts: offer != nil}); err != nil {
+		return err
+	}
+	if offer != nil {
+		sent := sentOffer{Offer: Offer{State: offer.State}}
+		for _, g := range offer.Guests {
+			sent.Held = append(sent.Held, g.held)
+		}
+		if err := n.link.send(sent); err != nil {
+			return err
+		}
+		for _, g := range offer.Guests {
+			if err := n.link.sendLink(g.link); err != nil {
+				return err
+			}
+		}
+	}
+	if err := n.await(opHave); err != nil {
+		return err
+	}
+	decides()
+	return n.link.send(step{Op: opGo})
+}
+
+// await receives a step.
+func (n *Next) await(want op) error {
+	var s step
+	if err := n.link.receive(&s); err != nil {
+		return err
+	}
+	if s.Op != want {
+		return fmt.Errorf("it sent %q, expected %q", s.Op, want)
+	}
+	return nil
+}
+
+// failed ends the process if err is not nil, and returns what went wrong.
+func (n *Next) failed(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	n.link.close()
+	if isGone(err) {
+		// It ends by itself, and its status says more than a signal's.
+		select {
+		case <-n.ended:
+			return fmt.Errorf("the next process, %d, ended before it could %s: %s; its log has the reason", n.pid, doing, n.how)
+		case <-time.After(maxWait):
+		}
+	}
+	_ = n.kill() // it may have ended already
+	<-n.ended
+	return fmt.Errorf("the next process, %d, did not %s: %w", n.pid, doing, err)
+}

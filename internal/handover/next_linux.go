@@ -1,0 +1,208 @@
+package handover
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Start starts the next process, which inherits the sockets, and standard input, output and error.
+// It must be given the counts, or it is useless.
+func Start(c Command, sockets []Socket) (*Next, error) {
+	n, err := start(c, sockets)
+	if err != nil {
+		return nil, fmt.Errorf("start the next process, %s: %w", c.Path, err)
+	}
+	return n, nil
+}
+
+func start(c Command, sockets []Socket) (*Next, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	files := []uintptr{0, 1, 2, uintptr(pair[1])}
+	defer func() { // the next process has copies
+		for _, fd := range files[firstInherited:] {
+			_ = unix.Close(int(fd))
+		}
+	}()
+	l, err := linkOf(pair[0], "next process")
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range sockets {
+		fd, err := duplicate(s.Listener)
+		if err != nil {
+			l.close()
+			return nil, fmt.Errorf("pass the socket %q: %w", s.Name, err)
+		}
+		files = append(files, uintptr(fd))
+	}
+	value, err := json.Marshal(inheritance{os.Getpid(), sockets})
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	// package os would make the descriptors blocking, and with them those of this process
+	pid, err := syscall.ForkExec(c.Path, c.Args, &syscall.ProcAttr{Env: append(forNext(c.Env), variable+"="+string(value)), Files: files})
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	n := &Next{link: l, pid: pid, kill: process.Kill, ended: make(chan struct{})}
+	go func() { // ends with the process
+		defer close(n.ended)
+		state, err := process.Wait()
+		if n.how = fmt.Sprint(err); err == nil {
+			n.how = state.String()
+		}
+	}()
+	return n, nil
+}
+
+// forNext returns variables for the next process: without those that are about the process itself.
+func forNext(env []string) []string {
+	var out []string
+	for _, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		switch name {
+		case variable, "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID":
+		default:
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// duplicate returns a copy of a listener's descriptor.
+func duplicate(l net.Listener) (fd int, err error) {
+	c, ok := l.(syscall.Conn)
+	if !ok {
+		return -1, fmt.Errorf("a %T has no descriptor", l)
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	return control(raw)
+}
+
+func control(raw syscall.RawConn) (fd int, err error) {
+	failure := raw.Control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
+	return fd, errors.Join(err, failure)
+}
+
+// linkOf returns a link over a descriptor, which it owns.
+func linkOf(fd int, name string) (*link, error) {
+	file := os.NewFile(uintptr(fd), name)
+	defer file.Close()
+	c, err := net.FileConn(file)
+	if err != nil {
+		return nil, err
+	}
+	conn, ok := c.(*net.UnixConn)
+	if !ok {
+		_ = c.Close()
+		return nil, fmt.Errorf("descriptor %d is a %T, expected a Unix socket", fd, c)
+	}
+	return newLink(conn), nil
+}
+
+// inherit takes the descriptors of the previous process. It returns nil if the variable was set for
+// another process: then the control socket is not one that the previous process has made.
+func inherit(from *inheritance) (*Previous, error) {
+	made, err := unix.GetsockoptUcred(firstInherited, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil || int(made.Pid) != from.PID || int(made.Uid) != os.Getuid() {
+		return nil, nil
+	}
+	for i := range len(from.Sockets) + 1 {
+		unix.CloseOnExec(firstInherited + i)
+	}
+	l, err := linkOf(firstInherited, "previous process")
+	if err != nil {
+		return nil, fmt.Errorf("connect to the previous process: %w", err)
+	}
+	p := &Previous{link: l}
+	for i, s := range from.Sockets {
+		fd := firstInherited + 1 + i
+		p.sockets = append(p.sockets, passed{s, os.NewFile(uintptr(fd), s.Name+" "+strconv.Itoa(fd))})
+	}
+	return p, nil
+}
+
+// sendLink sends a copy of a link.
+func (l *link) sendLink(of *link) error {
+	raw, err := of.conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	fd, err := control(raw)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, _, err = l.conn.WriteMsgUnix([]byte{0}, unix.UnixRights(fd), nil)
+	return err
+}
+
+// receiveLink receives what sendLink has sent.
+func (l *link) receiveLink() (*link, error) {
+	_, files, err := l.read()
+	if err != nil {
+		return nil, err
+	}
+	if len(files) != 1 {
+		for _, f := range files {
+			_ = f.Close()
+		}
+		return nil, fmt.Errorf("a guest has %d descriptors, expected 1", len(files))
+	}
+	defer files[0].Close()
+	c, err := net.FileConn(files[0])
+	if err != nil {
+		return nil, err
+	}
+	conn, ok := c.(*net.UnixConn)
+	if !ok {
+		_ = c.Close()
+		return nil, fmt.Errorf("a guest's descriptor is a %T, expected a Unix socket", c)
+	}
+	return newLink(conn), nil
+}
+
+// filesOf returns the descriptors of a control message.
+func filesOf(rights []byte) (files []*os.File, err error) {
+	if len(rights) == 0 {
+		return nil, nil
+	}
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil {
+		return nil, err
+	}
+	for i := range messages {
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			return files, err
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "guest"))
+		}
+	}
+	return files, nil
+}
+
+// isReset reports whether an error means that the other end of a link was closed.
+func isReset(err error) bool { return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) }
