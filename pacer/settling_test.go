@@ -57,10 +57,20 @@ func (oneCaller) AppendKey(dst []byte, source string) ([]byte, bool) {
 	return append(dst, '1'), source == "ip"
 }
 
+// An agentCaller is the caller with its agent.
+type agentCaller string
+
+func (c agentCaller) AppendKey(dst []byte, source string) ([]byte, bool) {
+	if source == "agent" {
+		return append(dst, c...), true
+	}
+	return oneCaller{}.AppendKey(dst, source)
+}
+
 func (s *settlingServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	pass(time.Millisecond)
 	var scratch weir.Scratch
-	d, err := s.decider.Decide(context.Background(), weir.Request{Method: r.Method, Path: r.URL.Path, Keys: oneCaller{}, Scratch: &scratch})
+	d, err := s.decider.Decide(context.Background(), weir.Request{Method: r.Method, Path: r.URL.Path, Keys: agentCaller(r.UserAgent()), Scratch: &scratch})
 	if err != nil {
 		s.t.Error(err)
 	}
@@ -305,6 +315,46 @@ func TestCallsWithOtherWindowsShareTheirSlots(t *testing.T) {
 		all.Wait()
 		if s.refused != 0 || s.most != 2 {
 			t.Errorf("%d refusals, %d in flight: want 0 and 2", s.refused, s.most)
+		}
+	})
+}
+
+// A call that waits for its budget is not in flight, so calls of other windows use its slot.
+func TestACallThatWaitsForItsBudgetHoldsNoSlot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := chat("1 per hour by agent")
+		l.Cost, l.Actual = 0, weir.Reading{}
+		l.InFlight, _ = weir.ParseInFlight("1 by ip")
+		s, routes := newSettlingServer(t, l)
+		s.costs = func(int) int64 { return 1 }
+		s.lasts = func() time.Duration { return time.Second }
+		client := pacer.New(&pacer.Options{Base: s, Routes: routes, MaxWait: 24 * time.Hour})
+		call := func(agent string) {
+			r, _ := http.NewRequest("POST", "http://api.example.com/v1/chat", nil)
+			r.Header.Set("User-Agent", agent)
+			response, err := client.RoundTrip(r)
+			if err != nil {
+				t.Errorf("%s: %v", agent, err)
+				return
+			}
+			if _, err := io.Copy(io.Discard, response.Body); err != nil {
+				t.Error(err)
+			}
+		}
+		began := time.Now()
+		call("a")
+		var waiting sync.WaitGroup
+		for range 3 { // the first of the line, and two behind it
+			waiting.Go(func() { call("a") })
+		}
+		pass(10 * time.Second)
+		call("b")
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("a call with budget waited for %v", took)
+		}
+		waiting.Wait()
+		if s.refused != 0 || s.most != 1 || s.calls != 5 {
+			t.Errorf("%d calls, %d refused, at most %d in flight: want 5, 0 and 1", s.calls, s.refused, s.most)
 		}
 	})
 }

@@ -124,6 +124,9 @@ export const settler = ({ settlings, flying, slots }, limiter, windows, inFlight
   };
 };
 
+/** @type {import('./types.js').tryHold} */
+export const tryHold = slots => slots.held < slots.limit && !slots.queue[0] && !!++slots.held;
+
 /** @type {import('./types.js').hold} */
 export const hold = async (slots, call, wait) => {
   const { queue } = slots;

@@ -161,3 +161,56 @@ test('an answer that nobody reads gives its slot back when it has ended', async 
   });
   assert.deepEqual([counts.served, counts.most], [6, 2]);
 });
+
+test('a call that waits for its budget holds no slot', async t => {
+  /** @type {Limiter} */
+  const limiter = { name: 'chat', routes: ['/v1/chat'], windows: ['1 per minute by header:X-Team'], in_flight: '1 by ip' };
+  const began = { a: 0, b: 0 }, counts = { inFlight: 0, most: 0, refused: 0 };
+  /** @type {Map<string, number>} */
+  const resets = new Map();
+  const base = async (/** @type {Request} */ request) => {
+    const team = request.headers.get('x-team') ?? '', now = Math.floor(Date.now() / 1000), spent = now < (resets.get(team) ?? 0);
+    if (!spent) resets.set(team, now + 60);
+    const headers = { date: new Date(now * 1000).toUTCString(), 'x-ratelimit-limit': '1', 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': `${resets.get(team)}` };
+    if (spent) return counts.refused++, new Response('', { status: 429, headers: { ...headers, 'retry-after': '60' } });
+    counts.most = Math.max(counts.most, ++counts.inFlight);
+    await pass(1000);
+    counts.inFlight--;
+    return new Response('answer', { headers });
+  };
+  await simulated(t, async () => {
+    const paced = routed(limiter, { maxWait: 864e5 })(base), start = Date.now();
+    const call = async (/** @type {'a' | 'b'} */ team) => {
+      const response = await paced(url, { headers: { 'X-Team': team } });
+      assert.equal(await response.text(), 'answer');
+      began[team] = Date.now() - start;
+    };
+    await call('a');
+    const waiting = [call('a'), call('a')]; // the first of the line, and one behind it
+    await pass(5000);
+    await call('b');
+    assert.ok(began.b < 1e4, `a call with budget waited ${began.b} ms`);
+    await Promise.all(waiting);
+    assert.ok(began.a >= 12e4, `the last call has budget after two minutes, not ${began.a} ms`);
+  });
+  assert.deepEqual([counts.most, counts.refused], [1, 0]);
+});
+
+test('a call that is aborted in the queue for a slot leaves it to the next', async t => {
+  const { base, counts } = world({ limit: 100000, seconds: 86400, cost: () => 1, reserves: 1, lasts: () => 5000 });
+  await simulated(t, async () => {
+    const paced = routed(slots('1 by ip'))(base), stops = [0, 1, 2].map(() => new AbortController());
+    const first = await paced(url);
+    const waiting = stops.map(stop => paced(url, { signal: stop.signal }).then(response => response.text(), error => error.name));
+    await pass(100);
+    stops[1].abort(); // in the middle
+    stops[0].abort(); // and the first of the queue
+    await first.text();
+    assert.deepEqual(await Promise.all(waiting), ['AbortError', 'AbortError', 'answer']);
+    const last = new AbortController(), none = paced(url, { signal: last.signal }).then(() => 'served', error => error.name);
+    last.abort(); // at the moment in which it would start
+    assert.equal(await none, 'AbortError');
+    assert.equal(await (await paced(url)).text(), 'answer');
+  });
+  assert.deepEqual([counts.served, counts.most], [3, 1]);
+});
