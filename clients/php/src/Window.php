@@ -20,7 +20,7 @@ final class Window
     /** Waiting calls of this process. */
     public int $wanting = 0;
     /** Whether the store may say that more is in flight, because it failed when an answer came. */
-    public bool $untold = false;
+    public bool $unwritten = false;
     /** Which paths have another budget; null if a route covers the window, or for such a path. */
     public ?Family $family = null;
     /** What comes back after the answers; null if nothing does. */

@@ -179,6 +179,52 @@ final class SettlingTest extends TestCase
         self::assertInstanceOf(Pass::class, (new Pacer($store, $routes))->admit($call), 'it was written at the end');
     }
 
+    public function testAStoreThatFailedIsUsedAgainAfterTheClockWasSetBack(): void
+    {
+        $store = new class implements \Weir\Pacer\Store {
+            public bool $fails = true;
+
+            public function update(string $key, callable $change): void
+            {
+                if ($this->fails) {
+                    throw new \Weir\Pacer\StoreException('it fails');
+                }
+                $change(null);
+            }
+        };
+        $now = 1_800_000_000_000_000_000;
+        $p = new Pacer($store, self::routes(['in_flight' => '1 by ip']), clock: static function () use (&$now): int {
+            return $now;
+        });
+        $call = new Call('POST', 'http://api.example.com/v1/chat');
+        self::assertStringContainsString('the store fails (it fails)', $p->admit($call)->message());
+        $store->fails = false;
+        $now -= 86_400_000_000_000;
+        self::assertInstanceOf(Pass::class, $p->admit($call));
+    }
+
+    public function testADirectoryThatCannotBeMadeIsNamedByTheWait(): void
+    {
+        $p = new Pacer(new \Weir\Pacer\FileStore('/proc/weir/view'), self::routes(['in_flight' => '1 by ip']));
+        $call = new Call('POST', 'http://api.example.com/v1/chat');
+        foreach (['at once', 'also in the second in which it is not tried'] as $when) {
+            $wait = $p->admit($call);
+            self::assertSame(Wait::SLOTS, $wait->reason, $when);
+            self::assertStringContainsString('because the store fails (make the directory /proc/weir: ', $wait->message(), $when);
+        }
+    }
+
+    public function testAfterTheClockWasSetBackSlotsOfUnknownProcessesAreFreeInTime(): void
+    {
+        $now = 1_800_000_000_000_000_000;
+        $slots = new \Weir\Pacer\Slots('key', 1);
+        $state = pack('PPP', 7, 1, $now + 86_400_000_000_000).str_repeat("\0", 20); // of another machine
+        $state = $slots->next($state, 8, 1, $now, $held);
+        self::assertSame(0, $held, 'that process may live');
+        $slots->next($state, 8, 1, $now + 601_000_000_000, $held);
+        self::assertSame(1, $held, 'ten minutes after the clock was set');
+    }
+
     public function testABrokenStateIsNoErrorAndGivesNoSlotAway(): void
     {
         mt_srand(1);
