@@ -22,6 +22,7 @@ type settlingServer struct {
 	t       *testing.T
 	decider *weir.Decider
 	costs   func(call int) int64 // what a call has cost
+	inHead  bool                 // the head of the answer reports the cost, so that it is settled there
 	lasts   func() time.Duration // how long its body lasts
 
 	mu       sync.Mutex
@@ -74,6 +75,14 @@ func (s *settlingServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		s.t.Error(err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cost := int64(0)
+	if d.Allowed {
+		if cost = s.costs(s.calls); s.inHead {
+			s.decider.Spent(context.Background(), &scratch, cost, &d)
+		}
+	}
 	b := d.Binding()
 	h := http.Header{}
 	h.Set("Date", time.Unix(d.Now, 0).UTC().Format(http.TimeFormat))
@@ -81,8 +90,6 @@ func (s *settlingServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	h.Set("X-RateLimit-Remaining", strconv.FormatInt(b.Remaining, 10))
 	h.Set("X-RateLimit-Reset", strconv.FormatInt(b.Reset, 10))
 	response := &http.Response{StatusCode: http.StatusOK, Header: h, Request: r, Body: http.NoBody}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !d.Allowed {
 		s.refused++
 		h.Set("Retry-After", strconv.FormatInt(d.RetryAfter(), 10))
@@ -91,7 +98,6 @@ func (s *settlingServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	s.inFlight++
 	s.most = max(s.most, s.inFlight)
-	cost := s.costs(s.calls)
 	s.calls++
 	s.spent += cost
 	response.Body = &settlingBody{Reader: bytes.NewReader([]byte("answer")), lasts: s.lasts(), over: func() {
@@ -156,7 +162,7 @@ func (s *settlingServer) call(n, workers int, client http.RoundTripper) time.Dur
 func chat(window string) weir.Limiter {
 	w, _ := weir.ParseWindow(window)
 	route, _ := weir.ParseRoute("/v1/chat")
-	actual, _ := weir.ParseReading("header:X-Cost")
+	actual, _ := weir.ParseReading("json:cost")
 	return weir.Limiter{Name: "chat", Routes: []weir.Route{route}, Windows: []weir.Window{w}, Cost: 4000, Actual: actual}
 }
 

@@ -202,10 +202,10 @@ func (w *window) finish(g *ledger, s sent, a answer) (until int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.flying -= s.cost
-	if w.on && a.admitted() { // at once: between the two the call would seem to have ended
+	if w.later && a.admitted() { // at once: between the two the call would seem to have ended
 		w.open += s.cost
 	}
-	if w.on && a.kind == binding {
+	if w.later && a.kind == binding {
 		was := w.view
 		defer func() { w.observe(s, &was, &w.view, a.fields.Remaining, w.flying, a.refused) }()
 	}

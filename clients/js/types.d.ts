@@ -322,6 +322,8 @@ export function windowsOf(request: Request, origin: string, limiter: Limiter | u
 
 /** What a window gets back after the answers of its calls, as far as this tab has seen. */
 export interface SettlingState {
+  /** Units come back when an answer has ended. Else its fields include what it costs. */
+  later: boolean;
   /** Orders starts, ends and responses; read is that of the newest response. */
   tick: number;
   read: number;
@@ -332,6 +334,8 @@ export interface SettlingState {
   /** The parts of their charge that calls keep at most and at least, if known. */
   most: number;
   least: number;
+  /** The part that a call is taken to have kept if nothing is in flight and the Reset is far away. */
+  guess: number;
   known: boolean;
   /** What is left and what calls that have not ended are charged, as a response has shown it, and the units of the calls that have ended since. */
   whole: number;

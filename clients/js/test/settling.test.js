@@ -10,7 +10,7 @@ import { pace, WaitError } from '../pace.js';
 const reserve = 4000, url = 'https://api.example.com/v1/chat';
 
 /** @param {string} window @returns {Limiter} */
-const chat = window => ({ name: 'chat', routes: ['/v1/chat'], windows: [window], cost: { reserve, from: 'header:X-Cost' } });
+const chat = window => ({ name: 'chat', routes: ['/v1/chat'], windows: [window], cost: { reserve, from: 'json:cost' } });
 
 /** @param {string} inFlight @returns {Limiter} */
 const slots = inFlight => ({ name: 'chat', routes: ['/v1/chat'], windows: ['100000 requests per day by ip'], in_flight: inFlight });
@@ -18,10 +18,10 @@ const slots = inFlight => ({ name: 'chat', routes: ['/v1/chat'], windows: ['1000
 const pass = (/** @type {number} */ ms) => new Promise(resolve => setTimeout(resolve, ms));
 
 /**
- * A server that reserves, and settles when its answer has ended, or so long before.
- * @param {{ limit: number, seconds: number, cost: (call: number) => number, lasts?: (call: number) => number, early?: number, reserves?: number }} how
+ * A server that reserves, and settles when its answer has ended, or so long before, or with its head.
+ * @param {{ limit: number, seconds: number, cost: (call: number) => number, lasts?: (call: number) => number, early?: number, reserves?: number, inHead?: boolean }} how
  */
-const world = ({ limit, seconds, cost, lasts = () => 1000, early = 0, reserves = reserve }) => {
+const world = ({ limit, seconds, cost, lasts = () => 1000, early = 0, reserves = reserve, inHead = false }) => {
   const counts = { served: 0, refused: 0, inFlight: 0, most: 0 };
   let left = limit, reset = 0;
   const base = async (/** @type {Request} */ request) => {
@@ -41,6 +41,7 @@ const world = ({ limit, seconds, cost, lasts = () => 1000, early = 0, reserves =
       if (open && window == reset) left += reserves - cost(call);
       open = false;
     };
+    if (inHead) settle();
     const over = () => {
       settle();
       counts.inFlight--;
@@ -213,4 +214,20 @@ test('a call that is aborted in the queue for a slot leaves it to the next', asy
     assert.equal(await (await paced(url)).text(), 'answer');
   });
   assert.deepEqual([counts.served, counts.most], [3, 1]);
+});
+
+test('what the head of an answer includes is not expected to come back again', async t => {
+  for (const from of ['header:X-Cost', undefined]) { // by the status
+    const limiter = { ...chat('9000 per 10 seconds by ip'), cost: from ? { reserve, from } : reserve, ...!from && { count: { status: [401] } } };
+    const { base, counts } = world({ limit: 9000, seconds: 10, cost: call => call * 1237 % (reserve + 1), inHead: true });
+    await simulated(t, () => calls(routed(/** @type {any} */ (limiter), { threshold: 0 })(base), 40, 6));
+    t.mock.timers.reset();
+    assert.deepEqual([counts.served, counts.refused], [40, 0], from);
+  }
+});
+
+test('calls that are refused for what they expect are sent in the end', async t => {
+  const { base, counts } = world({ limit: 4002, seconds: 120, cost: call => call * 100 });
+  await simulated(t, () => calls(routed(chat('4002 per 2 minutes by ip'), { threshold: 0, maxWait: 864e5 })(base), 14, 2));
+  assert.ok(counts.served == 14 && counts.refused <= 6, `${counts.served} served, ${counts.refused} refused`);
 });

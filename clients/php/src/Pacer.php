@@ -490,7 +490,7 @@ final class Pacer
         foreach ($line->windows as $i => $window) {
             $one = $a->kind === Answer::BINDING && $i !== $bound ? $a->as(Answer::NONBOUND) : $a;
             $open = $window->open;
-            $also = !$began || $window->settling === null ? null : function (Budget $b, int $now, ?Family $family, Settling $settling) use ($pass, $i, $line, $window, $open): void {
+            $also = !$began || $window->settling === null || !$window->later ? null : function (Budget $b, int $now, ?Family $family, Settling $settling) use ($pass, $i, $line, $window, $open): void {
                 unset($pass->charged[$i]);
                 $window->open = $open;
                 if ($b->phase === Budget::KNOWN) {
@@ -845,7 +845,7 @@ final class Pacer
 
     /**
      * @param array{limit: int, seconds: int, span: string, by: string, key: list<list<string>>,
-     *     requests: bool, settles: bool} $declared
+     *     requests: bool, settles: bool, later: bool} $declared
      * @param array<string, string> $parameters
      */
     private function covered(Call $call, Limiter $limiter, array $declared, array $parameters): Window
@@ -869,7 +869,7 @@ final class Pacer
         if (isset($this->windows[$key])) {
             return $this->windows[$key];
         }
-        $window = new Window($key, implode(' + ', $people), $declared['limit'], $declared['seconds'], $declared['requests']);
+        $window = new Window($key, implode(' + ', $people), $declared['limit'], $declared['seconds'], $declared['requests'], $declared['later']);
         $window->settling = $declared['settles'] ? new Settling() : null;
 
         return $this->keep($window);

@@ -35,6 +35,8 @@ final class Window
         public readonly int $declaredLength = 0,
         /** Whether each call costs 1, whatever its limiter's cost is. */
         private readonly bool $requests = false,
+        /** Whether units come back when an answer has ended. Else its fields include what it costs. */
+        public readonly bool $later = false,
     ) {
         $this->view = new Budget();
     }

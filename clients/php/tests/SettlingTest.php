@@ -22,7 +22,7 @@ final class SettlingTest extends TestCase
 
     private static function chat(string $window): Routes
     {
-        return self::routes(['windows' => [$window], 'cost' => ['reserve' => 4000, 'from' => 'header:X-Cost']]);
+        return self::routes(['windows' => [$window], 'cost' => ['reserve' => 4000, 'from' => 'json:cost']]);
     }
 
     public static function heads(): iterable
@@ -78,10 +78,18 @@ final class SettlingTest extends TestCase
     /** @dataProvider heads */
     public function testCallsThatAreNotCountedComeBack(bool $headFirst): void
     {
-        $s = new SettlingServer(5, 900, 1, static fn (): int => 0, static fn (): float => 0.1);
+        $s = new SettlingServer(5, 900, 1, static fn (): int => 0, static fn (): float => 0.1, inHead: true);
         $s->call(100, 8, self::routes(['windows' => ['5 per 15 minutes by ip'], 'count' => ['status' => [401, 403]]]), $headFirst);
         self::assertSame([100, 0], [$s->served, $s->refused]);
         self::assertLessThan(60, $s->took);
+    }
+
+    /** @dataProvider heads */
+    public function testWhatTheHeadOfAnAnswerIncludesIsNotExpectedToComeBackAgain(bool $headFirst): void
+    {
+        $s = new SettlingServer(9_000, 10, 4000, static fn (int $i): int => $i * 1237 % 4001, static fn (): float => 1, inHead: true);
+        $s->call(40, 6, self::routes(['windows' => ['9000 per 10 seconds by ip'], 'cost' => ['reserve' => 4000, 'from' => 'header:X-Cost']]), $headFirst);
+        self::assertSame([40, 0], [$s->served, $s->refused]);
     }
 
     /** @dataProvider heads */
