@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// A settling is what a window gets back after the answers of its calls (D28). Its limiter charges
-// a call the most that it can cost, and gives back what it has not cost. If the status or a field of
+// A settling is what a window gets back after the answers of its calls (D28). Its limiter charges a
+// call the most that it can cost, and gives back what it has not cost. If the status or a field of
 // the response reports the cost, that has happened when the response states what is left. If its
 // body does (later), the response states what is left while its own call is still charged in full,
 // and no response states what has come back since. So the window remembers which calls have ended,
@@ -73,7 +73,8 @@ func (s *settling) back(remaining int64, idle, long bool) (units int64) {
 	return max(min(units, s.whole-keptOf(s.most, s.endedSince)-s.open-remaining), 0)
 }
 
-// guessMemory is how much of settling.guess lasts from window to window, so that a call tries again.
+// guessMemory is how much of settling.guess lasts from window to window, so that a call tries
+// again.
 const guessMemory = 0.9
 
 // keptOf returns how many of the units that a call was charged it has kept, if it kept this part.

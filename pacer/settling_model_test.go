@@ -95,8 +95,8 @@ func TestCallsWhoseCostIsInTheHeadAreNeverRefused(t *testing.T) {
 	})
 }
 
-// If the body reports the cost, a guess can be wrong. Then a call is refused, but none is refused so
-// often that it is lost.
+// If the body reports the cost, a guess can be wrong. Then a call is refused, but none is refused
+// so often that it is lost.
 func TestNoCallIsLostWhateverCallsCost(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		c := drawCostly(r)

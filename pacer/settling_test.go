@@ -22,7 +22,7 @@ type settlingServer struct {
 	t       *testing.T
 	decider *weir.Decider
 	costs   func(call int) int64 // what a call has cost
-	inHead  bool                 // the head of the answer reports the cost, so that it is settled there
+	inHead  bool                 // the head of the answer reports the cost, and it is settled
 	lasts   func() time.Duration // how long its body lasts
 
 	mu       sync.Mutex

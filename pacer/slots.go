@@ -12,8 +12,8 @@ import (
 
 // slots are the calls of one caller that may be in flight at a time (D29), as the limiter of the
 // routes declares. Lines share them. A call holds one from before it is sent until its answer has
-// ended, but not while it waits for its budget. Calls get them in the order in which they ask. Other
-// processes of the caller hold slots that this one does not see.
+// ended, but not while it waits for its budget. Calls get them in the order in which they ask.
+// Other processes of the caller hold slots that this one does not see.
 type slots struct {
 	key   string // identifies them among the slots of this process
 	limit int64
@@ -37,9 +37,9 @@ func (t *Transport) slotsOf(r *http.Request, host string, limiter *weir.Limiter)
 	return &slots{name(parts...), f.Limit, semaphore.NewWeighted(f.Limit)}
 }
 
-// start waits until the call may start: until it holds a slot, if there are any, and there is budget
-// for it. While it waits for its budget it holds no slot: calls of other windows may use it. An error
-// is a *WaitError or the context's.
+// start waits until the call may start: until it holds a slot, if there are any, and there is
+// budget for it. While it waits for its budget it holds no slot: calls of other windows may use it.
+// An error is a *WaitError or the context's.
 func (c *call) start() (pass, error) {
 	for again := false; ; again = true {
 		if err := c.hold(again); err != nil {

@@ -9,10 +9,11 @@ import (
 )
 
 // Units that are given back are free at once for this process, although the server gets to know of
-// it later (weir.SettleStarter): a take that the server refuses, but that would fit with them, waits
-// until the settlements under way are answered, and asks again. A refused take has spent nothing, so
-// it can be repeated. Other takes look at nothing of this. (Slots that are given back are sent with
-// each take instead, see ended.go: a window's units cannot be, because it would count them twice.)
+// it later (weir.SettleStarter): a take that the server refuses, but that would fit with them,
+// waits until the settlements under way are answered, and asks again. A refused take has spent
+// nothing, so it can be repeated. Other takes look at nothing of this. (Slots that are given back
+// are sent with each take instead, see ended.go: a window's units cannot be, because it would count
+// them twice.)
 
 // pending are the settlements under way that give units back, by window.
 type pending struct {

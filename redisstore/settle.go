@@ -146,8 +146,8 @@ func (q *settling) abandon(o *order) bool {
 	return true
 }
 
-// next removes a batch of orders, and those before it that nobody waits for any more. If there is no
-// batch, it ends the flight.
+// next removes a batch of orders, and those before it that nobody waits for any more. If there is
+// no batch, it ends the flight.
 func (q *settling) next() (batch, dropped []*order) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -169,8 +169,9 @@ func oneAfterTheOther(t testing.TB, address, path string, requests int) (refused
 }
 
 // A caller that has its whole answer finds its slot free, on one node: it can always use as many
-// slots as there are, one request after another. So it finds the units of its window that the answer
-// gives back: the budget is that of as many requests as are under way, and none costs anything.
+// slots as there are, one request after another. So it finds the units of its window that the
+// answer gives back: the budget is that of as many requests as are under way, and none costs
+// anything.
 func TestACallerWithItsAnswerFindsItFree(t *testing.T) {
 	t.Parallel()
 	units := func(n, each int64) weir.Limiter {

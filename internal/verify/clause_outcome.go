@@ -13,8 +13,8 @@ import (
 
 // checkOutcome reads what requests have cost in the end: those whose status is not counted cost
 // nothing, and others what their answer reports. A store may settle a moment after the answer, so
-// what seems not to have come back is looked at again. The clause is kept only if requests that were
-// under way together were charged before they were served, too (outcome_burst.go).
+// what seems not to have come back is looked at again. The clause is kept only if requests that
+// were under way together were charged before they were served, too (outcome_burst.go).
 func checkOutcome(clause *check) hooks {
 	c := &outcomeCheck{check: clause}
 	return hooks{settles: c.settles, last: c.together, why: c.whyUntested}

@@ -95,7 +95,7 @@ func (c *cell) flushSettled() {
 // Settled is what became of the reservations of a limiter since the start, and the slots that
 // requests of this process hold now.
 type Settled struct {
-	Reserved   int64 `json:"reserved"`   // units that were charged before their requests were served
+	Reserved   int64 `json:"reserved"`   // units charged before their requests were served
 	GivenBack  int64 `json:"given_back"` // units of those that requests have not cost
 	Overrun    int64 `json:"overrun"`    // units beyond those that requests have cost
 	Stranded   int64 `json:"stranded"`   // units that the store may not have settled
