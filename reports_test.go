@@ -57,7 +57,7 @@ func TestAShadowIsSettled(t *testing.T) {
 		v.get(path)
 		v.answered(401)
 		v.get("/nowhere") // the next use ends it
-		k.wantSettled("s 5 5 untold shadow")
+		k.wantSettled("s 5 5 unreported shadow")
 		k.counts("s", "8 2")
 		k.counts("live", []string{"3", "0"}[i])
 		k.clock.Advance(time.Hour)

@@ -20,7 +20,7 @@ func newTold(t *testing.T, l ...weir.Limiter) (*weir.Decider, *told) {
 	out := &told{held: map[string]int64{}}
 	d, err := weir.New(policyOf(l...), newStore(t, storetest.StartManualClock()), weir.Options{
 		OnSettled: func(s weir.Settled) {
-			out.settled = append(out.settled, fmt.Sprintf("%s %d %d lost %d untold %v", s.Limiter.Name, s.Reserved, s.Used, s.Lost, s.Untold))
+			out.settled = append(out.settled, fmt.Sprintf("%s %d %d lost %d unreported %v", s.Limiter.Name, s.Reserved, s.Used, s.Lost, s.Unreported))
 		},
 		OnHeld: func(l *weir.Limiter, slots int64) { out.held[l.Name] += slots },
 	})
@@ -71,12 +71,12 @@ func TestTheCostOfARequestIsKnownAfterItsEnd(t *testing.T) {
 	d.Spent(t.Context(), &s, 7, nil)
 	d.End(t.Context(), &s)
 	wantCost(t, &s, out.Limiter(), "40 7 true")
-	w.want(t, "m 40 7 lost 0 untold false")
+	w.want(t, "m 40 7 lost 0 unreported false")
 
 	out = decideWith(t, d, &s, "m")
 	d.Spent(t.Context(), &s, 60, nil)
 	wantCost(t, &s, out.Limiter(), "40 60 true")
-	w.want(t, "m 40 60 lost 0 untold false")
+	w.want(t, "m 40 60 lost 0 unreported false")
 
 	if decideWith(t, d, &s, "m").Allowed {
 		t.Error("admitted beyond the limit")
@@ -90,7 +90,7 @@ func TestACostThatIsNotToldStaysReserved(t *testing.T) {
 	out := decideWith(t, d, &s, "m")
 	d.End(t.Context(), &s)
 	wantCost(t, &s, out.Limiter(), "40 -1 true")
-	w.want(t, "m 40 40 lost 0 untold true")
+	w.want(t, "m 40 40 lost 0 unreported true")
 }
 
 // The window of requests is charged one unit, but the limiter's reservation is 40.
@@ -103,7 +103,7 @@ func TestAStatusThatDoesNotCountGivesTheWholeReservationBack(t *testing.T) {
 	d.Answered(t.Context(), &s, 502, &out)
 	d.End(t.Context(), &s)
 	wantCost(t, &s, out.Limiter(), "40 0 true")
-	w.want(t, "m 40 0 lost 0 untold false")
+	w.want(t, "m 40 0 lost 0 unreported false")
 }
 
 func TestARequestThatSettlesNothingHasNoCostToTell(t *testing.T) {
@@ -113,7 +113,7 @@ func TestARequestThatSettlesNothingHasNoCostToTell(t *testing.T) {
 	wantCost(t, &s, out.Limiter(), "1 1 false")
 	d.Spent(t.Context(), &s, 3, nil) // a handler that knows better
 	wantCost(t, &s, out.Limiter(), "1 3 true")
-	w.want(t, "l 1 3 lost 0 untold false")
+	w.want(t, "l 1 3 lost 0 unreported false")
 }
 
 func TestSlotsAreReportedWhileTheyAreHeld(t *testing.T) {

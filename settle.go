@@ -64,9 +64,9 @@ type Settled struct {
 	// have counted: it did not answer, or it has lost sight of the window. They stay as they were
 	// charged until the window ends.
 	Lost int64
-	// Untold means that the answer did not report its cost (Limiter.Actual), so that what was
+	// Unreported means that the answer did not report its cost (Limiter.Actual), so that what was
 	// reserved stays charged.
-	Untold bool
+	Unreported bool
 	// Shadow means that the limiter is in Shadow mode.
 	Shadow bool
 }
@@ -243,7 +243,7 @@ func (d *Decider) End(ctx context.Context, s *Scratch) {
 	}
 	d.giveBack(ctx, s)
 	if s.awaits&AwaitsCost != 0 {
-		d.reportUntold(s)
+		d.reportUnreported(s)
 	}
 	s.settler, s.awaits = nil, 0
 }
@@ -425,8 +425,8 @@ func (b *settlement) settledOf(l *limiter, limiters *[MaxCharges]*limiter, err e
 	return r
 }
 
-// reportUntold reports the limiters whose cost the answer of a request did not report.
-func (d *Decider) reportUntold(s *Scratch) {
+// reportUnreported reports the limiters whose cost the answer of a request did not report.
+func (d *Decider) reportUnreported(s *Scratch) {
 	if d.options.OnSettled == nil || s.quiet {
 		return
 	}
@@ -437,6 +437,6 @@ func (d *Decider) reportUntold(s *Scratch) {
 			continue
 		}
 		last = l
-		d.options.OnSettled(Settled{Limiter: &l.Limiter, Reserved: c.Cost, Used: c.Cost, Untold: true, Shadow: l.Mode == Shadow})
+		d.options.OnSettled(Settled{Limiter: &l.Limiter, Reserved: c.Cost, Used: c.Cost, Unreported: true, Shadow: l.Mode == Shadow})
 	}
 }

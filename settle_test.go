@@ -47,8 +47,8 @@ func (k *desk) onSettled(s weir.Settled) {
 	if s.Lost > 0 {
 		text += fmt.Sprint(" lost ", s.Lost)
 	}
-	if s.Untold {
-		text += " untold"
+	if s.Unreported {
+		text += " unreported"
 	}
 	if s.Shadow {
 		text += " shadow"
@@ -192,7 +192,7 @@ func TestACostIsSettledOnce(t *testing.T) {
 	k.clock.Advance(time.Minute)
 	v.again("chat")
 	v.again("chat") // the next use ends the request before
-	k.wantSettled("chat 40 40 untold")
+	k.wantSettled("chat 40 40 unreported")
 	v.spent(40)
 	k.wantSettled("chat 40 40")
 	k.counts("chat", "80 4 195")

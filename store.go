@@ -97,15 +97,16 @@ type Settler interface {
 }
 
 // A SettleStarter is a Settler that waits for something outside of this process, such as a server.
-// Without StartSettle, a caller that has its whole answer could be refused by the slot of that very
-// request, because the store has not given it back yet.
+// Without StartSettle, a caller that has its whole answer could be refused by the slot or the units
+// of that very request, because the store has not given them back yet.
 type SettleStarter interface {
 	Settler
 	// StartSettle begins a Settle without waiting, and returns a function that ends it: its error
 	// is that of Settle. It must be called once, and may wait. A take of this process that begins
 	// after StartSettle has returned finds the slots among the changes free, even if the server has
-	// not been reached yet. That no longer holds once finish has returned an error. t and changes
-	// belong to the caller again when finish has returned.
+	// not been reached yet, and so the units that are given back: it may wait for that until its
+	// ctx is done, and is refused then. That no longer holds once finish has returned an error. t
+	// and changes belong to the caller again when finish has returned.
 	StartSettle(ctx context.Context, t *Ticket, changes []Change) (finish func() error)
 }
 

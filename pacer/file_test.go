@@ -284,6 +284,24 @@ func TestAFailedSharedViewIsRetriedAfterASecond(t *testing.T) {
 	})
 }
 
+// The local clock is set back by a day just after the view has failed.
+func TestASharedViewIsRetriedAfterTheClockWasSetBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &script{replies: []reply{{status: 200, header: fields("60", "59", "now+60")}}}
+		m := &memory{states: map[string][]byte{}, fails: errors.New("disk full")}
+		var back time.Duration
+		p := pacer.New(&pacer.Options{Base: s, Shared: m, Now: func() time.Time { return time.Now().Add(-back) }})
+		if _, err := p.RoundTrip(get(t)); err != nil {
+			t.Fatal(err)
+		}
+		m.fails, back = nil, 24*time.Hour
+		pass(time.Second)
+		if _, err := p.RoundTrip(get(t)); err != nil || len(m.states) != 1 {
+			t.Errorf("%v; %d states: the view was not used again", err, len(m.states))
+		}
+	})
+}
+
 // Garbage in a shared view is ignored: the next request is a probe.
 func TestInvalidStatesAreIgnored(t *testing.T) {
 	for _, garbage := range []string{"x", strings.Repeat("\xff", 185), "\x01" + strings.Repeat("\xff", 184), strings.Repeat("\x01", 185+24)} {

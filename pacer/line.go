@@ -76,7 +76,7 @@ type call struct {
 	ticket   uint64    // 0: it has not waited yet
 	notified Reason    // the reason that OnWait last got; empty: none
 	giveUp   time.Time // when the call gives up waiting
-	held     *slots    // of which the call holds one; nil: none
+	held     *slots    // of which the call holds one; nil: none, as while it waits for its budget
 }
 
 // enter waits until the call may start. An error is a *WaitError or the context's.
@@ -111,6 +111,7 @@ func (l *line) enter(c *call) (pass, error) {
 
 // waitQueued is the wait of the calls behind the first.
 func (l *line) waitQueued(c *call, w *waiter, why verdict) (pass, error) {
+	c.release()
 	leading := false
 	defer func() {
 		if !leading {
@@ -234,6 +235,7 @@ func (l *line) reconsider() {
 
 // waitFirst is the wait of the first.
 func (l *line) waitFirst(c *call) (pass, error) {
+	c.release()
 	defer l.next()
 	for w := range l.windows() {
 		w.wait(l)

@@ -123,6 +123,7 @@ func (t *Transport) newLine(r *http.Request, limiter *weir.Limiter) *line {
 		w := way{base: e.base}
 		for _, declared := range limiter.Windows {
 			covered := t.covered(r, l.host, limiter.Name, declared, e.addr)
+			covered.later = limiter.Actual.Form == weir.ReadJSON && !declared.Requests
 			covered.on = len(limiter.Count.Statuses) > 0 || limiter.Actual != (weir.Reading{}) && !declared.Requests
 			w.windows = append(w.windows, covered)
 		}

@@ -8,13 +8,16 @@ import (
 	"sync"
 )
 
-// A settling is what a window gets back after the answers of its calls (D28). Its limiter charges
-// a call the most that it can cost, and gives back what it has not cost. A response states what is
-// left while its own call is still charged in full, and no response states what has come back
-// since. So the window remembers which calls have ended, and learns how much of their charge they
-// have kept. This is known to this process only. The window's lock protects it.
+// A settling is what a window gets back after the answers of its calls (D28). Its limiter charges a
+// call the most that it can cost, and gives back what it has not cost. If the status or a field of
+// the response reports the cost, that has happened when the response states what is left. If its
+// body does (later), the response states what is left while its own call is still charged in full,
+// and no response states what has come back since. So the window remembers which calls have ended,
+// and learns how much of their charge they have kept. This is known to this process only. The
+// window's lock protects it.
 type settling struct {
-	on bool // the limiter of the routes gives units back
+	on    bool // the limiter of the routes gives units back
+	later bool // it does when the answer has ended
 
 	tick  uint64 // orders starts, ends and responses
 	read  uint64 // tick of the newest response
@@ -24,6 +27,10 @@ type settling struct {
 	// the parts of their charge that calls have kept at most and at least; see learn
 	most, least float64
 	known       bool // they were learned
+
+	// The part that a call is taken to have kept if nothing is in flight and the Reset is far away:
+	// 0, until a call that was sent on that guess was refused.
+	guess float64
 
 	// What is left and what calls that have not ended are charged, together, at most, as a
 	// response has shown it, and the units of the calls that have ended since. It falls by what
@@ -49,8 +56,11 @@ func (s *settling) back(remaining int64, idle, long bool) (units int64) {
 	switch {
 	case !s.known && !idle:
 		return 0
-	case idle && long, !s.known:
-		kept = 0 // its response will show it
+	case idle && (long || !s.known): // its response will show it
+		for _, e := range s.ended {
+			units += e.units
+		}
+		return units - int64(math.Round(s.guess*float64(units)))
 	}
 	for _, e := range s.ended {
 		if idle || e.tick > s.read {
@@ -62,6 +72,10 @@ func (s *settling) back(remaining int64, idle, long bool) (units int64) {
 	}
 	return max(min(units, s.whole-keptOf(s.most, s.endedSince)-s.open-remaining), 0)
 }
+
+// guessMemory is how much of settling.guess lasts from window to window, so that a call tries
+// again.
+const guessMemory = 0.9
 
 // keptOf returns how many of the units that a call was charged it has kept, if it kept this part.
 func keptOf(part float64, units int64) int64 { return int64(math.Ceil(part * float64(units))) }
@@ -100,6 +114,7 @@ func (s *settling) observe(of sent, was, is *budget, remaining, flying int64, re
 	another := is.reset != was.reset || is.limit != was.limit
 	if another { // nothing comes back to it
 		s.ended = s.ended[:0]
+		s.guess *= guessMemory
 	}
 	full, after, certain, left := int64(0), int64(0), flying == 0 && of.tick > s.read, s.ended[:0]
 	for _, e := range s.ended {
@@ -113,7 +128,13 @@ func (s *settling) observe(of sent, was, is *budget, remaining, flying int64, re
 	}
 	switch {
 	case full == 0:
-	case refused && s.known && flying+s.open == 0: // it was sent to find out what is left
+	case refused && flying+s.open == 0: // it was sent to find out what is left
+		s.guess = 1
+		if !s.known {
+			s.most, s.known = 1, true
+		}
+		// less than its cost was left, so the calls have kept this part on average at least
+		s.most = max(s.most, min(float64(full-max(of.cost-1-was.remaining, 0))/float64(full), 1))
 	case refused:
 		s.most, s.known = 1, true
 	case was.remaining+s.open-of.cost+full > s.whole-keptOf(s.least, s.endedSince-full):
@@ -146,6 +167,7 @@ func (s *settling) learn(part float64) {
 	if part = min(part, 1); part < 0 {
 		return
 	}
+	s.guess = min(s.guess, part)
 	if !s.known {
 		s.most, s.least, s.known = max(part, s.most), part, true
 		return
@@ -176,7 +198,7 @@ type charged struct {
 // been handled, and was no refusal: finish has counted the call as open.
 func (l *line) charged(p pass) (c charged) {
 	for _, w := range p.way.windows {
-		if !w.on {
+		if !w.later {
 			continue
 		}
 		w.mu.Lock()

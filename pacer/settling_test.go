@@ -22,6 +22,7 @@ type settlingServer struct {
 	t       *testing.T
 	decider *weir.Decider
 	costs   func(call int) int64 // what a call has cost
+	inHead  bool                 // the head of the answer reports the cost, and it is settled
 	lasts   func() time.Duration // how long its body lasts
 
 	mu       sync.Mutex
@@ -57,12 +58,30 @@ func (oneCaller) AppendKey(dst []byte, source string) ([]byte, bool) {
 	return append(dst, '1'), source == "ip"
 }
 
+// An agentCaller is the caller with its agent.
+type agentCaller string
+
+func (c agentCaller) AppendKey(dst []byte, source string) ([]byte, bool) {
+	if source == "agent" {
+		return append(dst, c...), true
+	}
+	return oneCaller{}.AppendKey(dst, source)
+}
+
 func (s *settlingServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	pass(time.Millisecond)
 	var scratch weir.Scratch
-	d, err := s.decider.Decide(context.Background(), weir.Request{Method: r.Method, Path: r.URL.Path, Keys: oneCaller{}, Scratch: &scratch})
+	d, err := s.decider.Decide(context.Background(), weir.Request{Method: r.Method, Path: r.URL.Path, Keys: agentCaller(r.UserAgent()), Scratch: &scratch})
 	if err != nil {
 		s.t.Error(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cost := int64(0)
+	if d.Allowed {
+		if cost = s.costs(s.calls); s.inHead {
+			s.decider.Spent(context.Background(), &scratch, cost, &d)
+		}
 	}
 	b := d.Binding()
 	h := http.Header{}
@@ -71,8 +90,6 @@ func (s *settlingServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	h.Set("X-RateLimit-Remaining", strconv.FormatInt(b.Remaining, 10))
 	h.Set("X-RateLimit-Reset", strconv.FormatInt(b.Reset, 10))
 	response := &http.Response{StatusCode: http.StatusOK, Header: h, Request: r, Body: http.NoBody}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !d.Allowed {
 		s.refused++
 		h.Set("Retry-After", strconv.FormatInt(d.RetryAfter(), 10))
@@ -81,7 +98,6 @@ func (s *settlingServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	s.inFlight++
 	s.most = max(s.most, s.inFlight)
-	cost := s.costs(s.calls)
 	s.calls++
 	s.spent += cost
 	response.Body = &settlingBody{Reader: bytes.NewReader([]byte("answer")), lasts: s.lasts(), over: func() {
@@ -146,7 +162,7 @@ func (s *settlingServer) call(n, workers int, client http.RoundTripper) time.Dur
 func chat(window string) weir.Limiter {
 	w, _ := weir.ParseWindow(window)
 	route, _ := weir.ParseRoute("/v1/chat")
-	actual, _ := weir.ParseReading("header:X-Cost")
+	actual, _ := weir.ParseReading("json:cost")
 	return weir.Limiter{Name: "chat", Routes: []weir.Route{route}, Windows: []weir.Window{w}, Cost: 4000, Actual: actual}
 }
 
@@ -305,6 +321,46 @@ func TestCallsWithOtherWindowsShareTheirSlots(t *testing.T) {
 		all.Wait()
 		if s.refused != 0 || s.most != 2 {
 			t.Errorf("%d refusals, %d in flight: want 0 and 2", s.refused, s.most)
+		}
+	})
+}
+
+// A call that waits for its budget is not in flight, so calls of other windows use its slot.
+func TestACallThatWaitsForItsBudgetHoldsNoSlot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := chat("1 per hour by agent")
+		l.Cost, l.Actual = 0, weir.Reading{}
+		l.InFlight, _ = weir.ParseInFlight("1 by ip")
+		s, routes := newSettlingServer(t, l)
+		s.costs = func(int) int64 { return 1 }
+		s.lasts = func() time.Duration { return time.Second }
+		client := pacer.New(&pacer.Options{Base: s, Routes: routes, MaxWait: 24 * time.Hour})
+		call := func(agent string) {
+			r, _ := http.NewRequest("POST", "http://api.example.com/v1/chat", nil)
+			r.Header.Set("User-Agent", agent)
+			response, err := client.RoundTrip(r)
+			if err != nil {
+				t.Errorf("%s: %v", agent, err)
+				return
+			}
+			if _, err := io.Copy(io.Discard, response.Body); err != nil {
+				t.Error(err)
+			}
+		}
+		began := time.Now()
+		call("a")
+		var waiting sync.WaitGroup
+		for range 3 { // the first of the line, and two behind it
+			waiting.Go(func() { call("a") })
+		}
+		pass(10 * time.Second)
+		call("b")
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("a call with budget waited for %v", took)
+		}
+		waiting.Wait()
+		if s.refused != 0 || s.most != 1 || s.calls != 5 {
+			t.Errorf("%d calls, %d refused, at most %d in flight: want 5, 0 and 1", s.calls, s.refused, s.most)
 		}
 	})
 }

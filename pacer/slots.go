@@ -12,8 +12,8 @@ import (
 
 // slots are the calls of one caller that may be in flight at a time (D29), as the limiter of the
 // routes declares. Lines share them. A call holds one from before it is sent until its answer has
-// ended. Calls get them in the order in which they ask. Other processes of the caller hold slots
-// that this one does not see.
+// ended, but not while it waits for its budget. Calls get them in the order in which they ask.
+// Other processes of the caller hold slots that this one does not see.
 type slots struct {
 	key   string // identifies them among the slots of this process
 	limit int64
@@ -37,9 +37,25 @@ func (t *Transport) slotsOf(r *http.Request, host string, limiter *weir.Limiter)
 	return &slots{name(parts...), f.Limit, semaphore.NewWeighted(f.Limit)}
 }
 
-// hold waits for a slot, which the call then holds. Without slots it does nothing. An error is a
-// *WaitError or the context's.
-func (c *call) hold() error {
+// start waits until the call may start: until it holds a slot, if there are any, and there is
+// budget for it. While it waits for its budget it holds no slot: calls of other windows may use it.
+// An error is a *WaitError or the context's.
+func (c *call) start() (pass, error) {
+	for again := false; ; again = true {
+		if err := c.hold(again); err != nil {
+			return pass{}, err
+		}
+		p, err := c.enter()
+		if err != nil || c.holdAgain() {
+			return p, err
+		}
+		c.finish(p, answer{kind: unsent}) // other calls took the slots meanwhile
+	}
+}
+
+// hold waits for a slot, which the call then holds. Without slots it does nothing. again means that
+// the call has waited for one before, so that it does not get more time.
+func (c *call) hold(again bool) error {
 	s := c.line.slots
 	if s == nil {
 		return nil
@@ -48,9 +64,26 @@ func (c *call) hold() error {
 		if err := c.awaitSlot(s); err != nil {
 			return err
 		}
+		if !again {
+			c.giveUp = time.Now().Add(c.t.maxWait) // of the wait for the budget
+		}
 	}
 	c.held = s
 	return nil
+}
+
+// holdAgain reports whether the call holds a slot, which it may have given back while it waited for
+// its budget. It does not wait.
+func (c *call) holdAgain() bool {
+	s := c.line.slots
+	if c.held == s {
+		return true
+	}
+	if !s.free.TryAcquire(1) {
+		return false
+	}
+	c.held = s
+	return true
 }
 
 // release gives back the slot that the call holds, if it holds one.
@@ -78,7 +111,6 @@ func (c *call) awaitSlot(s *slots) error {
 	bounded, stop := context.WithDeadline(early, c.giveUp)
 	defer stop()
 	if s.free.Acquire(bounded, 1) == nil {
-		c.giveUp = time.Now().Add(c.t.maxWait) // of the wait for the budget
 		return nil
 	}
 	now = c.t.now()

@@ -128,10 +128,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	body := replay{request: r, maxKept: t.options.MaxBody}
 	defer body.done()
 	for attempt := 1; ; attempt++ {
-		if err := c.hold(); err != nil {
-			return nil, err
-		}
-		p, err := c.enter()
+		p, err := c.start()
 		t.reportFailure()
 		if err != nil {
 			return nil, err

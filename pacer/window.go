@@ -87,14 +87,18 @@ func (g *ledger) update(w *window, change func(b *budget, now int64)) {
 func (g *ledger) up() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.now() >= g.away
+	return g.isUp(g.now())
 }
+
+// isUp is up while g.mu is held. If the view is away for longer than it can be, the local clock was
+// set back.
+func (g *ledger) isUp(now int64) bool { return now >= g.away || g.away-now > second }
 
 // fail disables the shared view for a second.
 func (g *ledger) fail(err error) {
 	g.mu.Lock()
 	now := g.now()
-	if now >= g.away {
+	if g.isUp(now) {
 		g.failed = err
 	}
 	g.away = now + second
@@ -198,10 +202,10 @@ func (w *window) finish(g *ledger, s sent, a answer) (until int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.flying -= s.cost
-	if w.on && a.admitted() { // at once: between the two the call would seem to have ended
+	if w.later && a.admitted() { // at once: between the two the call would seem to have ended
 		w.open += s.cost
 	}
-	if w.on && a.kind == binding {
+	if w.later && a.kind == binding {
 		was := w.view
 		defer func() { w.observe(s, &was, &w.view, a.fields.Remaining, w.flying, a.refused) }()
 	}

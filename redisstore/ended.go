@@ -143,11 +143,12 @@ func names(all []*heldSlots) (some []string) {
 	return some
 }
 
-// order queues an order. If it cannot, nobody tries again to give its slots back.
+// order queues an order. If it cannot, nobody tries again to send it.
 func (s *Store) order(o *order) error {
 	err := s.settling.add(s, o)
 	if err != nil {
 		s.held.given(o.slots()...)
+		s.finish(o)
 	}
 	return err
 }

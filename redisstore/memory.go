@@ -102,10 +102,19 @@ func (m *memory) endSettling(i id) {
 
 // dropSettled drops a refusal that was just kept, if budget may have come back since.
 func (m *memory) dropSettled(e *refusal) {
-	at := &m.settled[e.id%settledPlaces]
-	if last := at.answered.Load(); at.underWay.Load() > 0 || last != 0 && e.since <= last {
+	if m.isSettled(e) {
 		m.forgetRefusal(e.id)
 	}
+}
+
+// isSettling reports whether budget may be about to come back to a window.
+func (m *memory) isSettling(i id) bool { return m.settled[i%settledPlaces].underWay.Load() > 0 }
+
+// isSettled reports whether budget may have come back since a refusal.
+func (m *memory) isSettled(e *refusal) bool {
+	at := &m.settled[e.id%settledPlaces]
+	last := at.answered.Load()
+	return at.underWay.Load() > 0 || last != 0 && e.since <= last
 }
 
 // refuse answers a take that cannot succeed, at this process's time local, and reports whether it
@@ -122,7 +131,7 @@ func (m *memory) refuse(hashes []hash, charges []weir.Charge, local int64, r *we
 			best = e
 		}
 	}
-	if best == nil {
+	if best == nil || m.isSettled(best) { // it is about to be dropped
 		return false
 	}
 	asked := best.asked.Load()

@@ -8,7 +8,9 @@
 //
 //	take.go  take.lua  give.lua    a take from charges to receipt; the scripts
 //	settle.go  settle….lua         changes what takes have spent, once it is known
+//	order.go                       the changes of one settlement, while it is under way
 //	hold.go  hold.lua  renew.lua   slots that requests hold while they are under way
+//	pending.go ended.go            what settlements under way give back is free for this process
 //	epoch.go  slots.go  marks.go   whether the server may have lost a take, and resets
 //	key.go                         the names on the server: keyed hashes
 //	keeper.go  reset.lua  grant…   an operator's changes: reset windows, grant other limits
@@ -112,6 +114,7 @@ type Store struct {
 	seen     atomic.Pointer[seen]
 	epoch    epoch
 	settling settling
+	pending  pending
 	marks    marks
 	held     held
 
@@ -192,6 +195,7 @@ func newStore(o Options) (*Store, error) {
 		renew:     make(chan struct{}, 1),
 		moved:     make(chan struct{}, 1),
 		held:      newHeld(),
+		pending:   pending{all: make(map[id][]pendingUnits)},
 	}
 	if o.Now != nil {
 		s.local = func() int64 { return o.Now().UnixNano() }

@@ -59,14 +59,17 @@ func (s *Store) Settle(ctx context.Context, t *weir.Ticket, changes []weir.Chang
 }
 
 // StartSettle implements weir.SettleStarter. Until the server has answered, each take of the same
-// slots gives them back too.
+// slots gives them back too, and one that is refused by the same windows asks again after it
+// (ended.go, pending.go).
 func (s *Store) StartSettle(ctx context.Context, t *weir.Ticket, changes []weir.Change) (finish func() error) {
 	ended := s.held.end(t.Slot, changes)
-	return func() error { return s.finishSettle(ctx, t, changes, ended) }
+	o := s.newOrder(t, changes)
+	s.begin(o)
+	return func() error { return s.finishSettle(ctx, o, changes, ended) }
 }
 
-func (s *Store) finishSettle(ctx context.Context, t *weir.Ticket, changes []weir.Change, ended []*heldSlots) error {
-	o := s.newOrder(ctx, t, changes, ended)
+func (s *Store) finishSettle(ctx context.Context, o *order, changes []weir.Change, ended []*heldSlots) error {
+	s.giveEnded(ctx, o, changes, ended)
 	err, finished := s.order(o), false
 	if err == nil {
 		select {
@@ -94,73 +97,6 @@ func (s *Store) finishSettle(ctx context.Context, t *weir.Ticket, changes []weir
 		return fmt.Errorf("redis %s: settle %d changes: %w", s.addresses, len(changes), err)
 	}
 	return nil
-}
-
-// newOrder returns the order of a Settle, whose slots have ended.
-func (s *Store) newOrder(ctx context.Context, t *weir.Ticket, changes []weir.Change, ended []*heldSlots) *order {
-	if ended != nil && s.renewalOverdue() {
-		// what else the caller holds counts; if it fails, giving them back will tell
-		_ = s.renewOverdue(ctx, names(ended))
-	}
-	o := &order{link: s.link.Load(), epoch: t.Epoch, at: t.At, done: make(chan struct{}), changes: make([]orderedChange, len(changes))}
-	now := s.Now().Unix()
-	for i := range changes {
-		c, d := &changes[i], &o.changes[i]
-		d.held, d.reset, d.units = c.Held, c.Reset, c.Units
-		switch {
-		case c.Held && (ended == nil || ended[i] == nil): // they are not known
-		case c.Held:
-			if err := s.held.release(ctx, ended[i], s.newEnd); err != nil {
-				o.err, d.lost = err, true
-				continue
-			}
-			d.giveBack(ended[i])
-		case o.link != nil:
-			x := o.link.hasher.hash(&c.Charge)
-			d.name, d.id, d.end = o.link.hasher.name(&c.Charge, x), x.id(), c.End(now)
-		}
-	}
-	return o
-}
-
-// newEnd returns an order that nobody waits for: it gives the slots of one charge back.
-func (s *Store) newEnd(h *heldSlots) *order {
-	o := &order{link: s.link.Load(), done: make(chan struct{}), changes: make([]orderedChange, 1)}
-	o.changes[0].giveBack(h)
-	return o
-}
-
-// An order is the changes of one Settle.
-type order struct {
-	link    *link
-	epoch   uint64 // of its take
-	at      int64  // when its take was counted, in Unix ms of the server
-	changes []orderedChange
-	done    chan struct{} // closed when err and the results are set
-	err     error
-	state   orderState // guarded by settling.mu
-}
-
-type orderState uint8
-
-const (
-	orderWaits orderState = iota
-	orderSent             // results may be written any time
-	orderAbandoned
-)
-
-// An orderedChange is one change, of a window or of slots.
-type orderedChange struct {
-	name         string
-	id           id
-	reset, units int64
-	end          int64 // Charge.End of now
-
-	held  bool
-	slots *heldSlots // nil: they are not known, or not given back yet
-
-	done, lost bool
-	count      int64
 }
 
 // A settling is the orders that wait to be sent.
@@ -210,11 +146,11 @@ func (q *settling) abandon(o *order) bool {
 	return true
 }
 
-// next removes a batch of orders. It returns nil, and ends the flight, if there is none.
-func (q *settling) next() []*order {
+// next removes a batch of orders, and those before it that nobody waits for any more. If there is
+// no batch, it ends the flight.
+func (q *settling) next() (batch, dropped []*order) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var batch []*order
 	n, taken := 0, 0
 	for _, o := range q.waiting {
 		if n >= maxSettleBatch {
@@ -223,6 +159,7 @@ func (q *settling) next() []*order {
 		taken++
 		q.changes -= len(o.changes)
 		if o.state == orderAbandoned && !o.holds() {
+			dropped = append(dropped, o)
 			continue
 		}
 		o.state = orderSent
@@ -236,7 +173,7 @@ func (q *settling) next() []*order {
 	if batch == nil {
 		q.flights--
 	}
-	return batch
+	return batch, dropped
 }
 
 // close rejects further orders.
@@ -246,21 +183,14 @@ func (q *settling) close() {
 	q.mu.Unlock()
 }
 
-// holds reports whether the order gives slots back.
-func (o *order) holds() bool {
-	for i := range o.changes {
-		if o.changes[i].slots != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // settleWaiting sends batches until nothing waits.
 func (s *Store) settleWaiting() {
 	for {
 		runtime.Gosched() // others that are about to settle share the command
-		batch := s.settling.next()
+		batch, dropped := s.settling.next()
+		for _, o := range dropped {
+			s.finish(o)
+		}
 		if batch == nil {
 			return
 		}
@@ -282,7 +212,7 @@ func (s *Store) settleBatch(l *link, batch []*order) {
 	s.giveSlots(ctx, l, batch)
 	s.settleWindows(ctx, l, batch)
 	for _, o := range batch {
-		close(o.done)
+		s.finish(o)
 	}
 }
 
@@ -364,14 +294,7 @@ func (s *Store) settleParts(l *link, batch []*order) (parts []settlePart) {
 // settleWindows sends the changes of windows. It repeats a script only after a reply that says that
 // it has not run, or has changed nothing.
 func (s *Store) settleWindows(ctx context.Context, l *link, batch []*order) {
-	parts := s.settleParts(l, batch)
-	for _, p := range parts {
-		for _, d := range p.changes {
-			s.memory.beginSettling(d.id)
-			defer s.memory.endSettling(d.id)
-		}
-	}
-	whole := false
+	parts, whole := s.settleParts(l, batch), false
 	for len(parts) > 0 {
 		commands := make([]rueidis.Completed, len(parts))
 		during := epochContext{Context: ctx, epoch: &s.epoch}

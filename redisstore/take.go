@@ -49,7 +49,7 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 	for i := range charges {
 		hashes[i] = l.hasher.hash(&charges[i])
 	}
-	asked := s.local()
+	asked, coming := s.local(), s.coming(charges, hashes[:])
 	if s.memory.refuse(hashes[:], charges, asked, r) {
 		s.remembered.Add(1)
 		return nil
@@ -68,7 +68,13 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 		ask = s.takeHeld
 	}
 	r.Ticket = weir.Ticket{}
-	if err := ask(ctx, l, names[:len(charges)], charges, asked, hashes[:], r); err != nil {
+	err := ask(ctx, l, names[:len(charges)], charges, asked, hashes[:], r)
+	for tries := 1; err == nil && !r.Allowed && tries < maxTries && coming.await(ctx, charges, r); tries++ {
+		// what came may have gone to takes whose own units are about to come back
+		coming = s.coming(charges, hashes[:])
+		err = ask(ctx, l, names[:len(charges)], charges, s.local(), hashes[:], r)
+	}
+	if err != nil {
 		return fmt.Errorf("redis %s: %w", s.addresses, err)
 	}
 	if r.Allowed {

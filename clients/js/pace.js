@@ -169,7 +169,7 @@ export const pace = ({
 
   // Waits until a call may start. The calls of a line start in the order of their arrival.
   /** @type {import('./types.js').enter} */
-  const enter = async (call, line) => {
+  const enter = async (call, line, waits) => {
     const { key, windows, family } = line, queue = queues.get(key) ?? [];
     queues.set(key, queue);
     queue.splice(queue.filter(other => other.ticket < call.ticket).length, 0, call);
@@ -188,6 +188,7 @@ export const pace = ({
         const soonest = Math.max(...windows.map(window => views.get(window.key)?.earliest(window, now(), ahead + 1) ?? 0));
         const until = Math.max(found?.until ?? 0, soonest), why = found?.why ?? 'spent';
         notify(call, line, why, until, soonest, !!(found || queue[0].told)); // the first may just be asking
+        waits();
         if (found) for (const other of queue) if (other != call && patience(other) <= 0) other.wake?.();
         if (seen == memory.changes) await sleep(call, Math.min(found ? until - now() + delay(why) : Infinity, patience(call) > 0 ? patience(call) : Infinity));
       }
@@ -196,7 +197,7 @@ export const pace = ({
       if (!queue[0]) queues.delete(key);
       wake();
     }
-    return enter(call, member(family, call.request));
+    return enter(call, member(family, call.request), waits);
   };
 
   const delay = (/** @type {string} */ why) => why == 'probing' ? 0 : Math.random() * jitter;
@@ -236,15 +237,20 @@ export const pace = ({
     };
     try {
       for (let attempt = 1; ; attempt++) {
-        if (slots) {
-          await settles?.hold(slots, call, async () => {
-            notify(call, line, 'slots', now() + 1000, now());
-            await sleep(call, patience(call));
-          });
-          holds = true;
-          call.giveUp = performance.now() + maxWait; // of the wait for the budget
-        }
-        const pass = await enter(call, line), replay = attempt <= retries && !streams;
+        let /** @type {any} */ pass;
+        do {
+          if (pass) await finish(request, pass, { kind: 'unsent' });
+          if (slots) {
+            await settles?.hold(slots, call, async () => {
+              notify(call, line, 'slots', now() + 1000, now());
+              await sleep(call, patience(call));
+            });
+            holds = true;
+            if (!pass) call.giveUp = performance.now() + maxWait; // for the budget
+          }
+          pass = await enter(call, line, release); // no slot while it waits
+        } while (slots && !(holds ||= !!settles?.tryHold(slots)));
+        const replay = attempt <= retries && !streams;
         line = pass.line;
         let response, elsewhere, unsent = true;
         try {

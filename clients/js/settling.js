@@ -2,8 +2,8 @@
 // and pacer/slots.go in JavaScript. Only this tab or process knows it. types.d.ts tells what each
 // part means.
 
-const { ceil, max, min } = Math;
-const memory = .999, longWait = 6e4, buffered = 65536, mostEnded = 1024;
+const { ceil, max, min, round } = Math;
+const memory = .999, guessMemory = .9, longWait = 6e4, buffered = 65536, mostEnded = 1024;
 
 const keptOf = (/** @type {number} */ part, /** @type {number} */ units) => ceil(part * units);
 
@@ -21,9 +21,12 @@ const rules = {
   back(remaining, flying, long) {
     const idle = !flying && !this.open;
     if (!this.known && !idle) return 0;
-    const kept = idle && (long || !this.known) ? 0 : this.most; // what was learned may be wrong
     let units = 0;
-    for (const call of this.ended) if (idle || call.tick > this.read) units += call.units - keptOf(kept, call.units);
+    if (idle && (long || !this.known)) {
+      for (const call of this.ended) units += call.units;
+      return units - round(this.guess * units);
+    }
+    for (const call of this.ended) if (idle || call.tick > this.read) units += call.units - keptOf(this.most, call.units);
     return idle ? units : max(min(units, this.whole - keptOf(this.most, this.endedSince) - this.open - remaining), 0);
   },
 
@@ -40,14 +43,22 @@ const rules = {
   observe(tick, cost, was, is, remaining, flying, refused) {
     if (refused) remaining = cost; // less than that is left
     const another = is.reset != was.reset || is.limit != was.limit;
-    if (another) this.ended = [];
+    if (another) {
+      this.ended = [];
+      this.guess *= guessMemory;
+    }
     const before = this.ended.filter(call => call.tick <= tick), full = before.reduce((sum, call) => sum + call.units, 0);
     this.ended = this.ended.filter(call => call.tick > tick);
     const after = this.ended.reduce((sum, call) => sum + call.units, 0);
     const doubled = was.remaining + this.open - cost + full > this.whole - keptOf(this.least, this.endedSince - full); // a call whose end was not seen yet
     const certain = !doubled && !flying && tick > this.read && before.every(call => call.tick > this.read);
     if (full && refused) {
-      if (!this.known || flying + this.open) this.most = 1;
+      const idle = !(flying + this.open);
+      if (!this.known || !idle) this.most = 1;
+      if (idle) { // it was sent to find out what is left: less than its cost
+        this.guess = 1;
+        this.most = max(this.most, min((full - max(cost - 1 - was.remaining, 0)) / full, 1));
+      }
       this.known = true;
     } else if (full && certain && was.phase == 1 && is.phase == 1 && !was.atMost) {
       this.learn((was.remaining - cost + full - is.remaining) / full);
@@ -67,6 +78,7 @@ const rules = {
   learn(part) {
     if (part < 0) return; // a call whose end was not seen yet has given units back
     part = min(part, 1);
+    this.guess = min(this.guess, part);
     this.most = max(part, memory * this.most);
     this.least = this.known ? min(part, 1 - memory * (1 - this.least)) : part;
     this.known = true;
@@ -79,7 +91,10 @@ export const settler = ({ settlings, flying, slots }, limiter, windows, inFlight
   const all = windows.map(window => {
     if (!limiter.count && (!cost?.from || window.requests)) return;
     let one = settlings.get(window.key);
-    if (!one) settlings.set(window.key, one = Object.assign(Object.create(rules), { tick: 0, read: 0, ended: [], open: 0, most: 0, least: 0, known: false, whole: 0, endedSince: 0 }));
+    if (!one) {
+      const later = !!cost?.from?.startsWith('json:') && !window.requests; // else the head includes it
+      settlings.set(window.key, one = Object.assign(Object.create(rules), { later, tick: 0, read: 0, ended: [], open: 0, most: 0, least: 0, guess: 0, known: false, whole: 0, endedSince: 0 }));
+    }
     return one;
   });
   let mine = inFlight ? slots.get(inFlight.key) : undefined;
@@ -105,7 +120,7 @@ export const settler = ({ settlings, flying, slots }, limiter, windows, inFlight
       if (pass.resets) return; // the shared view failed after this
       const { fields, refused, kind } = answer, admitted = !refused && kind != 'lost' && kind != 'unsent';
       pass.resets = all.map((one, i) => {
-        if (!one) return 0;
+        if (!one?.later) return 0;
         if (admitted) one.open += windows[i].cost;
         if (fields && i == bound) one.observe(pass.ticks?.[i] ?? 0, windows[i].cost, was[i], budgets[i], fields.remaining, flown(i), refused);
         return budgets[i].phase == 1 ? budgets[i].reset : 0;
@@ -113,7 +128,7 @@ export const settler = ({ settlings, flying, slots }, limiter, windows, inFlight
     },
 
     ended: (pass, views) => all.forEach((one, i) => {
-      if (!one) return;
+      if (!one?.later) return;
       const view = views.get(windows[i].key), units = windows[i].cost;
       one.open -= units;
       if (view?.phase == 1 && view.reset == pass.resets?.[i]) one.end(units);
@@ -123,6 +138,9 @@ export const settler = ({ settlings, flying, slots }, limiter, windows, inFlight
       && (!fields.date || fields.reset - fields.date <= 1000) && windows.every(window => window.limit != mine?.limit),
   };
 };
+
+/** @type {import('./types.js').tryHold} */
+export const tryHold = slots => slots.held < slots.limit && !slots.queue[0] && !!++slots.held;
 
 /** @type {import('./types.js').hold} */
 export const hold = async (slots, call, wait) => {

@@ -322,6 +322,8 @@ export function windowsOf(request: Request, origin: string, limiter: Limiter | u
 
 /** What a window gets back after the answers of its calls, as far as this tab has seen. */
 export interface SettlingState {
+  /** Units come back when an answer has ended. Else its fields include what it costs. */
+  later: boolean;
   /** Orders starts, ends and responses; read is that of the newest response. */
   tick: number;
   read: number;
@@ -332,6 +334,8 @@ export interface SettlingState {
   /** The parts of their charge that calls keep at most and at least, if known. */
   most: number;
   least: number;
+  /** The part that a call is taken to have kept if nothing is in flight and the Reset is far away. */
+  guess: number;
   known: boolean;
   /** What is left and what calls that have not ended are charged, as a response has shown it, and the units of the calls that have ended since. */
   whole: number;
@@ -375,6 +379,8 @@ export function costOf(limiter: Limiter): number;
 export function settler(memory: Pick<Memory, 'settlings' | 'flying' | 'slots'>, limiter: Limiter, windows: Window[], inFlight?: { key: string, limit: number }): Settler;
 /** Waits for a slot. wait throws if the call cannot wait any longer. */
 export function hold(slots: Slots, call: Call, wait: () => Promise<void>): Promise<void>;
+/** Takes a slot if one is free and no call waits for it. */
+export function tryHold(slots: Slots): boolean;
 export function release(slots: Slots): void;
 /** Calls ended once when the body of a response has ended, is cancelled, or the signal is aborted. Returns a response with that body. */
 export function untilEnded(response: Response, signal: AbortSignal, ended: () => void): Response;
@@ -429,5 +435,6 @@ export function lineOf(request: Request, streams?: boolean): Promise<Line>;
 export function member(family: Family, request: { method: string; url: string }): Line;
 export function sleep(call: Call, wait: number): Promise<void>;
 export function notify(call: Call, line: Line, why: Reason, until: number, soonest: number, waits?: boolean): void;
-export function enter(call: Call, line: Line): Promise<Pass>;
+/** waits is called before each wait. */
+export function enter(call: Call, line: Line, waits: () => void): Promise<Pass>;
 export function finish(request: Request, pass: Pass, answer: Answer): Promise<number>;

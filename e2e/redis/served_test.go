@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,13 +25,19 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// A limitedBy is a decider with one limit in flight, over a store with a fallback as in a server.
+// A limitedBy is a decider with one limiter, over a store with a fallback as in a server.
 type limitedBy struct {
 	decider  *weir.Decider
 	resolver *identity.Resolver
 }
 
 func inFlight(t testing.TB, o redisstore.Options, limit int64) *limitedBy {
+	t.Helper()
+	return limited(t, o, weir.Limiter{Windows: []weir.Window{window(1e6, time.Hour)}, InFlight: weir.InFlight{Limit: limit, Key: weir.Key{{"ip"}}}})
+}
+
+// limited returns a decider with one limiter of all requests, whose windows count by address.
+func limited(t testing.TB, o redisstore.Options, one weir.Limiter) *limitedBy {
 	t.Helper()
 	s := open(t, o)
 	mem, err := memstore.New(memstore.Options{Now: s.Now})
@@ -45,11 +52,10 @@ func inFlight(t testing.TB, o redisstore.Options, limit int64) *limitedBy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := weir.Limiter{
-		Name: "all", Routes: []weir.Route{route}, Windows: []weir.Window{window(1e6, time.Hour)},
-		InFlight: weir.InFlight{Limit: limit, Key: weir.Key{{"ip"}}},
+	one.Name, one.Routes = "all", []weir.Route{route}
+	for i := range one.Windows {
+		one.Windows[i].Key = weir.Key{{"ip"}}
 	}
-	one.Windows[0].Key = one.InFlight.Key
 	d, err := weir.New(weir.Policy{Limiters: []weir.Limiter{one}}, over, weir.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -71,13 +77,16 @@ func inFlight(t testing.TB, o redisstore.Options, limit int64) *limitedBy {
 // A servedBy serves requests under a limit, and returns its address.
 type servedBy func(testing.TB, *limitedBy) string
 
-// answers answers every request with a body of a known length, or of one that is not known.
+// answers answers every request with a body of a known length, or of one that is not known. The
+// request has cost nothing.
 func answers(w http.ResponseWriter, r *http.Request) {
-	_, _ = io.WriteString(w, "here")
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Cost", "0")
+	_, _ = io.WriteString(w, `{"cost":`)
 	if r.URL.Path == "/flushed" {
 		_ = http.NewResponseController(w).Flush()
-		_, _ = io.WriteString(w, " it is")
 	}
+	_, _ = io.WriteString(w, "0}")
 }
 
 func middleware(t testing.TB, by *limitedBy) string {
@@ -160,35 +169,113 @@ func oneAfterTheOther(t testing.TB, address, path string, requests int) (refused
 }
 
 // A caller that has its whole answer finds its slot free, on one node: it can always use as many
-// slots as there are, one request after another.
-func TestACallerWithItsAnswerFindsItsSlotFree(t *testing.T) {
+// slots as there are, one request after another. So it finds the units of its window that the
+// answer gives back: the budget is that of as many requests as are under way, and none costs
+// anything.
+func TestACallerWithItsAnswerFindsItFree(t *testing.T) {
 	t.Parallel()
+	units := func(n, each int64) weir.Limiter {
+		return weir.Limiter{Windows: []weir.Window{window(n*each, time.Hour)}, Cost: each}
+	}
+	limits := map[string]func(*testing.T, redisstore.Options, int64) *limitedBy{
+		"slots": func(t *testing.T, o redisstore.Options, n int64) *limitedBy { return inFlight(t, o, n) },
+		"count by status": func(t *testing.T, o redisstore.Options, n int64) *limitedBy {
+			one := units(n, 1)
+			one.Count = weir.Count{Statuses: []weir.Statuses{{Low: 401, High: 401}}}
+			return limited(t, o, one)
+		},
+		"cost in a field": func(t *testing.T, o redisstore.Options, n int64) *limitedBy {
+			one := units(n, 10)
+			one.Actual = weir.Reading{Form: weir.ReadHeader, Name: "X-Cost"}
+			return limited(t, o, one)
+		},
+		"cost in the body": func(t *testing.T, o redisstore.Options, n int64) *limitedBy {
+			one := units(n, 10)
+			one.Actual = weir.Reading{Form: weir.ReadJSON, Name: "cost"}
+			return limited(t, o, one)
+		},
+	}
 	doors := map[string]servedBy{
 		"middleware": middleware, "fast": engine(gateway.EngineAuto), "net/http": engine(gateway.EngineStd),
 	}
 	for kind, start := range kinds() {
-		o := start(t)
-		for door, serve := range doors {
-			t.Run(kind+" "+door, func(t *testing.T) {
-				for _, load := range []struct {
-					path              string
-					callers, requests int
-				}{{"/", 1, 2000}, {"/flushed", 1, 500}, {"/", 16, 100}} {
-					t.Run(fmt.Sprintf("%d callers of %s", load.callers, load.path), func(t *testing.T) {
-						address := serve(t, inFlight(t, o, int64(load.callers)))
-						var all sync.WaitGroup
-						for range load.callers {
-							all.Go(func() {
-								if n := oneAfterTheOther(t, address, load.path, load.requests); n > 0 {
-									t.Errorf("%d of %d requests were refused", n, load.requests)
-								}
-							})
-						}
-						all.Wait()
-					})
+		for of, limit := range limits {
+			t.Run(kind+" "+of, func(t *testing.T) {
+				o := start(t)
+				for door, serve := range doors {
+					t.Run(door, func(t *testing.T) { findItFree(t, o, limit, serve) })
 				}
 			})
 		}
+	}
+}
+
+func findItFree(t *testing.T, o redisstore.Options, limit func(*testing.T, redisstore.Options, int64) *limitedBy, serve servedBy) {
+	for _, load := range []struct {
+		path              string
+		callers, requests int
+	}{{"/", 1, 1000}, {"/flushed", 1, 300}, {"/", 16, 50}} {
+		t.Run(fmt.Sprintf("%d callers of %s", load.callers, load.path), func(t *testing.T) {
+			o.Prefix = fmt.Sprintf("run%d", prefixes.Add(1)) // windows of its own
+			address := serve(t, limit(t, o, int64(load.callers)))
+			var all sync.WaitGroup
+			for range load.callers {
+				all.Go(func() {
+					if n := oneAfterTheOther(t, address, load.path, load.requests); n > 0 {
+						t.Errorf("%d of %d requests were refused", n, load.requests)
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+}
+
+var prefixes atomic.Int64
+
+// A take that the server refuses is asked again when the settlements under way are answered, if it
+// may fit then. It waits no longer than its caller.
+func TestARefusedTakeWaitsForUnitsThatComeBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := open(t, at(server))
+	ten := charge("a", 10, 3600, 10)
+	k := admitted(t, s, ten)
+	finish := s.StartSettle(t.Context(), &k.receipt.Ticket, k.changes(0)) // nothing is sent yet
+
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	var r weir.Receipt
+	if err := s.Take(short, []weir.Charge{ten}, &r); err != nil || r.Allowed || r.Used[0].Count != 10 {
+		t.Errorf("while nothing has come back: %+v, %v", r, err)
+	}
+	// the server's answer to these is final: they would not fit, or are of another window
+	for _, c := range []weir.Charge{charge("a", 4, 3600, 5), charge("b", 10, 3600, 11)} {
+		before := s.Stats().Asked
+		if r := take(t, s, c); r.Allowed || s.Stats().Asked != before+1 {
+			t.Errorf("%d of %d: allowed %v, after %d tries", c.Cost, c.Limit, r.Allowed, s.Stats().Asked-before)
+		}
+	}
+
+	before, ran := s.Stats().Asked, server.Info(t, "commandstats")["cmdstat_evalsha"]
+	answered := make(chan weir.Receipt)
+	go func() {
+		var r weir.Receipt
+		if err := s.Take(context.Background(), []weir.Charge{ten}, &r); err != nil {
+			t.Error(err)
+		}
+		answered <- r
+	}()
+	eventually(t, "the take is sent", func() bool { return s.Stats().Asked > before })
+	eventually(t, "the server has refused it", func() bool { return server.Info(t, "commandstats")["cmdstat_evalsha"] != ran })
+	if err := finish(); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-answered; !r.Allowed || r.Used[0].Count != 10 {
+		t.Errorf("after they came back: %+v", r)
+	}
+	if n := spent(t, s, ten); n != 10 {
+		t.Errorf("%d units are spent, want 10", n)
 	}
 }
 

@@ -66,7 +66,7 @@ limiters:
 			t.Errorf("the windows of %s are %q, want %q", limiter, got, want)
 		}
 	}
-	if got, want := ask[string](b, card("ask", "units")), "1,200 units reserved, 300 given back; 50 beyond the reserve; 1 cost not told"; got != want {
+	if got, want := ask[string](b, card("ask", "units")), "1,200 units reserved, 300 given back; 50 beyond the reserve; 1 cost not reported"; got != want {
 		t.Errorf("the units are %q, want %q", got, want)
 	}
 	ask[bool](b, `(document.querySelector(".refusals button").click(), true)`)

@@ -32,6 +32,8 @@ func settlingBackend(t *testing.T) string {
 		case "/logins", "/reads", "/units":
 		case "/models":
 			w.Header().Set("X-Cost", "7")
+		case "/logins/weir-verify-nothing": // only these are counted by their limiter
+			w.WriteHeader(http.StatusUnauthorized)
 		default:
 			w.WriteHeader(http.StatusNotFound)
 		}

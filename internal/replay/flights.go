@@ -186,7 +186,7 @@ type settlement struct{ reserved, wouldReserve, givenBack, overrun, unreported, 
 func (l *lane) settled(v weir.Settled) {
 	s := &l.named(v.Limiter.Name).settlement
 	switch {
-	case v.Untold:
+	case v.Unreported:
 		s.unreported++
 	case v.Used < v.Reserved:
 		s.givenBack += v.Reserved - v.Used
@@ -226,7 +226,7 @@ func (s *limiter) settledResult() *Settled {
 	}
 	n := &s.settlement
 	return &Settled{
-		Reserved: n.reserved, WouldReserve: n.wouldReserve, GivenBack: n.givenBack, Overrun: n.overrun, Untold: n.unreported,
+		Reserved: n.reserved, WouldReserve: n.wouldReserve, GivenBack: n.givenBack, Overrun: n.overrun, Unreported: n.unreported,
 		NoStatus: n.noStatus, NoDuration: n.noDuration,
 	}
 }

@@ -64,11 +64,11 @@ func TestALogIsCountedByItsStatuses(t *testing.T) {
 		call{0, 0, 401, ""}, call{1, 0, 200, ""}, call{2, 0, 401, ""}, call{3, 0, 200, ""}, call{4, 0, 401, ""},
 		call{5, 0, 401, ""}, call{6, 0, 200, ""}, // refused
 		call{60, 0, 200, ""})
-	wantSettled(t, got, 2, "Reserved:6 WouldReserve:2 GivenBack:3 Overrun:0 Untold:0 NoStatus:0 NoDuration:0")
+	wantSettled(t, got, 2, "Reserved:6 WouldReserve:2 GivenBack:3 Overrun:0 Unreported:0 NoStatus:0 NoDuration:0")
 	if w := got.Windows[0]; w.Peak != 3 || w.Recommend != nil {
 		t.Errorf("the window is %+v", w)
 	}
-	wantSettled(t, ended(t, Options{}, l, call{0, -1, 0, ""}), 0, "Reserved:1 WouldReserve:0 GivenBack:0 Overrun:0 Untold:0 NoStatus:1 NoDuration:0")
+	wantSettled(t, ended(t, Options{}, l, call{0, -1, 0, ""}), 0, "Reserved:1 WouldReserve:0 GivenBack:0 Overrun:0 Unreported:0 NoStatus:1 NoDuration:0")
 }
 
 // While requests run, what is reserved for them is charged.
@@ -81,7 +81,7 @@ func TestAReservationIsHeldUntilTheRequestEnds(t *testing.T) {
 		call{20, 1, 200, "60"},                          // beyond its reservation: 75 in all
 		call{30, 0, 200, "5"},                           // does not fit
 		call{3600, 0, 200, "x"}, call{3601, 0, 200, ""}) // not reported
-	wantSettled(t, got, 2, "Reserved:240 WouldReserve:80 GivenBack:105 Overrun:20 Untold:2 NoStatus:0 NoDuration:0")
+	wantSettled(t, got, 2, "Reserved:240 WouldReserve:80 GivenBack:105 Overrun:20 Unreported:2 NoStatus:0 NoDuration:0")
 	if units, requests := got.Windows[0], got.Windows[1]; units.Peak != 85 || requests.Peak != 4 || requests.Refused != 0 {
 		t.Errorf("the windows are %+v and %+v", units, requests)
 	}
@@ -95,12 +95,12 @@ func TestWhatTheLogHasAsReservedIsReserved(t *testing.T) {
 	l.Actual = weir.Reading{Form: weir.ReadJSON, Name: "usage.total"}
 	calls := []call{{0, 10, 200, "5"}, {1, 10, 200, "5"}, {2, 10, 200, "5"}, {20, 0, 200, "5"}, {30, 0, 200, ""}}
 	reserved := reserving(30, 30, 30, 4000, 0)
-	wantSettled(t, endedOf(t, Options{}, l, reserved, calls...), 0, "Reserved:210 WouldReserve:0 GivenBack:130 Overrun:0 Untold:1 NoStatus:0 NoDuration:0")
+	wantSettled(t, endedOf(t, Options{}, l, reserved, calls...), 0, "Reserved:210 WouldReserve:0 GivenBack:130 Overrun:0 Unreported:1 NoStatus:0 NoDuration:0")
 	calls[2].at, calls[3].at = 1, 2 // does not fit, and waits until the first has ended
 	paced := endedOf(t, Options{Paced: true}, l, reserving(50, 50, 30, 4000, 0), calls[:3]...)
-	wantSettled(t, paced, 1, "Reserved:130 WouldReserve:30 GivenBack:115 Overrun:0 Untold:0 NoStatus:0 NoDuration:0")
+	wantSettled(t, paced, 1, "Reserved:130 WouldReserve:30 GivenBack:115 Overrun:0 Unreported:0 NoStatus:0 NoDuration:0")
 	l.Reserve = weir.Reserve{} // the request reports nothing: the policy reserves
-	wantSettled(t, endedOf(t, Options{}, l, reserved, calls[:2]...), 1, "Reserved:60 WouldReserve:60 GivenBack:55 Overrun:0 Untold:0 NoStatus:0 NoDuration:0")
+	wantSettled(t, endedOf(t, Options{}, l, reserved, calls[:2]...), 1, "Reserved:60 WouldReserve:60 GivenBack:55 Overrun:0 Unreported:0 NoStatus:0 NoDuration:0")
 }
 
 // A client that leaves before the answer is counted, whatever the status is, as it was live.
@@ -108,14 +108,14 @@ func TestAClientThatHasLeftIsCounted(t *testing.T) {
 	l := limiterOf(t, "login", "2 per minute by ip")
 	l.Count = weir.Count{Statuses: []weir.Statuses{{Low: 401, High: 401}}}
 	got := ended(t, Options{}, l, call{0, 1, 499, ""}, call{2, 1, 499, ""}, call{4, 1, 401, ""})
-	wantSettled(t, got, 1, "Reserved:2 WouldReserve:1 GivenBack:0 Overrun:0 Untold:0 NoStatus:0 NoDuration:0")
+	wantSettled(t, got, 1, "Reserved:2 WouldReserve:1 GivenBack:0 Overrun:0 Unreported:0 NoStatus:0 NoDuration:0")
 }
 
 func TestRequestsInFlightAreThoseOfTheLog(t *testing.T) {
 	l := weir.Limiter{Name: "poll", Routes: []weir.Route{{Path: "/", Prefix: true}}, InFlight: weir.InFlight{Limit: 2, Key: limiterOf(t, "x", "1 per hour by ip").Windows[0].Key}}
 	calls := []call{{0, 10, 200, ""}, {1, 3, 200, ""}, {2, 1, 200, ""}, {4, 1, 200, ""}, {4.5, 9, 200, ""}, {5, 1, 200, ""}}
 	got := ended(t, Options{Touch: 0.1}, l, calls...)
-	wantSettled(t, got, 2, "Reserved:0 WouldReserve:0 GivenBack:0 Overrun:0 Untold:0 NoStatus:0 NoDuration:0")
+	wantSettled(t, got, 2, "Reserved:0 WouldReserve:0 GivenBack:0 Overrun:0 Unreported:0 NoStatus:0 NoDuration:0")
 	if w := got.Windows[0]; w.Window != "2 in flight by ip" || w.Peak != 2 || w.Refused != 2 || w.Callers.N != 1 || w.Touched.N != 1 || w.Recommend != nil {
 		t.Errorf("the limit in flight is %+v", w)
 	}
@@ -125,7 +125,7 @@ func TestRequestsInFlightAreThoseOfTheLog(t *testing.T) {
 	for i := range calls {
 		calls[i].takes = -1
 	}
-	wantSettled(t, ended(t, Options{}, l, calls...), 0, "Reserved:0 WouldReserve:0 GivenBack:0 Overrun:0 Untold:0 NoStatus:0 NoDuration:6")
+	wantSettled(t, ended(t, Options{}, l, calls...), 0, "Reserved:0 WouldReserve:0 GivenBack:0 Overrun:0 Unreported:0 NoStatus:0 NoDuration:6")
 }
 
 // A caller that waits gets the first slot that comes back.
@@ -146,7 +146,7 @@ func TestAShadowIsCountedByStatuses(t *testing.T) {
 	l := limiterOf(t, "login", "2 per minute by ip")
 	l.Mode, l.Count = weir.Shadow, weir.Count{Statuses: []weir.Statuses{{Low: 401, High: 401}}}
 	got := ended(t, Options{}, l, call{0, 1, 200, ""}, call{2, 1, 200, ""}, call{4, 1, 401, ""}, call{6, 1, 401, ""}, call{8, 1, 401, ""})
-	wantSettled(t, got, 1, "Reserved:4 WouldReserve:1 GivenBack:2 Overrun:0 Untold:0 NoStatus:0 NoDuration:0")
+	wantSettled(t, got, 1, "Reserved:4 WouldReserve:1 GivenBack:2 Overrun:0 Unreported:0 NoStatus:0 NoDuration:0")
 }
 
 // Without room, the request that ends first is taken to have ended.

@@ -130,9 +130,9 @@ type Settled struct {
 	// units that refused requests would have reserved
 	WouldReserve int64 `json:"would_reserve"`
 
-	GivenBack int64 `json:"given_back"` // units of those that the requests have not cost
-	Overrun   int64 `json:"overrun"`    // units beyond those that the requests have cost
-	Untold    int64 `json:"untold"`     // requests without a cost in the log: they stay as reserved
+	GivenBack  int64 `json:"given_back"` // units of those that the requests have not cost
+	Overrun    int64 `json:"overrun"`    // units beyond those that the requests have cost
+	Unreported int64 `json:"unreported"` // requests without a cost in the log, as reserved
 	// requests without a status in the log, which count
 	NoStatus int64 `json:"no_status"`
 	// requests without a duration in the log, which are in flight for no time

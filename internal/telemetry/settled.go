@@ -10,13 +10,13 @@ import (
 
 // The slots of a series of settlements.
 const (
-	slotReserved  = iota // units
-	slotGivenBack        // units
-	slotOverrun          // units
-	slotStranded         // units
-	slotUntold           // requests
-	slotTaken            // slots in flight
-	slotReturned         // slots in flight
+	slotReserved   = iota // units
+	slotGivenBack         // units
+	slotOverrun           // units
+	slotStranded          // units
+	slotUnreported        // requests
+	slotTaken             // slots in flight
+	slotReturned          // slots in flight
 )
 
 // settledCounters are the families of settlements, by their slot.
@@ -28,7 +28,7 @@ var settledCounters = [...]struct {
 	{slotGivenBack, settledDesc("weir_given_back_units_total", "Reserved units that were given back, because a request has cost less or its status does not count.")},
 	{slotOverrun, settledDesc("weir_overrun_units_total", "Units that requests have cost beyond what was reserved for them. They are charged, also beyond the limit: raise the reserve.")},
 	{slotStranded, settledDesc("weir_stranded_units_total", "Units that were to be given back or charged, and that the store may not have counted. They stay as they were charged until their windows end.")},
-	{slotUntold, settledDesc("weir_untold_requests_total", "Requests whose answer did not tell what they have cost, so that what was reserved stays charged.")},
+	{slotUnreported, settledDesc("weir_unreported_cost_requests_total", "Requests whose answer did not report what they have cost, so that what was reserved stays charged.")},
 }
 
 var descHeld = settledDesc("weir_slots_in_flight", "Requests of this process that hold a slot of their limiter's in_flight.")
@@ -66,8 +66,8 @@ func (m *Metrics) Settled(s weir.Settled) {
 		n[slotReserved].Add(uint64(s.Reserved))
 	}
 	switch {
-	case s.Untold:
-		n[slotUntold].Add(1)
+	case s.Unreported:
+		n[slotUnreported].Add(1)
 	case s.Lost > 0:
 		n[slotStranded].Add(uint64(s.Lost))
 	case s.Used < s.Reserved:

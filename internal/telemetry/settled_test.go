@@ -47,7 +47,7 @@ const ofLLM = `{limiter="llm"}`
 
 func TestUnitsAreCountedByWhatBecameOfTheirReservation(t *testing.T) {
 	d, m := newSettling(t, telemetry.Options{})
-	for _, name := range []string{"weir_reserved_units_total", "weir_given_back_units_total", "weir_overrun_units_total", "weir_stranded_units_total", "weir_untold_requests_total", "weir_slots_in_flight"} {
+	for _, name := range []string{"weir_reserved_units_total", "weir_given_back_units_total", "weir_overrun_units_total", "weir_stranded_units_total", "weir_unreported_cost_requests_total", "weir_slots_in_flight"} {
 		want(t, m, name+ofLLM, 0) // there before the first
 	}
 	for _, spent := range []int64{30, 100, 104, -1} {
@@ -60,7 +60,7 @@ func TestUnitsAreCountedByWhatBecameOfTheirReservation(t *testing.T) {
 	want(t, m, "weir_reserved_units_total"+ofLLM, 400)
 	want(t, m, "weir_given_back_units_total"+ofLLM, 70)
 	want(t, m, "weir_overrun_units_total"+ofLLM, 4)
-	want(t, m, "weir_untold_requests_total"+ofLLM, 1)
+	want(t, m, "weir_unreported_cost_requests_total"+ofLLM, 1)
 	want(t, m, "weir_stranded_units_total"+ofLLM, 0)
 
 	l := &d.Policy().Limiters[0]

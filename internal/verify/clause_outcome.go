@@ -13,21 +13,27 @@ import (
 
 // checkOutcome reads what requests have cost in the end: those whose status is not counted cost
 // nothing, and others what their answer reports. A store may settle a moment after the answer, so
-// what seems not to have come back is looked at again.
+// what seems not to have come back is looked at again. The clause is kept only if requests that
+// were under way together were charged before they were served, too (outcome_burst.go).
 func checkOutcome(clause *check) hooks {
 	c := &outcomeCheck{check: clause}
-	return hooks{settles: c.settles, last: c.together, why: func() gap { return c.why }}
+	return hooks{settles: c.settles, last: c.together, why: c.whyUntested}
 }
 
 type outcomeCheck struct {
 	*check
-	why gap    // why nothing was judged
-	saw string // the detail of the clause that is kept
+	why gap    // why the clause could not be tested
+	saw string // what requests were seen to cost as they should; empty: nothing yet
 }
 
-func (c *outcomeCheck) kept(format string, args ...any) {
-	c.saw = fmt.Sprintf(format, args...)
-	c.check.kept("%s", c.saw)
+// see records that requests have cost what they should in the end.
+func (c *outcomeCheck) see(format string, args ...any) { c.saw = fmt.Sprintf(format, args...) }
+
+func (c *outcomeCheck) whyUntested() gap {
+	if c.saw != "" && c.why.isZero() {
+		return NeedsMore.because("requests were not sent together, which shows whether they are charged before they are served")
+	}
+	return c.why
 }
 
 func (c *outcomeCheck) settles(ctx context.Context) error {
@@ -80,9 +86,9 @@ func (c *outcomeCheck) sendUncounted(ctx context.Context) error {
 	case refused != nil:
 		c.why = Shared.because("refused after %d requests that are not counted: others may use the same budget", sent)
 	case after.reset != before.reset || after.limit != before.limit:
-		c.kept("%d requests were answered %d, which is not counted, and none was refused", sent, status)
+		c.see("%d requests were answered %d, which is not counted, and none was refused", sent, status)
 	case fell <= 0:
-		c.kept("%d requests were answered %d, which is not counted; none was refused, and Remaining is %d as before", sent, status, after.remaining)
+		c.see("%d requests were answered %d, which is not counted; none was refused, and Remaining is %d as before", sent, status, after.remaining)
 	case c.isSure(after.limit):
 		c.broken(after, "Remaining fell from %d to %d with requests that were answered %d, which is not counted", before.remaining, after.remaining, status)
 	default:
@@ -152,7 +158,7 @@ func (c *outcomeCheck) tryUncounted(ctx context.Context) error {
 		c.part.isUncounted(before) || c.part.isUncounted(after):
 		c.why = NeedsMore.because("the window or its budget ended meanwhile")
 	case fell == cost:
-		c.kept("Remaining %d, three requests that were answered %d, which is not counted, then Remaining %d", before.remaining, a.status, after.remaining)
+		c.see("Remaining %d, three requests that were answered %d, which is not counted, then Remaining %d", before.remaining, a.status, after.remaining)
 	case fell < cost:
 		c.why = Unobservable.because("Remaining fell by %d with %d requests that are counted: units of earlier ones came back", fell, n)
 	case c.isSure(after.limit):
@@ -401,9 +407,9 @@ func (f *costs) refused(ctx context.Context, a *answer) error {
 func (f *costs) conclude() {
 	switch {
 	case f.followed > 0:
-		f.kept("Remaining fell by what the answers reported on each of %d requests", f.followed)
+		f.see("Remaining fell by what the answers reported on each of %d requests", f.followed)
 	case f.less > 0:
-		f.kept("%d requests cost less in the end than the %d that were reserved", f.less, f.part.cost)
+		f.see("%d requests cost less in the end than the %d that were reserved", f.less, f.part.cost)
 	default:
 		f.why = Unobservable.because("no answer reported a cost that Remaining could be compared with")
 	}

@@ -67,23 +67,52 @@ type burst struct {
 	units    int64   // that these have cost at least
 	refused  int     // requests that were under way together and refused
 	together int     // requests that were under way together, and answered
+	unclear  gap     // why the experiment ended with errUnclear
+}
+
+// endUnclear returns errUnclear, for a reason.
+func (b *burst) endUnclear(why gap) error {
+	b.unclear = why
+	return errUnclear
 }
 
 // together sends requests that are under way together, more than are left of a new window. In one
 // window, no more may be admitted than its limit allows, whatever others do: what is counted does
-// not come back.
+// not come back. Without this the clause is not tested, whatever was seen before.
 func (c *outcomeCheck) together(ctx context.Context) error {
-	if c.part.forBurst(c.run.options) == 0 || c.verdict() == Broken || c.first == nil {
+	why := c.part.whyNotTogether(c.run.options)
+	switch {
+	case c.verdict() == Broken || c.first == nil || why.inherent:
+		return nil
+	case !why.isZero():
+		c.notTogether(why)
 		return nil
 	}
 	c.does("sending requests that are under way together")
 	b := &burst{outcomeCheck: c}
 	var far *farError
-	err := b.experiment(ctx)
-	if errors.As(err, &far) || errors.Is(err, errBudget) || errors.Is(err, errUnclear) || errors.Is(err, errSlots) {
-		return nil
+	switch err := b.experiment(ctx); {
+	case errors.As(err, &far):
+		c.notTogether(NeedsMore.because("%s", far))
+	case errors.Is(err, errBudget):
+		c.notTogether(NeedsMore.because("%s", errBudget))
+	case errors.Is(err, errSlots):
+		c.notTogether(Shared.because("%s", errSlots))
+	case errors.Is(err, errUnclear):
+		c.notTogether(b.unclear)
+	default:
+		return err
 	}
-	return err
+	return nil
+}
+
+// notTogether records why it was not seen that requests are charged before they are served. An
+// earlier reason stays: then it was not seen either what they cost.
+func (c *outcomeCheck) notTogether(why gap) {
+	if c.saw != "" {
+		why.text = "whether requests are charged before they are served was not seen: " + why.text
+		c.why = why
+	}
 }
 
 func (b *burst) experiment(ctx context.Context) error {
@@ -119,7 +148,7 @@ func (b *burst) findCharged(ctx context.Context) error {
 		return err
 	}
 	if a == nil {
-		return errUnclear
+		return b.endUnclear(Unobservable.because("no request was answered with a status that is counted"))
 	}
 	b.request = r
 	return nil
@@ -143,8 +172,11 @@ func (b *burst) awaitWindow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !a.admitted() || !a.complete() || b.part.isAmbiguous(a.limit) {
-		return errUnclear
+	switch {
+	case !a.admitted():
+		return b.endUnclear(Shared.because("the first request after the end of a window was refused: others may use the same budget"))
+	case !a.complete() || b.part.isAmbiguous(a.limit):
+		return b.endUnclear(Unobservable.because("the answers do not show which window they describe"))
 	}
 	b.first = a
 	b.count(a)
@@ -192,8 +224,11 @@ func (b *burst) spendAllBut(ctx context.Context, n int) (left int, err error) {
 	a := b.first
 	for range b.part.toSpend() {
 		each := b.leastCost(a)
-		if a.reset != b.first.reset || a.limit != b.first.limit || each == 0 {
-			return 0, errUnclear
+		switch {
+		case a.reset != b.first.reset || a.limit != b.first.limit:
+			return 0, b.endUnclear(NeedsMore.because("the window ended before little of its budget was left"))
+		case each == 0:
+			return 0, b.endUnclear(Unobservable.because("an answer does not show what its request has cost"))
 		}
 		if left = int(a.remaining / each); left <= n {
 			return left, nil
@@ -202,11 +237,11 @@ func (b *burst) spendAllBut(ctx context.Context, n int) (left int, err error) {
 			return 0, err
 		}
 		if !a.admitted() || !a.complete() {
-			return 0, errUnclear
+			return 0, b.endUnclear(Shared.because("a request was refused before the budget was used up: others may use it too"))
 		}
 		b.count(a)
 	}
-	return 0, errUnclear
+	return 0, b.endUnclear(NeedsMore.because("%d requests left too much of the budget", b.part.toSpend()))
 }
 
 // sendTogether sends n requests, over a connection each. If they have bodies, none is whole before
@@ -252,7 +287,9 @@ func (b *burst) conclude(left int) {
 	case b.units > limit:
 		b.broken(b.last, "%d requests were admitted in one window that cost %d units, and its limit is %d: those that are under way together are not charged before they are served",
 			b.admitted, b.units, limit)
-	case b.verdict() == Kept && b.refused > 0:
+	case b.refused == 0:
+		b.notTogether(Unobservable.because("of %d requests under way together, when %d were left, none was refused, and they have cost %d units of %d", b.together, left, b.units, limit))
+	case b.saw != "":
 		b.kept("%s; of %d requests under way together, when %d were left, %d were refused", b.saw, b.together, left, b.refused)
 	}
 }

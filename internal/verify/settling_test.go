@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // settled verifies a policy on a server, whose answers a backend gives. wrap may break it.
@@ -79,7 +80,7 @@ func TestACorrectServerKeepsWhatComesBack(t *testing.T) {
 	}{
 		{"slots alone", slotsAlone, reads(422), "in-flight limit window fields-refused refused-status refused-body"},
 		{"slots and a window", slotsAndWindow, reads(422), "in-flight remaining admitted restored refused-free fixed-window window limit separate"},
-		{"no request is counted", countsRefusedLogins, reads(200), "outcome limit window fields-served"},
+		{"no request is counted", countsRefusedLogins, reads(200), "limit window fields-served"},
 		{"all requests are counted", countsRefusedLogins, reads(401), "remaining admitted restored fixed-window"},
 		{"an error is not counted", countsAllButMissing, notFoundElsewhere, "outcome remaining admitted restored refused-free"},
 		{"the answer reports the cost", costsOfField, reads(200, "X-Cost: 3"), "outcome limit window fields-served"},
@@ -97,6 +98,41 @@ func TestACorrectServerKeepsWhatComesBack(t *testing.T) {
 				if got := verdictOf(t, r, clause); got.Verdict != Kept {
 					t.Errorf("%s is %s: %s\n%s", clause, got.Verdict, got.Detail, table(r))
 				}
+			}
+		})
+	}
+}
+
+// What requests cost in the end is no evidence of when they are charged: only those that are under
+// way together show that. If none were, the clause is not tested, and the reason is that.
+func TestTheOutcomeIsUntestedIfNoRequestsWereUnderWayTogether(t *testing.T) {
+	const costsOfBody = `limiters:
+  - {name: things, routes: [POST /things*], windows: ["200 per 10 seconds by header:X-Team"], cost: {reserve: 20, from: "json:cost"}, chosen: yes}
+`
+	quick := func(o *Options) { o.Quick = true }
+	for _, c := range []struct {
+		name, policy string
+		backend      http.HandlerFunc
+		change       func(*Options)
+		reason       Reason
+		why          string
+	}{
+		{"quick", costsOfField, reads(200, "X-Cost: 3"), quick, NeedsMore, "none is waited for (quick)"},
+		{"quick, with a status that is not counted", countsAllButMissing, notFoundElsewhere, quick, NeedsMore, "none is waited for (quick)"},
+		{"a window that is too long to wait for", costsOfField, reads(200, "X-Cost: 3"), func(o *Options) { o.MaxWait = 5 * time.Second }, NeedsMore, "the longest wait is 5s"},
+		{"the cost is in the body", costsOfBody, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"cost":3}`)
+		}, nil, Unobservable, "no field of the answer shows what a request has cost"},
+		{"no status is counted", countsRefusedLogins, reads(200), nil, Unobservable, "no request was answered with a status that is counted"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := settled(t, c.policy, c.backend, nil, c.change)
+			got := verdictOf(t, r, "outcome")
+			if got.Verdict != Untested || got.Reason != c.reason || !strings.Contains(got.Detail, "charged before they are served") || !strings.Contains(got.Detail, c.why) {
+				t.Errorf("outcome is %s, %s: %s\n%s", got.Verdict, got.Reason, got.Detail, table(r))
 			}
 		})
 	}

@@ -32,7 +32,7 @@ func (r *Recorder) Settled(v weir.Settled) {
 		c.settled[reserved] += v.Reserved
 	}
 	switch {
-	case v.Untold:
+	case v.Unreported:
 		c.settled[unreported]++
 	case v.Lost > 0:
 		c.settled[stranded] += v.Lost
@@ -95,12 +95,12 @@ func (c *cell) flushSettled() {
 // Settled is what became of the reservations of a limiter since the start, and the slots that
 // requests of this process hold now.
 type Settled struct {
-	Reserved  int64 `json:"reserved"`   // units that were charged before their requests were served
-	GivenBack int64 `json:"given_back"` // units of those that requests have not cost
-	Overrun   int64 `json:"overrun"`    // units beyond those that requests have cost
-	Stranded  int64 `json:"stranded"`   // units that the store may not have settled
-	Untold    int64 `json:"untold"`     // requests whose answer did not report their cost
-	Slots     int64 `json:"slots"`      // of in_flight, in use
+	Reserved   int64 `json:"reserved"`   // units charged before their requests were served
+	GivenBack  int64 `json:"given_back"` // units of those that requests have not cost
+	Overrun    int64 `json:"overrun"`    // units beyond those that requests have cost
+	Stranded   int64 `json:"stranded"`   // units that the store may not have settled
+	Unreported int64 `json:"unreported"` // requests whose answer did not report their cost
+	Slots      int64 `json:"slots"`      // of in_flight, in use
 }
 
 // settlement returns what is shown of the limiter's reservations; nil if it never had any.

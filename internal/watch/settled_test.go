@@ -61,7 +61,7 @@ func settledOf(t *testing.T, r *watch.Recorder, name string) string {
 	if s == nil {
 		return "nothing"
 	}
-	return fmt.Sprintf("%d reserved %d back %d over %d stranded %d untold %d slots", s.Reserved, s.GivenBack, s.Overrun, s.Stranded, s.Untold, s.Slots)
+	return fmt.Sprintf("%d reserved %d back %d over %d stranded %d unreported %d slots", s.Reserved, s.GivenBack, s.Overrun, s.Stranded, s.Unreported, s.Slots)
 }
 
 func TestReservationsAreSummedUpByLimiter(t *testing.T) {
@@ -72,7 +72,7 @@ func TestReservationsAreSummedUpByLimiter(t *testing.T) {
 			t.Errorf("limiter %s: %s, want %s", name, got, want)
 		}
 	}
-	want("llm", "0 reserved 0 back 0 over 0 stranded 0 untold 0 slots")
+	want("llm", "0 reserved 0 back 0 over 0 stranded 0 unreported 0 slots")
 	for _, spent := range []int64{30, 104, -1} {
 		s := begin(t, r, d, "llm")
 		const want = " 1 slots"
@@ -86,7 +86,7 @@ func TestReservationsAreSummedUpByLimiter(t *testing.T) {
 	}
 	r.Settled(weir.Settled{Limiter: &weir.Limiter{Name: "llm"}, Reserved: 50, Used: 40, Lost: 10})
 	r.Settled(weir.Settled{Limiter: &weir.Limiter{Name: "llm"}, Reserved: 50, Used: 40, Shadow: true})
-	want("llm", "350 reserved 70 back 4 over 10 stranded 1 untold 0 slots")
+	want("llm", "350 reserved 70 back 4 over 10 stranded 1 unreported 0 slots")
 	begin(t, r, d, "plain")
 	want("plain", "nothing")
 }
@@ -159,7 +159,7 @@ func TestSlotsAddUpOverAllCores(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got, want := settledOf(t, r, "llm"), "0 reserved 0 back 0 over 0 stranded 0 untold 4000 slots"; got != want {
+	if got, want := settledOf(t, r, "llm"), "0 reserved 0 back 0 over 0 stranded 0 unreported 4000 slots"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

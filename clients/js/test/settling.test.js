@@ -10,7 +10,7 @@ import { pace, WaitError } from '../pace.js';
 const reserve = 4000, url = 'https://api.example.com/v1/chat';
 
 /** @param {string} window @returns {Limiter} */
-const chat = window => ({ name: 'chat', routes: ['/v1/chat'], windows: [window], cost: { reserve, from: 'header:X-Cost' } });
+const chat = window => ({ name: 'chat', routes: ['/v1/chat'], windows: [window], cost: { reserve, from: 'json:cost' } });
 
 /** @param {string} inFlight @returns {Limiter} */
 const slots = inFlight => ({ name: 'chat', routes: ['/v1/chat'], windows: ['100000 requests per day by ip'], in_flight: inFlight });
@@ -18,10 +18,10 @@ const slots = inFlight => ({ name: 'chat', routes: ['/v1/chat'], windows: ['1000
 const pass = (/** @type {number} */ ms) => new Promise(resolve => setTimeout(resolve, ms));
 
 /**
- * A server that reserves, and settles when its answer has ended, or so long before.
- * @param {{ limit: number, seconds: number, cost: (call: number) => number, lasts?: (call: number) => number, early?: number, reserves?: number }} how
+ * A server that reserves, and settles when its answer has ended, or so long before, or with its head.
+ * @param {{ limit: number, seconds: number, cost: (call: number) => number, lasts?: (call: number) => number, early?: number, reserves?: number, inHead?: boolean }} how
  */
-const world = ({ limit, seconds, cost, lasts = () => 1000, early = 0, reserves = reserve }) => {
+const world = ({ limit, seconds, cost, lasts = () => 1000, early = 0, reserves = reserve, inHead = false }) => {
   const counts = { served: 0, refused: 0, inFlight: 0, most: 0 };
   let left = limit, reset = 0;
   const base = async (/** @type {Request} */ request) => {
@@ -41,6 +41,7 @@ const world = ({ limit, seconds, cost, lasts = () => 1000, early = 0, reserves =
       if (open && window == reset) left += reserves - cost(call);
       open = false;
     };
+    if (inHead) settle();
     const over = () => {
       settle();
       counts.inFlight--;
@@ -160,4 +161,73 @@ test('an answer that nobody reads gives its slot back when it has ended', async 
     for (let i = 0; i < 6; i++) await paced(url);
   });
   assert.deepEqual([counts.served, counts.most], [6, 2]);
+});
+
+test('a call that waits for its budget holds no slot', async t => {
+  /** @type {Limiter} */
+  const limiter = { name: 'chat', routes: ['/v1/chat'], windows: ['1 per minute by header:X-Team'], in_flight: '1 by ip' };
+  const began = { a: 0, b: 0 }, counts = { inFlight: 0, most: 0, refused: 0 };
+  /** @type {Map<string, number>} */
+  const resets = new Map();
+  const base = async (/** @type {Request} */ request) => {
+    const team = request.headers.get('x-team') ?? '', now = Math.floor(Date.now() / 1000), spent = now < (resets.get(team) ?? 0);
+    if (!spent) resets.set(team, now + 60);
+    const headers = { date: new Date(now * 1000).toUTCString(), 'x-ratelimit-limit': '1', 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': `${resets.get(team)}` };
+    if (spent) return counts.refused++, new Response('', { status: 429, headers: { ...headers, 'retry-after': '60' } });
+    counts.most = Math.max(counts.most, ++counts.inFlight);
+    await pass(1000);
+    counts.inFlight--;
+    return new Response('answer', { headers });
+  };
+  await simulated(t, async () => {
+    const paced = routed(limiter, { maxWait: 864e5 })(base), start = Date.now();
+    const call = async (/** @type {'a' | 'b'} */ team) => {
+      const response = await paced(url, { headers: { 'X-Team': team } });
+      assert.equal(await response.text(), 'answer');
+      began[team] = Date.now() - start;
+    };
+    await call('a');
+    const waiting = [call('a'), call('a')]; // the first of the line, and one behind it
+    await pass(5000);
+    await call('b');
+    assert.ok(began.b < 1e4, `a call with budget waited ${began.b} ms`);
+    await Promise.all(waiting);
+    assert.ok(began.a >= 12e4, `the last call has budget after two minutes, not ${began.a} ms`);
+  });
+  assert.deepEqual([counts.most, counts.refused], [1, 0]);
+});
+
+test('a call that is aborted in the queue for a slot leaves it to the next', async t => {
+  const { base, counts } = world({ limit: 100000, seconds: 86400, cost: () => 1, reserves: 1, lasts: () => 5000 });
+  await simulated(t, async () => {
+    const paced = routed(slots('1 by ip'))(base), stops = [0, 1, 2].map(() => new AbortController());
+    const first = await paced(url);
+    const waiting = stops.map(stop => paced(url, { signal: stop.signal }).then(response => response.text(), error => error.name));
+    await pass(100);
+    stops[1].abort(); // in the middle
+    stops[0].abort(); // and the first of the queue
+    await first.text();
+    assert.deepEqual(await Promise.all(waiting), ['AbortError', 'AbortError', 'answer']);
+    const last = new AbortController(), none = paced(url, { signal: last.signal }).then(() => 'served', error => error.name);
+    last.abort(); // at the moment in which it would start
+    assert.equal(await none, 'AbortError');
+    assert.equal(await (await paced(url)).text(), 'answer');
+  });
+  assert.deepEqual([counts.served, counts.most], [3, 1]);
+});
+
+test('what the head of an answer includes is not expected to come back again', async t => {
+  for (const from of ['header:X-Cost', undefined]) { // by the status
+    const limiter = { ...chat('9000 per 10 seconds by ip'), cost: from ? { reserve, from } : reserve, ...!from && { count: { status: [401] } } };
+    const { base, counts } = world({ limit: 9000, seconds: 10, cost: call => call * 1237 % (reserve + 1), inHead: true });
+    await simulated(t, () => calls(routed(/** @type {any} */ (limiter), { threshold: 0 })(base), 40, 6));
+    t.mock.timers.reset();
+    assert.deepEqual([counts.served, counts.refused], [40, 0], from);
+  }
+});
+
+test('calls that are refused for what they expect are sent in the end', async t => {
+  const { base, counts } = world({ limit: 4002, seconds: 120, cost: call => call * 100 });
+  await simulated(t, () => calls(routed(chat('4002 per 2 minutes by ip'), { threshold: 0, maxWait: 864e5 })(base), 14, 2));
+  assert.ok(counts.served == 14 && counts.refused <= 6, `${counts.served} served, ${counts.refused} refused`);
 });

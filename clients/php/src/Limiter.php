@@ -14,8 +14,9 @@ final class Limiter
 {
     /**
      * @param list<array{limit: int, seconds: int, span: string, by: string,
-     *     key: list<list<string>>, requests: bool, settles: bool}> $windows the span distinguishes
-     *     windows of one length; requests: each costs 1; settles: answers give units back
+     *     key: list<list<string>>, requests: bool, settles: bool, later: bool}> $windows the span
+     *     distinguishes windows of one length; requests: each costs 1; settles: answers give units
+     *     back; later: when they have ended, and not with their head
      * @param ?array{limit: int, by: string, key: list<list<string>>} $inFlight null: any number
      */
     public function __construct(

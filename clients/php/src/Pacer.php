@@ -47,6 +47,8 @@ final class Pacer
     /** Local time before which the store is not used again. */
     private int $away = 0;
     private ?\Throwable $failure = null;
+    /** Why the store failed, until it gives slots again; empty: it has not. */
+    private string $trouble = '';
 
     /**
      * @param ?Store                     $store          what the processes share; null: nothing
@@ -100,13 +102,13 @@ final class Pacer
             return;
         }
         foreach ($this->windows as $window) {
-            if ($window->untold) {
+            if ($window->unwritten) {
                 $this->away = 0;
                 $this->update($window, static fn () => null);
             }
         }
         foreach ($this->slots as $slots) {
-            if ($slots->untold) {
+            if ($slots->unwritten) {
                 $this->away = 0;
                 $this->hold($slots, $slots->held);
             }
@@ -160,7 +162,7 @@ final class Pacer
             $this->report();
 
             // nobody knows when a call will end
-            return new Wait($line->host, $line->limiter, Wait::SLOTS, Clock::SECOND, Clock::SECOND, 0, $this->unix());
+            return new Wait($line->host, $line->limiter, Wait::SLOTS, Clock::SECOND, Clock::SECOND, 0, $this->unix(), $this->trouble);
         }
         [$result, $elsewhere] = $this->try($line);
         if ($elsewhere !== '') {
@@ -488,7 +490,7 @@ final class Pacer
         foreach ($line->windows as $i => $window) {
             $one = $a->kind === Answer::BINDING && $i !== $bound ? $a->as(Answer::NONBOUND) : $a;
             $open = $window->open;
-            $also = !$began || $window->settling === null ? null : function (Budget $b, int $now, ?Family $family, Settling $settling) use ($pass, $i, $line, $window, $open): void {
+            $also = !$began || $window->settling === null || !$window->later ? null : function (Budget $b, int $now, ?Family $family, Settling $settling) use ($pass, $i, $line, $window, $open): void {
                 unset($pass->charged[$i]);
                 $window->open = $open;
                 if ($b->phase === Budget::KNOWN) {
@@ -531,8 +533,8 @@ final class Pacer
             return $slots->held === $wanted;
         }
         $slots->held = min($wanted, $before);
-        if ($this->now() < $this->away) {
-            $slots->untold = $slots->untold || $wanted < $before;
+        if ($this->isAway()) {
+            $slots->unwritten = $slots->unwritten || $wanted < $before;
 
             return $wanted <= $before;
         }
@@ -542,13 +544,15 @@ final class Pacer
                 return $slots->next($state, $this->process, $wanted, $this->now(), $held);
             });
             $slots->held = $held;
-            $slots->untold = false;
+            $slots->unwritten = false;
+            $this->trouble = '';
 
             return $held === $wanted;
         } catch (\Exception $e) {
             $this->failure = $e;
+            $this->trouble = $e->getMessage();
             $this->away = $this->now() + Clock::SECOND;
-            $slots->untold = true;
+            $slots->unwritten = true;
 
             return $wanted <= $before;
         }
@@ -741,7 +745,7 @@ final class Pacer
      */
     private function update(Window $window, callable $change): void
     {
-        if ($this->store !== null && $this->now() >= $this->away) {
+        if ($this->store !== null && !$this->isAway()) {
             try {
                 $next = $family = $settling = null;
                 $this->store->update($window->key, function (?string $state) use ($window, $change, &$next, &$family, &$settling): string {
@@ -764,19 +768,31 @@ final class Pacer
                 $window->view = $next;
                 $window->family = $family;
                 $window->settling = $settling;
-                $window->untold = false;
+                $window->unwritten = false;
 
                 return;
             } catch (\Exception $e) {
                 $this->failure = $e;
+                $this->trouble = $e->getMessage();
                 $this->away = $this->now() + Clock::SECOND;
-                $window->untold = true;
+                $window->unwritten = true;
             }
         }
         $now = $this->now();
         $window->settling?->set($this->process, $window->flying, $window->open, $now);
         $window->view->setFlight($this->process, $window->flying, 0, $now, $window->settling);
         $change($window->view, $now, $window->family, $window->settling);
+    }
+
+    /**
+     * Reports whether the store has failed less than a second ago. If it seems to be longer, the
+     * clock was set back.
+     */
+    private function isAway(): bool
+    {
+        $left = $this->away - $this->now();
+
+        return $left > 0 && $left <= Clock::SECOND;
     }
 
     /** Calls onStoreFailure, outside of any step of the store. */
@@ -821,7 +837,7 @@ final class Pacer
         }
         $key = self::name($parts);
         if (count($this->slots) >= self::MAX_WINDOWS) {
-            $this->slots = array_filter($this->slots, static fn (Slots $s): bool => $s->held > 0 || $s->untold);
+            $this->slots = array_filter($this->slots, static fn (Slots $s): bool => $s->held > 0 || $s->unwritten);
         }
 
         return $this->slots[$key] ??= new Slots($key, $declared['limit']);
@@ -829,7 +845,7 @@ final class Pacer
 
     /**
      * @param array{limit: int, seconds: int, span: string, by: string, key: list<list<string>>,
-     *     requests: bool, settles: bool} $declared
+     *     requests: bool, settles: bool, later: bool} $declared
      * @param array<string, string> $parameters
      */
     private function covered(Call $call, Limiter $limiter, array $declared, array $parameters): Window
@@ -853,7 +869,7 @@ final class Pacer
         if (isset($this->windows[$key])) {
             return $this->windows[$key];
         }
-        $window = new Window($key, implode(' + ', $people), $declared['limit'], $declared['seconds'], $declared['requests']);
+        $window = new Window($key, implode(' + ', $people), $declared['limit'], $declared['seconds'], $declared['requests'], $declared['later']);
         $window->settling = $declared['settles'] ? new Settling() : null;
 
         return $this->keep($window);

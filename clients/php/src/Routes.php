@@ -81,6 +81,7 @@ final class Routes
             }
             foreach ($windows as &$window) {
                 $window['settles'] = isset($l['count']) || isset($l['cost']['from']) && !$window['requests'];
+                $window['later'] = str_starts_with($l['cost']['from'] ?? '', 'json:') && !$window['requests'];
             }
             unset($window);
             $limiter = new Limiter($l['name'], self::cost($l['name'], $l['cost'] ?? 1), $windows, $inFlight);

@@ -48,6 +48,7 @@ final class Settling
     public function set(int $process, int $flying, int $open, int $now): void
     {
         foreach ($this->processes as $other => $p) {
+            $this->processes[$other]['at'] = min($p['at'], $now); // the clock may have been set back
             if ($other === $process || $now - $p['at'] >= self::LOOK && Process::gone($p['identity'], $now - $p['at'])) {
                 unset($this->processes[$other]);
             }

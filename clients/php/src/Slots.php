@@ -20,7 +20,7 @@ final class Slots
     /** How many this process holds. */
     public int $held = 0;
     /** Whether the store may say that this process holds more, because it failed. */
-    public bool $untold = false;
+    public bool $unwritten = false;
 
     public function __construct(
         /** Identifies them, with the credential as a hash. */
@@ -42,7 +42,8 @@ final class Slots
                 $e = unpack('Pprocess/Pheld/Pat', $entry);
                 if ($e['process'] !== $process) {
                     $its = min(max($e['held'], 0), $this->limit);
-                    $others[] = [$entry, $its, max($e['at'], 0)];
+                    $at = min(max($e['at'], 0), $now); // the clock may have been set back
+                    $others[] = [pack('PPP', $e['process'], $its, $at).substr($entry, 24), $its, $at];
                     $taken += $its;
                 }
             }

@@ -25,6 +25,7 @@ final class Wait
      * @param int    $again   nanoseconds until it is worth asking again
      * @param int    $for     nanoseconds until the call can be expected to start
      * @param int    $least   nanoseconds that it certainly has to wait
+     * @param string $failure why the store does not say how many calls are in flight; empty: it does
      */
     public function __construct(
         public readonly string $host,
@@ -34,6 +35,7 @@ final class Wait
         public readonly int $for,
         public readonly int $least,
         float $now,
+        public readonly string $failure = '',
     ) {
         $micros = (int) ceil($now * 1e6) + intdiv($for + 999, 1000);
         $this->until = (new \DateTimeImmutable('@'.intdiv($micros, 1_000_000)))
@@ -62,6 +64,9 @@ final class Wait
             self::PROBING => 'asking for the budget',
             self::SLOTS => 'too many calls in flight',
         ][$this->reason];
+        if ($this->failure !== '') {
+            $why = "it is not known how many calls are in flight, because the store fails ($this->failure)";
+        }
 
         return sprintf('%s: %s; come back in %.3f s, at %s', $of, $why, $this->seconds(), $this->until->format('Y-m-d\TH:i:s.v\Z'));
     }

@@ -20,7 +20,7 @@ final class Window
     /** Waiting calls of this process. */
     public int $wanting = 0;
     /** Whether the store may say that more is in flight, because it failed when an answer came. */
-    public bool $untold = false;
+    public bool $unwritten = false;
     /** Which paths have another budget; null if a route covers the window, or for such a path. */
     public ?Family $family = null;
     /** What comes back after the answers; null if nothing does. */
@@ -35,6 +35,8 @@ final class Window
         public readonly int $declaredLength = 0,
         /** Whether each call costs 1, whatever its limiter's cost is. */
         private readonly bool $requests = false,
+        /** Whether units come back when an answer has ended. Else its fields include what it costs. */
+        public readonly bool $later = false,
     ) {
         $this->view = new Budget();
     }

@@ -41,6 +41,8 @@ final class SettlingServer
         private readonly \Closure $costs,
         private readonly \Closure $lasts,
         private readonly int $slots = PHP_INT_MAX,
+        /** Whether it settles before it sends the head of an answer. */
+        private readonly bool $inHead = false,
     ) {
         $this->events = new \SplPriorityQueue();
     }
@@ -109,8 +111,10 @@ final class SettlingServer
         }
         $slot = $this->inFlight < $this->slots;
         $allowed = $slot && $this->left >= $this->reserve;
+        $back = 0;
         if ($allowed) {
-            $this->left -= $this->reserve;
+            $back = $this->reserve - ($this->costs)($this->served++);
+            $this->left -= $this->reserve - ($this->inHead ? $back : 0);
         }
         [$limit, $remaining, $reset] = $slot ? [$this->limit, $this->left, $this->reset] : [$this->slots, 0, $second + 1];
         $fields = ['Date' => gmdate('D, d M Y H:i:s', $second).' GMT', 'X-RateLimit-Limit' => (string) $limit,
@@ -128,13 +132,12 @@ final class SettlingServer
             return;
         }
         $this->most = max($this->most, ++$this->inFlight);
-        $back = $this->reserve - ($this->costs)($this->served++);
         if ($headFirst) {
             $this->at(0.001, static fn () => $pacer->began($pass, 200, $fields));
         }
         $this->at(0.001 + ($this->lasts)(), function () use ($pacer, $pass, $fields, $reset, $back, &$jobs, $headFirst): void {
             $this->inFlight--;
-            if ($this->reset === $reset) {
+            if ($this->reset === $reset && !$this->inHead) {
                 $this->left += $back;
             }
             $headFirst ? $pacer->ended($pass) : $pacer->answered($pass, 200, $fields);

@@ -22,7 +22,7 @@ final class SettlingTest extends TestCase
 
     private static function chat(string $window): Routes
     {
-        return self::routes(['windows' => [$window], 'cost' => ['reserve' => 4000, 'from' => 'header:X-Cost']]);
+        return self::routes(['windows' => [$window], 'cost' => ['reserve' => 4000, 'from' => 'json:cost']]);
     }
 
     public static function heads(): iterable
@@ -78,10 +78,18 @@ final class SettlingTest extends TestCase
     /** @dataProvider heads */
     public function testCallsThatAreNotCountedComeBack(bool $headFirst): void
     {
-        $s = new SettlingServer(5, 900, 1, static fn (): int => 0, static fn (): float => 0.1);
+        $s = new SettlingServer(5, 900, 1, static fn (): int => 0, static fn (): float => 0.1, inHead: true);
         $s->call(100, 8, self::routes(['windows' => ['5 per 15 minutes by ip'], 'count' => ['status' => [401, 403]]]), $headFirst);
         self::assertSame([100, 0], [$s->served, $s->refused]);
         self::assertLessThan(60, $s->took);
+    }
+
+    /** @dataProvider heads */
+    public function testWhatTheHeadOfAnAnswerIncludesIsNotExpectedToComeBackAgain(bool $headFirst): void
+    {
+        $s = new SettlingServer(9_000, 10, 4000, static fn (int $i): int => $i * 1237 % 4001, static fn (): float => 1, inHead: true);
+        $s->call(40, 6, self::routes(['windows' => ['9000 per 10 seconds by ip'], 'cost' => ['reserve' => 4000, 'from' => 'header:X-Cost']]), $headFirst);
+        self::assertSame([40, 0], [$s->served, $s->refused]);
     }
 
     /** @dataProvider heads */
@@ -177,6 +185,52 @@ final class SettlingTest extends TestCase
         self::assertSame(Wait::SLOTS, (new Pacer($store, $routes))->admit($call)->reason, 'the store does not know');
         unset($p, $pass);
         self::assertInstanceOf(Pass::class, (new Pacer($store, $routes))->admit($call), 'it was written at the end');
+    }
+
+    public function testAStoreThatFailedIsUsedAgainAfterTheClockWasSetBack(): void
+    {
+        $store = new class implements \Weir\Pacer\Store {
+            public bool $fails = true;
+
+            public function update(string $key, callable $change): void
+            {
+                if ($this->fails) {
+                    throw new \Weir\Pacer\StoreException('it fails');
+                }
+                $change(null);
+            }
+        };
+        $now = 1_800_000_000_000_000_000;
+        $p = new Pacer($store, self::routes(['in_flight' => '1 by ip']), clock: static function () use (&$now): int {
+            return $now;
+        });
+        $call = new Call('POST', 'http://api.example.com/v1/chat');
+        self::assertStringContainsString('the store fails (it fails)', $p->admit($call)->message());
+        $store->fails = false;
+        $now -= 86_400_000_000_000;
+        self::assertInstanceOf(Pass::class, $p->admit($call));
+    }
+
+    public function testADirectoryThatCannotBeMadeIsNamedByTheWait(): void
+    {
+        $p = new Pacer(new \Weir\Pacer\FileStore('/proc/weir/view'), self::routes(['in_flight' => '1 by ip']));
+        $call = new Call('POST', 'http://api.example.com/v1/chat');
+        foreach (['at once', 'also in the second in which it is not tried'] as $when) {
+            $wait = $p->admit($call);
+            self::assertSame(Wait::SLOTS, $wait->reason, $when);
+            self::assertStringContainsString('because the store fails (make the directory /proc/weir: ', $wait->message(), $when);
+        }
+    }
+
+    public function testAfterTheClockWasSetBackSlotsOfUnknownProcessesAreFreeInTime(): void
+    {
+        $now = 1_800_000_000_000_000_000;
+        $slots = new \Weir\Pacer\Slots('key', 1);
+        $state = pack('PPP', 7, 1, $now + 86_400_000_000_000).str_repeat("\0", 20); // of another machine
+        $state = $slots->next($state, 8, 1, $now, $held);
+        self::assertSame(0, $held, 'that process may live');
+        $slots->next($state, 8, 1, $now + 601_000_000_000, $held);
+        self::assertSame(1, $held, 'ten minutes after the clock was set');
     }
 
     public function testABrokenStateIsNoErrorAndGivesNoSlotAway(): void

@@ -348,6 +348,17 @@ final class StoreTest extends TestCase
         }
     }
 
+    /** As on a full disk, a file cannot grow. */
+    public function testAFileThatCannotGrowIsAnErrorAndIsUsedWhenItCan(): void
+    {
+        $command = sprintf("trap '' XFSZ; ulimit -f 100; exec %s %s/worker.php store %s %s", escapeshellarg(PHP_BINARY), escapeshellarg(__DIR__), escapeshellarg("file:$this->dir/view"), $this->key);
+        self::assertStringContainsString("write $this->dir/view: ", (string) shell_exec($command));
+        $store = $this->store('file');
+        self::assertNull($this->get($store));
+        $store->update($this->key, static fn () => 'x');
+        self::assertSame('x', $this->get($store));
+    }
+
     public function testAFileThatIsRemovedIsMadeAnew(): void
     {
         $store = new FileStore("$this->dir/view", 5);

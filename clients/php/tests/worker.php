@@ -10,6 +10,7 @@ use Weir\Pacer\Pacer;
 use Weir\Pacer\PdoStore;
 use Weir\Pacer\Routes;
 use Weir\Pacer\Store;
+use Weir\Pacer\StoreException;
 
 require __DIR__.'/bootstrap.php';
 
@@ -29,6 +30,13 @@ switch ($role) {
     case 'count': // adds to a number
         for ($i = 0; $i < (int) $argv[4]; $i++) {
             $store->update($key, static fn (?string $s): string => (string) ((int) $s + 1));
+        }
+        break;
+    case 'store': // changes the state, or prints why it cannot
+        try {
+            $store->update($key, static fn (): string => 'stored');
+        } catch (StoreException $e) {
+            echo $e->getMessage();
         }
         break;
     case 'slot': // holds a slot until its input ends

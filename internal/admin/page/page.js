@@ -425,7 +425,7 @@ function unitsOf(l) {
   if (s.reserved > 0) {
     parts.push(`${many(s.reserved, "unit")} reserved, ${whole.format(s.given_back)} given back`);
     if (s.overrun > 0) parts.push(`${whole.format(s.overrun)} beyond the reserve`);
-    if (s.untold > 0) parts.push(`${many(s.untold, "cost")} not told`);
+    if (s.unreported > 0) parts.push(`${many(s.unreported, "cost")} not reported`);
     if (s.stranded > 0) parts.push(`${whole.format(s.stranded)} stranded`);
   }
   return parts.join("; ");

@@ -14,12 +14,12 @@ func settledUnits(l *replay.Limiter) bool {
 // settled writes what became of reservations, for the limiters that have any.
 func (t *table) settled(o *replay.Outcome) {
 	g := &grid{left: "lrrrrr"}
-	g.row("UNITS", "RESERVED", "REFUSED", "GIVEN BACK", "OVERRUN", "UNTOLD")
+	g.row("UNITS", "RESERVED", "REFUSED", "GIVEN BACK", "OVERRUN", "UNREPORTED")
 	for i := range o.Limiters {
 		l := &o.Limiters[i]
 		t.settles = t.settles || l.Settled != nil && l.Requests > 0
 		if s := l.Settled; settledUnits(l) {
-			g.row(limiterName(l), thousands(s.Reserved), thousands(s.WouldReserve), thousands(s.GivenBack), thousands(s.Overrun), thousands(s.Untold))
+			g.row(limiterName(l), thousands(s.Reserved), thousands(s.WouldReserve), thousands(s.GivenBack), thousands(s.Overrun), thousands(s.Unreported))
 		}
 	}
 	t.grid(g)
@@ -32,7 +32,7 @@ func lacking(o *replay.Outcome) (all []string) {
 		what string
 		then string
 	}{
-		{func(s *replay.Settled) int64 { return s.Untold }, "cost", "what was reserved stays charged; --cost FIELD names the field that has it"},
+		{func(s *replay.Settled) int64 { return s.Unreported }, "cost", "what was reserved stays charged; --cost FIELD names the field that has it"},
 		{func(s *replay.Settled) int64 { return s.NoStatus }, "status", "each of them counts"},
 		{func(s *replay.Settled) int64 { return s.NoDuration }, "duration", "they are in flight for no time, so no limit in flight refuses any"},
 	} {
