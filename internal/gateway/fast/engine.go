@@ -19,7 +19,6 @@
 //	relay.go     the upstream's answer, passed on
 //	cost.go      what the limiter learns of the answer
 //	tunnel.go    websockets
-//	copy.go      the buffers that bodies are copied through
 package fast
 
 import (
@@ -33,6 +32,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/gateway/relay"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
@@ -50,7 +50,7 @@ type Engine struct {
 	clock     *pace.Clock
 	secure    *tls.Config
 	exchanges sync.Pool // of *exchange
-	copies    copyBuffers
+	copies    relay.Buffers
 	handed    *handedListener
 
 	serving sync.WaitGroup // connections, and what belongs to them
