@@ -21,6 +21,10 @@ const (
 	http2Streams     = 10
 )
 
+// http2Patience is for how long h2load may take to begin and to end. On a machine that is not idle,
+// h2load 1.52 now and then does not end.
+const http2Patience = 10 * time.Second
+
 var (
 	h2loadRequests = regexp.MustCompile(`requests: (\d+) total, \d+ started, (\d+) done, \d+ succeeded, \d+ failed, (\d+) errored, (\d+) timeout`)
 	h2loadStatuses = regexp.MustCompile(`status codes: (\d+) 2xx, \d+ 3xx, (\d+) 4xx, (\d+) 5xx`)
@@ -41,6 +45,8 @@ func driveHTTP2(ctx context.Context, w *world, s *server, field string, want out
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, length+http2Patience)
+	defer cancel()
 	out, err := exec.CommandContext(ctx, "h2load", append(args, "https://"+s.address+smallPath)...).CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
 		return nil, fmt.Errorf("load by HTTP/2: %w: install Debian's package nghttp2-client", err)

@@ -18,8 +18,8 @@ import (
 
 // forward sends a request of HTTP/2 to its upstream by the pool of its site, and passes the answer
 // on. It does what serveUpstream does without net/http's transport and httputil's proxy, which cost
-// more than the rest of such a request. chain is serveUpstream's.
-func (e *Engine) forward(w http.ResponseWriter, r *http.Request, chain string) {
+// more than the rest of such a request.
+func (e *Engine) forward(w http.ResponseWriter, r *http.Request) {
 	x := exchangeOf(w)
 	c := relay.New()
 	defer c.End()
@@ -32,7 +32,7 @@ func (e *Engine) forward(w http.ResponseWriter, r *http.Request, chain string) {
 	}
 	length, err := lengthOf(r)
 	if err == nil {
-		x.appendHead(c, r, target, length, []byte(chain))
+		x.appendHead(c, r, target, length)
 		err = addBody(c, r, length)
 	}
 	if err != nil {
@@ -130,7 +130,7 @@ type begun struct {
 
 // appendHead appends the head that the upstream receives: the target that was counted, the fields
 // that are forwarded, and what rules.Onward adds.
-func (x *exchange) appendHead(c *relay.Call, r *http.Request, target string, length int64, chain []byte) {
+func (x *exchange) appendHead(c *relay.Call, r *http.Request, target string, length int64) {
 	e := x.engine
 	head := headOf(r)
 	head.Length, head.Upgrade = length, nil // there are no upgrades of HTTP/2
@@ -140,7 +140,7 @@ func (x *exchange) appendHead(c *relay.Call, r *http.Request, target string, len
 	b := append(append(append(c.Request[:0], r.Method...), ' '), target...)
 	b = wire.AppendField(append(b, " HTTP/1.1\r\n"...), "Host", onward.Host)
 	b = e.appendForwarded(b, r.Header)
-	b = e.AppendForwarding(b, &onward, chain)
+	b = e.AppendForwarding(b, &onward, x.chain)
 	switch {
 	case length == wire.Chunked:
 		b = append(b, "Transfer-Encoding: chunked\r\n"...)

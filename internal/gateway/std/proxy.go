@@ -137,15 +137,14 @@ func (b *trailed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// serveUpstream forwards a request. chain is its X-Forwarded-For: the client and every trusted hop
-// after it.
-func (e *Engine) serveUpstream(w http.ResponseWriter, r *http.Request, chain string) {
+// serveUpstream forwards a request.
+func (e *Engine) serveUpstream(w http.ResponseWriter, r *http.Request) {
 	x := exchangeOf(w)
 	if x.http2 && e.options.Pooled {
-		e.forward(w, r, chain)
+		e.forward(w, r)
 		return
 	}
-	r.Header[rules.ForwardedFor] = []string{chain}
+	r.Header[rules.ForwardedFor] = []string{string(x.chain)}
 	head := headOf(r)
 	ctx := context.WithValue(r.Context(), asking{}, x)
 	if head.IsWebsocket() {
