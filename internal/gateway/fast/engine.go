@@ -7,6 +7,7 @@
 //	tls.go       its TLS handshake
 //	head.go      waits for the head of a request, or finds that the client speaks HTTP/2
 //	handed.go    the connections that speak HTTP/2, for another engine
+//	gather.go    what that engine writes, in few system calls
 //	deadline.go  the deadlines of its reads
 //	context.go   its context
 //	watch.go     whether the client is still there while an answer is awaited
