@@ -31,8 +31,8 @@ var (
 	h2loadTook     = regexp.MustCompile(`finished in ([\d.]+)(ms|s)`)
 )
 
-// driveHTTP2 has h2load send the small request to s repeatedly, over TLS, with one more field unless
-// that is empty.
+// driveHTTP2 has h2load send the small request to s repeatedly, over TLS, with one more field
+// unless that is empty.
 func driveHTTP2(ctx context.Context, w *world, s *server, field string, want outcome, length time.Duration) (figures, error) {
 	log := filepath.Join(w.dir, "h2load.log")
 	defer os.Remove(log)
@@ -96,8 +96,8 @@ func readH2load(out string, want outcome) (n float64, took time.Duration, err er
 	return n, took, err
 }
 
-// p99OfLog returns the 99th percentile of the requests in h2load's log: for each, when it began, its
-// status, and how many microseconds it took.
+// p99OfLog returns the 99th percentile of the requests in h2load's log: for each, when it began,
+// its status, and how many microseconds it took.
 func p99OfLog(path string) (time.Duration, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -32,8 +32,8 @@ func TestTheWatchdogChecksTheAcceptLoop(t *testing.T) {
 	}
 }
 
-// What counts connections must not stand between the sockets and the gateway: it waits for them, and
-// asks them what their clients have acknowledged.
+// What counts connections must not stand between the sockets and the gateway: it waits for them,
+// and asks them what their clients have acknowledged.
 func TestTheGatewayGetsTheSocketsThemselves(t *testing.T) {
 	s, h := opened(t, testConfig(t, twoPolicy))
 	if len(h.listeners) == 0 {

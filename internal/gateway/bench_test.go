@@ -152,8 +152,8 @@ func BenchmarkGatewayByAgent(b *testing.B) {
 	benchmarkGateway(b, key, hammer)
 }
 
-// hammerHTTP2 is hammer with HTTP/2, by prior knowledge. It reads the frames of answers, and not what
-// is in them, which is cheap.
+// hammerHTTP2 is hammer with HTTP/2, by prior knowledge. It reads the frames of answers, and not
+// what is in them, which is cheap.
 func hammerHTTP2(b *testing.B, addr string) {
 	b.Helper()
 	var block bytes.Buffer

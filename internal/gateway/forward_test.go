@@ -58,7 +58,8 @@ func TestHTTP2SharesTheKeptConnections(t *testing.T) {
 	}
 }
 
-// A stream has at most one request, and a request that was sent is not sent again (docs/engines.md).
+// A stream has at most one request, and a request that was sent is not sent again
+// (docs/engines.md).
 func TestNoRequestIsRepeatedOverHTTP2(t *testing.T) {
 	for _, partial := range []string{"", "H", "HTTP/1.1 103 Early Hints\r\n\r\n"} {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT"} {

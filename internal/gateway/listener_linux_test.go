@@ -21,7 +21,8 @@ func (l seeingListener) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// The fast engine's connections wait at the poller also if something counts them. net/http's do not.
+// The fast engine's connections wait at the poller also if something counts them. net/http's do
+// not.
 func TestWrappedConnectionsWaitAtThePoller(t *testing.T) {
 	seen := make(chan net.Conn, 1)
 	e := open(t, nil, func(o *Options) {

@@ -132,7 +132,8 @@ func (x *exchange) settle() (more bool) {
 // maxKept is the size of the largest buffer that an exchange keeps for the next one.
 const maxKept = maxGathered + 8<<10
 
-// maxValues is how many results of Header, and fields of an answer, an exchange keeps the memory of.
+// maxValues is how many results of Header, and fields of an answer, an exchange keeps the memory
+// of.
 const maxValues = 64
 
 // release returns the exchange to its pool, without anything of the connection or of the request.

@@ -11,10 +11,10 @@ import (
 )
 
 // A gatheringConn writes in one system call what net/http's HTTP/2 server flushes in several. That
-// server flushes the head of an answer and its body apart, and writes nothing else meanwhile. Here a
-// flush is over when its bytes are in a buffer, and a goroutine writes the buffer out after those
-// that are ready have run: most often they have added a body to its head, and answers of other
-// streams. This saves a fifth of the processor time of a request.
+// server flushes the head of an answer and its body apart, and writes nothing else meanwhile. Here
+// a flush is over when its bytes are in a buffer, and a goroutine writes the buffer out after
+// those that are ready have run: most often they have added a body to its head, and answers of
+// other streams. This saves a fifth of the processor time of a request.
 //
 // Bytes that the socket does not take wait in the buffer as they would in the server, under the
 // times of the pace.Conn below. If these are over, the connection ends.
@@ -105,9 +105,9 @@ func (g *gatheringConn) SetWriteDeadline(time.Time) error { return nil }
 // SetDeadline is net.Conn's. It is SetReadDeadline.
 func (g *gatheringConn) SetDeadline(t time.Time) error { return g.SetReadDeadline(t) }
 
-// Close is net.Conn's. It ends reads and further writes, and does not wait for what is buffered: the
-// connection is closed when that is written, and counts as open until then. A drain waits for it,
-// and closes it when its time is over.
+// Close is net.Conn's. It ends reads and further writes, and does not wait for what is buffered:
+// the connection is closed when that is written, and counts as open until then. A drain waits for
+// it, and closes it when its time is over.
 func (g *gatheringConn) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

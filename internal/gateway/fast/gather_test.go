@@ -135,8 +135,8 @@ func (g *gatheringConn) isWriting() bool {
 	return g.writing
 }
 
-// A connection that is closed first writes what is buffered, without anyone's waiting for it, and is
-// open for a drain until then.
+// A connection that is closed first writes what is buffered, without anyone's waiting for it, and
+// is open for a drain until then.
 func TestACloseLosesNothing(t *testing.T) {
 	gathering(t, func(t *testing.T, g *gatheringConn, below *gatedConn) {
 		write(t, g, "the last answer")

@@ -15,8 +15,8 @@ import (
 // so that these end.
 const maxHeads = 256 << 10
 
-// Heads reads the heads of the answers to one request: the interim ones, and the final one. The zero
-// value is ready for use.
+// Heads reads the heads of the answers to one request: the interim ones, and the final one. The
+// zero value is ready for use.
 type Heads struct {
 	last []byte
 	size int // of all
@@ -85,8 +85,8 @@ func (c *Call) HasCome() bool {
 	return len(in) > 0
 }
 
-// Read reads the body of the answer. An upstream that is silent for too long ends it with a time-out.
-// The last bytes come with io.EOF if their end is known.
+// Read reads the body of the answer. An upstream that is silent for too long ends it with a
+// time-out. The last bytes come with io.EOF if their end is known.
 func (c *Call) Read(p []byte) (int, error) {
 	switch {
 	case c.body.Done(), c.conn.Reader.Len() > 0: // nothing is awaited, or something has come

@@ -38,9 +38,9 @@ type Call struct {
 	// Request is the head, and a body that is sent in the same write.
 	Request []byte
 
-	// Body, if set, is sent after Request, as it comes, by a goroutine of the Call. Its Close must end
-	// a Read that another goroutine is in. The Call closes it if the end of the answer, or a failure,
-	// comes before its end.
+	// Body, if set, is sent after Request, as it comes, by a goroutine of the Call. Its Close must
+	// end a Read that another goroutine is in. The Call closes it if the end of the answer, or a
+	// failure, comes before its end.
 	Body io.ReadCloser
 	How  Framing // of Body
 	// Trailers returns the trailers of a Body in chunks, once it has ended; nil: it has none.
@@ -52,8 +52,8 @@ type Call struct {
 	// Inform, if set, is called by Do for each informational answer but 100.
 	Inform func(*wire.Response)
 
-	// Answer is the head of the answer, of which all strings may be kept. At is the address that was
-	// asked last; the zero value: none was. Do sets them.
+	// Answer is the head of the answer, of which all strings may be kept. At is the address that
+	// was asked last; the zero value: none was. Do sets them.
 	Answer wire.Response
 	At     upstream.Address
 
@@ -83,12 +83,12 @@ type BodyError struct{ Err error }
 func (e *BodyError) Error() string { return fmt.Sprintf("read the request's body: %v", e.Err) }
 func (e *BodyError) Unwrap() error { return e.Err }
 
-// Do sends the request and reads the head of its answer. The upstream may close a kept connection at
-// any moment, and a new one as soon as it is made. The request goes to another connection then if no
-// byte of it went out, whatever its method: the upstream cannot have read it. A request of which a
-// byte went out may have been read, even without an answer, and was counted once; it is not sent
-// again. The error is ctx's if that has ended, a *BodyError, or what the upstream has failed with. now
-// is time.Now() of moments ago.
+// Do sends the request and reads the head of its answer. The upstream may close a kept connection
+// at any moment, and a new one as soon as it is made. The request goes to another connection then
+// if no byte of it went out, whatever its method: the upstream cannot have read it. A request of
+// which a byte went out may have been read, even without an answer, and was counted once; it is
+// not sent again. The error is ctx's if that has ended, a *BodyError, or what the upstream has
+// failed with. now is time.Now() of moments ago.
 func (c *Call) Do(ctx context.Context, now time.Time) error {
 	c.ctx = ctx
 	for want := (upstream.Want{Now: now, Ask: c.Body == nil}); ; {
@@ -116,8 +116,8 @@ func (c *Call) Do(ctx context.Context, now time.Time) error {
 		case ctx.Err() != nil:
 			c.drop(nil)
 			return ctx.Err()
-		case !stale && (c.begun || pace.IsTimeout(err)): // after a time-out the client has waited enough
-			c.drop(err)
+		case !stale && (c.begun || pace.IsTimeout(err)):
+			c.drop(err) // after a time-out the client has waited enough
 			return err
 		case u.Reused():
 			c.drop(nil) // a kept connection that ends does not count against its address

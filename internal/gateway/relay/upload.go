@@ -104,7 +104,8 @@ func (b *uploaded) Read(p []byte) (int, error) {
 // lastPiece is how long an upstream that has answered may take to read the last of a request.
 const lastPiece = 100 * time.Millisecond
 
-// EndUpload has nothing more of the request sent. An upstream that has answered needs no more of it.
+// EndUpload has nothing more of the request sent. An upstream that has answered needs no more of
+// it.
 func (c *Call) EndUpload() { _, _ = c.endUpload() }
 
 // endUpload ends the upload, if there is one. It returns why the body did not arrive whole, and why

@@ -99,10 +99,10 @@ func isSendable(target string) bool {
 	return true
 }
 
-// lengthOf returns the length of the request's body; wire.Chunked if that is not known. A client may
-// send the end of its stream apart from the head also if there is no body. The beginning is awaited
-// then if the method gives a body no meaning: few such requests have one, and it has its price (see
-// rules.Onward).
+// lengthOf returns the length of the request's body; wire.Chunked if that is not known. A client
+// may send the end of its stream apart from the head also if there is no body. The beginning is
+// awaited then if the method gives a body no meaning: few such requests have one, and it has its
+// price (see rules.Onward).
 func lengthOf(r *http.Request) (int64, error) {
 	switch {
 	case r.Body == nil || r.Body == http.NoBody:

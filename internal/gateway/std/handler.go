@@ -111,7 +111,8 @@ func (e *Engine) route(x *exchange, r *http.Request) {
 
 // Judged notes what the access log has of the limiter's decision, and who is calling, for the
 // upstream: to ask for the caller later would keep the limiter from using its memory again
-// (httplimit.CallerOf). It is the rules' Options.Judged; w is the exchange that the limiter was given.
+// (httplimit.CallerOf). It is the rules' Options.Judged; w is the exchange that the limiter was
+// given.
 func Judged(w http.ResponseWriter, c *identity.Caller, a *answer.Answer) {
 	if x, ok := w.(*exchange); ok {
 		x.NoteJudged(&x.engine.Options, c, a)
