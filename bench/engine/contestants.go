@@ -32,6 +32,7 @@ type setup struct {
 	by       string // what Weir counts by; others count by address
 	cost     string // the cost of a request, as Weir's policy spells it; empty: 1
 	tls      bool
+	http2    bool // with tls
 	upstream string
 }
 
@@ -123,6 +124,9 @@ func startNginx(ctx context.Context, w *world, s setup) (*server, error) {
 	if s.tls {
 		tls = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256;", w.cert, w.certKey)
 		address += " ssl"
+		if s.http2 {
+			address += " http2"
+		}
 	}
 	log := filepath.Join(dir, "access.log")
 	file := filepath.Join(dir, "nginx.conf")

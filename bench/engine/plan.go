@@ -42,6 +42,9 @@ const (
 	keyCase      = "key"
 	refusedCase  = "refused"
 	tlsCase      = "tls"
+	http2Case    = "http2"
+	http2Session = "http2-session"
+	http2Refused = "http2-refused"
 	uploadCase   = "upload"
 	downloadCase = "download"
 	idleCase     = "idle"
@@ -75,6 +78,9 @@ func cases() []benchCase {
 			turn: func(ctx context.Context, p plan, _ *world, s *server) (figures, error) {
 				return drive(ctx, s, "https", "", served, p.length)
 			}},
+		byHTTP2(http2Case, plenty, "ip", nil, served),
+		byHTTP2(http2Session, plenty, "session or ip", authorization, served),
+		byHTTP2(http2Refused, 1, "ip", nil, refused),
 		{name: uploadCase, setup: large, turn: func(ctx context.Context, p plan, w *world, s *server) (figures, error) {
 			return bodies(ctx, s, w.body, upload, p.length)
 		}},
@@ -92,6 +98,24 @@ func cases() []benchCase {
 			return drive(ctx, s, "http", observedFields, served, p.length)
 		}},
 	}
+}
+
+// byHTTP2 returns a case with HTTP/2 over TLS. field returns one more field of the request; nil: it
+// has none.
+func byHTTP2(name string, limit int64, by string, field func(*world) string, want outcome) benchCase {
+	left := []string{floorName, fasthttpName} // which have no HTTP/2
+	if want == refused || field != nil {
+		left = append(left, proxyName)
+	}
+	return benchCase{name: name, left: left,
+		setup: func(w *world) setup { return setup{limit: limit, by: by, upstream: w.small, tls: true, http2: true} },
+		turn: func(ctx context.Context, p plan, w *world, s *server) (figures, error) {
+			line := ""
+			if field != nil {
+				line = field(w)
+			}
+			return driveHTTP2(ctx, w, s, line, want, p.length)
+		}}
 }
 
 // turnOfSmall sends small requests that are served.

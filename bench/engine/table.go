@@ -32,6 +32,9 @@ func (r *results) String() string {
 		{keyCase, "Served, a limiter by API key in X-Api-Key, one that was seen before"},
 		{refusedCase, "Refused with 429"},
 		{tlsCase, "Served by TLS 1.3, on kept connections"},
+		{http2Case, fmt.Sprintf("Served by HTTP/2 over TLS 1.3; %d connections of %d streams without pauses", http2Connections, http2Streams)},
+		{http2Session, "The same, a limiter by session, one that was seen before"},
+		{http2Refused, "The same, refused with 429"},
 	} {
 		say(c.title, requests, r.requestRows(c.name))
 	}

@@ -34,7 +34,7 @@ var floors = map[string]int{
 	"internal/verify/report": 3, "internal/docsync/paced": 3, "internal/demo": 3, "internal/openapitest": 3,
 
 	"answer": 2, "policyfile": 2, "identity/jwks": 2, "internal/cli": 2, "internal/target": 2, "internal/verify": 2, "internal/docsync": 2,
-	"internal/sample/sqlite": 2, "internal/handover": 2,
+	"internal/sample/sqlite": 2, "internal/handover": 2, "internal/gateway/relay": 2,
 
 	"identity": 1, "memstore": 1, "redisstore": 1, "storetest": 1, "failover": 1, "pacer": 1, "internal/denial": 1, "internal/gateway/pace": 1,
 	"internal/upstream": 1, "internal/poller": 1, "internal/accesslog": 1, "internal/folder": 1, "internal/admin/page": 1, "internal/sample/terms": 1,

@@ -67,6 +67,7 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 	if l.held {
 		o.Limits.Linger = goodbye
 	}
+	o.WrapListener = func(l net.Listener) net.Listener { return h.listener("edge", l) }
 	b.attach(&o)
 	for _, attach := range h.gateway {
 		attach(&o)
@@ -84,7 +85,7 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 	case err != nil:
 		return nil, cli.UsageError("see 'weir serve --help'", "%w", err)
 	}
-	return &publicDoor{g, h.listener("edge", l.public)}, nil
+	return &publicDoor{g, l.public}, nil
 }
 
 // shownUpstreams returns the state of the upstream's addresses for operators.

@@ -31,3 +31,15 @@ func TestTheWatchdogChecksTheAcceptLoop(t *testing.T) {
 		t.Errorf("drained: %v", err)
 	}
 }
+
+// What counts connections must not stand between the sockets and the gateway: it waits for them,
+// and asks them what their clients have acknowledged.
+func TestTheGatewayGetsTheSocketsThemselves(t *testing.T) {
+	s, h := opened(t, testConfig(t, twoPolicy))
+	if len(h.listeners) == 0 {
+		t.Fatal("nothing counts connections")
+	}
+	if s.public.listener != s.listeners.public {
+		t.Errorf("the gateway gets a %T, want the %T itself", s.public.listener, s.listeners.public)
+	}
+}

@@ -2,7 +2,10 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -11,6 +14,9 @@ import (
 	"net/url"
 	"sync"
 	"testing"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
@@ -130,7 +136,11 @@ func benchmarkProxy(b *testing.B, pool httputil.BufferPool) {
 	hammer(b, l.Addr().String())
 }
 
-func BenchmarkGateway(b *testing.B) { benchmarkGateway(b, nil) }
+func BenchmarkGateway(b *testing.B) { benchmarkGateway(b, nil, hammer) }
+
+// BenchmarkGatewayHTTP2 is BenchmarkGateway with requests of HTTP/2 without TLS, one after another
+// on each connection.
+func BenchmarkGatewayHTTP2(b *testing.B) { benchmarkGateway(b, nil, hammerHTTP2) }
 
 // BenchmarkGatewayByAgent is BenchmarkGateway with requests counted by agent, and
 // its hash in the access log.
@@ -139,12 +149,68 @@ func BenchmarkGatewayByAgent(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	benchmarkGateway(b, key)
+	benchmarkGateway(b, key, hammer)
+}
+
+// hammerHTTP2 is hammer with HTTP/2, by prior knowledge. It reads the frames of answers, and not
+// what is in them, which is cheap.
+func hammerHTTP2(b *testing.B, addr string) {
+	b.Helper()
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	enc.SetMaxDynamicTableSize(0) // so that the block can be sent again
+	for _, f := range [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "weir.test"}, {":path", "/v1/wp/status"},
+		{"user-agent", "bench/1"}, {"accept", "*/*"}, {"accept-language", "en"}} {
+		_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	}
+	b.ReportAllocs()
+	b.SetParallelism(8)
+	b.RunParallel(func(pb *testing.PB) {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		defer c.Close()
+		f := http2.NewFramer(c, bufio.NewReader(c))
+		f.SetReuseFrames()
+		_, err = io.WriteString(c, http2.ClientPreface)
+		if err := errors.Join(err, f.WriteSettings(), f.WriteWindowUpdate(0, 1<<30)); err != nil {
+			b.Error(err)
+			return
+		}
+		for id := uint32(1); pb.Next(); id += 2 {
+			if err := askFrames(f, id, block.Bytes()); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+// askFrames sends a request, and reads frames until its answer has ended.
+func askFrames(f *http2.Framer, id uint32, block []byte) error {
+	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true, EndHeaders: true}); err != nil {
+		return err
+	}
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			return err
+		}
+		h := frame.Header()
+		switch {
+		case h.Type == http2.FrameRSTStream, h.Type == http2.FrameGoAway:
+			return fmt.Errorf("stream %d: %v", id, frame)
+		case h.Type == http2.FrameData && h.StreamID == id && h.Flags.Has(http2.FlagDataEndStream):
+			return nil
+		}
+	}
 }
 
 // benchmarkGateway measures with the test policy. Its windows count by key, if
 // there is one.
-func benchmarkGateway(b *testing.B, key weir.Key) {
+func benchmarkGateway(b *testing.B, key weir.Key, send func(b *testing.B, addr string)) {
 	target := trivialUpstream(b)
 	resolver, err := identity.New(identity.Options{})
 	if err != nil {
@@ -171,7 +237,7 @@ func benchmarkGateway(b *testing.B, key weir.Key) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = g.Serve(ctx, l) }()
 	b.Cleanup(func() { cancel(); <-done; access.Close() })
-	hammer(b, l.Addr().String())
+	send(b, l.Addr().String())
 }
 
 // buffers pools the buffers for copying bodies.

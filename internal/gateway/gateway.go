@@ -16,6 +16,7 @@
 //	fast   HTTP/1.1 before an upstream: a loop of our own
 //	std    net/http: HTTP/2, and HTTP/1.1 before a handler
 //	rules  what both ask: what is forwarded, withheld, answered and logged
+//	relay  one request to an upstream, and its answer
 //	pace   how slow a peer may be
 package gateway
 
@@ -134,7 +135,7 @@ func New(o Options) (*Gateway, error) {
 	}
 	engine := std.Options{
 		Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Traceparent: o.Traceparent,
-		Dial: g.dialThrough(g.newDialer().DialContext), Kept: keptFor, UpstreamTLS: secure,
+		Dial: g.dialThrough(g.newDialer().DialContext), Kept: keptFor, UpstreamTLS: secure, Pooled: g.Fast(),
 	}
 	if g.std, err = std.New(g.rules, engine); err != nil {
 		return nil, err
@@ -245,7 +246,7 @@ type UpstreamState struct {
 }
 
 // Upstreams returns how the addresses of the upstreams are doing, in the order of Options; nil
-// before Backend. Kept connections are those of the fast engine.
+// before Backend. Kept connections are those of the fast engine, which HTTP/2 shares with it.
 func (g *Gateway) Upstreams() (all []UpstreamState) {
 	for _, site := range g.rules.Sites {
 		unanswered := site.AllUnanswered()

@@ -12,10 +12,14 @@ import (
 )
 
 // listener puts the layers around l: for the fast engine the poller, which waits for its
-// connections, then the PROXY protocol, then the pace of writing. TLS comes above.
+// connections, then WrapListener, then the PROXY protocol, then the pace of writing. TLS comes
+// above.
 func (g *Gateway) listener(l net.Listener) net.Listener {
 	if g.Fast() {
-		l = poller.Listen(l)
+		l = poller.Listen(l) // which takes sockets alone
+	}
+	if wrap := g.options.WrapListener; wrap != nil {
+		l = wrap(l)
 	}
 	if g.options.ProxyProtocol {
 		l = &proxyproto.Listener{

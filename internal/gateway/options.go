@@ -122,6 +122,11 @@ type Options struct {
 	// WrapTransport, if set, is put around the transport of requests to Sites.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 
+	// WrapListener, if set, is put around the listener that Serve is given, below the PROXY
+	// protocol and TLS, such as one that counts connections. Its connections must have CloseWrite
+	// and SyscallConn, as those that it accepts.
+	WrapListener func(net.Listener) net.Listener
+
 	// Engine selects what speaks HTTP/1.1; the zero value is the fast engine if that can serve.
 	Engine Engine
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -69,4 +70,13 @@ func (c *conn) CloseWrite() error {
 		return half.CloseWrite()
 	}
 	return errors.ErrUnsupported
+}
+
+// SyscallConn returns access to the socket. If the connection has none, the error is
+// errors.ErrUnsupported.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	if socket, ok := c.Conn.(syscall.Conn); ok {
+		return socket.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -320,6 +321,13 @@ func TestConnectionsAreCountedUntilTheyAreFirstClosed(t *testing.T) {
 		t.Error(err)
 	}
 	want(t, m, `weir_connections_open{listener="edge"}`, 1)
+	raw, err := c.(syscall.Conn).SyscallConn()
+	if err == nil {
+		err = raw.Control(func(uintptr) {})
+	}
+	if err != nil {
+		t.Errorf("the socket of a counted connection: %v", err)
+	}
 	_, _ = c.Close(), c.Close()
 	want(t, m, `weir_connections_open{listener="edge"}`, 0)
 	want(t, m, `weir_connections_accepted_total{listener="edge"}`, 1)

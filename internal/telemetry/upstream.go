@@ -31,7 +31,7 @@ var (
 	descUpstreamBusy = prometheus.NewDesc("weir_upstream_requests_in_flight",
 		"Requests in flight to the address, including websockets.", []string{"site", "upstream"}, nil)
 	descUpstreamKept = prometheus.NewDesc("weir_upstream_connections_kept",
-		"Idle connections to the address in the fast engine's pool. Those of net/http (HTTP/2, --engine std) are not included.", []string{"site", "upstream"}, nil)
+		"Idle connections to the address in the fast engine's pool, which HTTP/2 shares. Those of net/http (--engine std, traces) are not included.", []string{"site", "upstream"}, nil)
 	descUpstreamFailures = prometheus.NewDesc("weir_upstream_failures_total",
 		"Failures that counted against the address: one for an outage, and one for each probe that fails during it.", []string{"site", "upstream"}, nil)
 	descCertificate = prometheus.NewDesc("weir_certificate_expires_timestamp_seconds",

@@ -170,18 +170,18 @@ func (c *conn) linger() {
 	if c.engine.ending.Load() {
 		until = time.Now().Add(lingerPause)
 	}
-	p := c.engine.copies.borrow()
-	defer func() { p.giveBack() }()
+	p := c.engine.copies.Borrow()
+	defer func() { p.GiveBack() }()
 	for now := time.Now(); now.Before(until); now = time.Now() {
 		by := now.Add(lingerPause)
 		if by.After(until) {
 			by = until
 		}
 		c.moveDeadline(by)
-		n, err := c.raw.Read(p.room())
+		n, err := c.raw.Read(p.Room())
 		if err != nil {
 			return
 		}
-		p = p.after(n)
+		p = p.After(n)
 	}
 }

@@ -7,6 +7,7 @@
 //	tls.go       its TLS handshake
 //	head.go      waits for the head of a request, or finds that the client speaks HTTP/2
 //	handed.go    the connections that speak HTTP/2, for another engine
+//	gather.go    what that engine writes, in few system calls
 //	deadline.go  the deadlines of its reads
 //	context.go   its context
 //	watch.go     whether the client is still there while an answer is awaited
@@ -19,7 +20,6 @@
 //	relay.go     the upstream's answer, passed on
 //	cost.go      what the limiter learns of the answer
 //	tunnel.go    websockets
-//	copy.go      the buffers that bodies are copied through
 package fast
 
 import (
@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/gateway/relay"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
@@ -50,7 +51,7 @@ type Engine struct {
 	clock     *pace.Clock
 	secure    *tls.Config
 	exchanges sync.Pool // of *exchange
-	copies    copyBuffers
+	copies    relay.Buffers
 	handed    *handedListener
 
 	serving sync.WaitGroup // connections, and what belongs to them

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/gateway/relay"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/target"
 	"github.com/weirlimit/weir/internal/wire"
@@ -40,8 +41,8 @@ type exchange struct {
 	chain  []byte       // the caller's address, and the trusted proxies after it
 
 	relayed
-	heard []byte // the head of the upstream's answer
-	// its parts; they are gone with the exchange, and nothing else is given them
+	heads relay.Heads // of the upstream's answer
+	// the parts of the last one; they are gone with the exchange, and nothing else is given them
 	res        wire.Response
 	answerBody wire.Body
 }
@@ -131,7 +132,8 @@ func (x *exchange) settle() (more bool) {
 // maxKept is the size of the largest buffer that an exchange keeps for the next one.
 const maxKept = maxGathered + 8<<10
 
-// maxValues is how many results of Header an exchange keeps the memory of.
+// maxValues is how many results of Header, and fields of an answer, an exchange keeps the memory
+// of.
 const maxValues = 64
 
 // release returns the exchange to its pool, without anything of the connection or of the request.
@@ -156,8 +158,9 @@ func (x *exchange) release() {
 	if cap(x.body.seen) > maxKept {
 		x.body.seen = nil
 	}
-	if cap(x.heard) > maxKept {
-		x.heard, x.fields = nil, nil
+	x.heads.Reset(maxKept)
+	if cap(x.fields) > maxValues {
+		x.fields = nil
 	}
 	e.exchanges.Put(x)
 }

@@ -30,7 +30,7 @@ func (c *conn) next(now time.Time, first bool) (head string, err error) {
 		if first && c.engine.secure == nil {
 			switch prefaceOf(c.in.Buffered()) {
 			case wholePreface:
-				c.hand(&begunConn{Conn: c.Conn, begin: append([]byte(nil), c.in.Buffered()...)})
+				c.hand(&begunConn{Conn: newGatheringConn(c.engine.Rules, c.Conn), begin: append([]byte(nil), c.in.Buffered()...)})
 				return "", nil
 			case partOfPreface:
 				begun = c.startHead(begun)

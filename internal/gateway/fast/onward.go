@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weirlimit/weir/internal/gateway/relay"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/wire"
 )
@@ -30,7 +31,7 @@ func (x *exchange) appendRequest(b []byte) []byte {
 	case head.Length == wire.Chunked:
 		b = append(b, "Transfer-Encoding: chunked\r\n"...)
 		if announced != "" {
-			b = appendAnnounced(b, announced, x.withholds)
+			b = relay.AppendAnnounced(b, announced, x.withholds)
 		}
 	case head.Length > 0 || rules.ExpectsBody(head.Method):
 		b = append(strconv.AppendInt(append(b, "Content-Length: "...), head.Length, 10), "\r\n"...)
@@ -106,22 +107,4 @@ func (x *exchange) namesMore() bool {
 		}
 	}
 	return false
-}
-
-// appendAnnounced appends a Trailer field without the names that will not be passed on.
-func appendAnnounced(b []byte, list string, drops func(string) bool) []byte {
-	begun := false
-	for name := range strings.SplitSeq(list, ",") {
-		if name = strings.Trim(name, " \t"); !wire.IsToken(name) || drops(name) {
-			continue
-		}
-		if b = append(b, ", "...); !begun {
-			b = append(b[:len(b)-2], "Trailer: "...)
-		}
-		b, begun = append(b, name...), true
-	}
-	if begun {
-		b = append(b, "\r\n"...)
-	}
-	return b
 }

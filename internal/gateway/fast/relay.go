@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/answer"
+	"github.com/weirlimit/weir/internal/gateway/relay"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/upstream"
 	"github.com/weirlimit/weir/internal/wire"
@@ -45,7 +46,7 @@ func (x *exchange) takeFields() {
 }
 
 // appendHead appends the answer's head, and returns how its body is sent.
-func (x *exchange) appendHead() (how framing) {
+func (x *exchange) appendHead() (how relay.Framing) {
 	res := &x.res
 	x.beginHead(res.Status, res.Reason)
 	length := res.Length
@@ -60,10 +61,10 @@ func (x *exchange) appendHead() (how framing) {
 	case x.head.Minor == 0:
 		x.closes = true
 	default:
-		how = chunked
+		how = relay.Chunked
 		x.out = append(x.out, "Transfer-Encoding: chunked\r\n"...)
 		if announced := strings.Join(res.Values("Trailer"), ","); announced != "" {
-			x.out = appendAnnounced(x.out, announced, x.dropsTrailer)
+			x.out = relay.AppendAnnounced(x.out, announced, x.dropsTrailer)
 		}
 	}
 	if x.body.isUnasked() || x.upload != nil && !x.upload.read.Load() {
@@ -81,7 +82,7 @@ func (x *exchange) dropsTrailer(name string) bool {
 
 // relayBody writes the head and copies the body. whole is true if the body was read to its end, so
 // that the upstream's connection can be used again.
-func (x *exchange) relayBody(how framing) (whole bool, err error) {
+func (x *exchange) relayBody(how relay.Framing) (whole bool, err error) {
 	c, u, res := x.c, x.conn, &x.res
 	body := &x.answerBody
 	body.ResetAnswer(&u.Reader, res.Length)
@@ -103,16 +104,16 @@ func (x *exchange) relayBody(how framing) (whole bool, err error) {
 	if body.Done() {
 		return true, nil
 	}
-	n, received, sent := c.engine.copies.copy(c, &awaited{body, u, res.Length, x}, how)
+	n, received, sent := c.engine.copies.Copy(c, &awaited{body, u, res.Length, x}, how)
 	x.Written += n
 	if received != nil {
 		x.logBroken(received)
 		return false, received
 	}
-	if sent != nil || how == plain {
+	if sent != nil || how == relay.Plain {
 		return sent == nil, sent
 	}
-	_, err = c.Write(appendLastChunk(nil, body.Trailers(), func(name string) bool { return !x.dropsTrailer(name) }))
+	_, err = c.Write(relay.AppendLastChunk(nil, body.Trailers(), func(name string) bool { return !x.dropsTrailer(name) }))
 	return true, err
 }
 

@@ -14,7 +14,8 @@ import (
 // handshake performs the TLS handshake. It reports whether the connection goes on here: not if the
 // handshake failed, and not if HTTP/2 was agreed on.
 func (c *conn) handshake() bool {
-	secured := tls.Server(&helloConn{Conn: c.raw, c: c}, c.engine.secure)
+	hello := &helloConn{Conn: c.raw, c: c}
+	secured := tls.Server(hello, c.engine.secure)
 	if err := secured.HandshakeContext(&c.ctx); err != nil {
 		var record tls.RecordHeaderError
 		if errors.As(err, &record) && record.Conn != nil && looksLikeHTTP(record.RecordHeader) {
@@ -29,6 +30,7 @@ func (c *conn) handshake() bool {
 	if state.NegotiatedProtocol != "h2" {
 		return true
 	}
+	hello.Conn = newGatheringConn(c.engine.Rules, c.raw)
 	c.hand(secured)
 	return false
 }

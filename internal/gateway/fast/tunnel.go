@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/gateway/relay"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/upstream"
 )
@@ -65,19 +66,19 @@ func (c *conn) tunnel(u *upstream.Conn) {
 	}
 	both.Go(func() {
 		defer guard()
-		c.engine.copies.oneWay(u, pace.OneWay{Reader: &c.in, Of: bounds}, u, c)
+		oneWay(&c.engine.copies, u, pace.OneWay{Reader: &c.in, Of: bounds}, u, c)
 	})
 	func() {
 		defer guard()
-		c.engine.copies.oneWay(c.Conn, pace.OneWay{Reader: &u.Reader, Of: bounds}, c, u)
+		oneWay(&c.engine.copies, c.Conn, pace.OneWay{Reader: &u.Reader, Of: bounds}, c, u)
 	}()
 	both.Wait() // also after a panic: until then the tunnel is open
 }
 
 // oneWay copies until from ends, and then ends the sending half of toConn. If that fails, or the
 // copying does, it closes both connections.
-func (b *copyBuffers) oneWay(to io.Writer, from pace.OneWay, toConn, fromConn interface{ Close() error }) {
-	if _, received, sent := b.copy(to, from, plain); received == nil && sent == nil {
+func oneWay(b *relay.Buffers, to io.Writer, from pace.OneWay, toConn, fromConn interface{ Close() error }) {
+	if _, received, sent := b.Copy(to, from, relay.Plain); received == nil && sent == nil {
 		if half, ok := toConn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 			from.Of.HalfEnded()
 			return

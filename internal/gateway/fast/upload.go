@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/gateway/relay"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/upstream"
 	"github.com/weirlimit/weir/internal/wire"
@@ -125,16 +126,16 @@ const lastPiece = 100 * time.Millisecond
 
 // pass copies the body of the request to the upstream.
 func (x *exchange) pass(u *upstream.Conn, l *upload) (received, sent error) {
-	how := plain
+	how := relay.Plain
 	if x.head.Length == wire.Chunked {
-		how = chunked
+		how = relay.Chunked
 	}
-	_, received, sent = x.c.engine.copies.copy(u, &uploaded{&x.body, l}, how)
-	if received != nil || sent != nil || how == plain {
+	_, received, sent = x.c.engine.copies.Copy(u, &uploaded{&x.body, l}, how)
+	if received != nil || sent != nil || how == relay.Plain {
 		return received, sent
 	}
 	announced := strings.Join(x.head.Values("Trailer"), ",")
-	_, err := u.Write(appendLastChunk(nil, x.body.Trailers(), func(name string) bool { return rules.Names(announced, name) && !x.withholds(name) }))
+	_, err := u.Write(relay.AppendLastChunk(nil, x.body.Trailers(), func(name string) bool { return rules.Names(announced, name) && !x.withholds(name) }))
 	return nil, err
 }
 

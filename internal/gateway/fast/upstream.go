@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/gateway/relay"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/upstream"
 	"github.com/weirlimit/weir/internal/wire"
@@ -23,7 +24,6 @@ type relayed struct {
 	alone     bool    // the connection ends with this request
 	early     bool    // the answer came before the request's body had come in whole
 	upload    *upload // nil: the request went out in one piece
-	heads     int     // bytes of heads, interim ones included
 }
 
 // forward sends the request to the upstream, and its answer back.
@@ -212,47 +212,15 @@ func (x *exchange) talk(u *upstream.Conn, streams bool, now time.Time) error {
 	}
 }
 
-// maxAnswerHead is the size of the largest head of an answer, together with the interim ones before
-// it, so that these end.
-const maxAnswerHead = 256 << 10
-
 // readHead reads one head.
 func (x *exchange) readHead(u *upstream.Conn) error {
-	for {
-		if x.heard = u.Reader.AppendResponseHead(x.heard[:0]); len(x.heard) > 0 {
-			if x.heads += len(x.heard); x.heads > maxAnswerHead {
-				return errManyHeads
-			}
-			var refusal *wire.Refusal
-			err := x.res.Parse(unsafe.String(&x.heard[0], len(x.heard)), x.head.Method)
-			if errors.As(err, &refusal) {
-				return answerError{refusal}
-			}
-			return err
-		}
-		switch err := u.Reader.Fill(maxAnswerHead); {
-		case err == nil:
-		case errors.Is(err, io.EOF):
-			return errNoAnswer
-		case errors.Is(err, wire.ErrFull):
-			return errLongHead
-		default:
-			return err
-		}
+	head, err := x.heads.Next(u)
+	if err != nil {
+		return err
 	}
+	// nothing keeps a part of it for longer than the exchange
+	return relay.Parse(&x.res, unsafe.String(&head[0], len(head)), x.head.Method)
 }
-
-var (
-	errNoAnswer  = errors.New("the connection was closed before an answer came")
-	errManyHeads = answerError{&wire.Refusal{Status: http.StatusBadGateway, Reason: "more interim answers than are allowed"}}
-	errLongHead  = answerError{&wire.Refusal{Status: http.StatusBadGateway, Reason: "a head of more than 256 KiB"}}
-)
-
-// An answerError is why an upstream's answer is not valid.
-type answerError struct{ *wire.Refusal }
-
-func (e answerError) Error() string { return "its answer is not valid HTTP/1.1: " + e.Reason }
-func (e answerError) Unwrap() error { return e.Refusal }
 
 // inform passes an informational answer on, without the limiter's fields, which only a final answer
 // has.

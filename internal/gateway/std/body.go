@@ -35,7 +35,8 @@ type readDeadline interface{ SetReadDeadline(time.Time) error }
 // still waits for 100 Continue.
 func (x *exchange) paceBody(r *http.Request) *http.Request {
 	deadline, ok := x.ResponseWriter.(readDeadline)
-	if !ok || r.Body == nil || r.Body == http.NoBody {
+	// HTTP/2's server gives each request a Body, and a length of 0 if it has none.
+	if !ok || r.Body == nil || r.Body == http.NoBody || x.http2 && r.ContentLength == 0 {
 		return r
 	}
 	b := &x.body

@@ -9,6 +9,8 @@
 //	stream.go    answers over HTTP/2, written at a minimum rate
 //	body.go      its body, with a deadline for every read
 //	proxy.go     the upstream, by httputil.ReverseProxy
+//	forward.go   the upstream of an HTTP/2 request, by the fast engine's pool
+//	answer.go    its answer, passed on
 //	header.go    net/http's headers under the rules
 //	hijack.go    connections that a handler takes over
 package std
@@ -25,6 +27,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/gateway/relay"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
@@ -46,6 +49,10 @@ type Options struct {
 	// of their https addresses; nil: the system's authorities, and no certificate of our own
 	UpstreamTLS *tls.Config
 	Kept        time.Duration // for how long a connection to them is kept unused
+
+	// Pooled sends requests of HTTP/2 to the sites by their pools, whose connections are the fast
+	// engine's too. Without it, and for HTTP/1.1, an http.Transport makes the connections.
+	Pooled bool
 }
 
 // An Engine serves requests by net/http. It is safe for concurrent use.
@@ -55,6 +62,7 @@ type Engine struct {
 	backend   http.Handler                           // serveBackend
 	proxies   map[*rules.Site]*httputil.ReverseProxy // nil: Backend
 	transport *http.Transport
+	buffers   relay.Buffers
 }
 
 // New returns an engine. It serves nothing before Server or Handler is called.

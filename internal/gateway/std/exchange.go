@@ -28,6 +28,8 @@ type exchange struct {
 	asked      time.Duration // after Start, when the upstream was asked
 	switching  http.Header   // of the upstream's 101
 	identified bool          // Client is known
+	chain      []byte        // before an upstream: the X-Forwarded-For that it gets
+	addresses  [48]byte      // of chain, mostly
 
 	http2    bool
 	explicit atomic.Bool    // the handler has set a write deadline of its own
@@ -155,9 +157,7 @@ func (x *exchange) settle() {
 // report reports the request, whose answer is complete.
 func (x *exchange) report() {
 	if e := x.engine; e.AccessLog != nil {
-		if !x.identified {
-			x.identify(x)
-		}
+		x.identify(x)
 		x.Method, x.Host, x.Proto = x.request.Method, x.request.Host, x.request.Proto
 		for _, name := range [...]string{"User-Agent", "X-Request-Id", "Traceparent"} {
 			for _, value := range x.request.Header[name] {
@@ -185,19 +185,26 @@ func exchangeOf(w http.ResponseWriter) *exchange {
 	}
 }
 
-// identify records the client's address. w is the writer that the innermost handler was given,
-// which knows the caller, or x if no handler was reached. It returns the X-Forwarded-For for an
-// upstream.
-func (x *exchange) identify(w http.ResponseWriter) (chain string) {
-	x.identified = true
+// identify records the client's address, if the limiter's judgement has not (Judged). w is the
+// writer that the innermost handler was given, which knows the caller, or x if no handler was
+// reached.
+func (x *exchange) identify(w http.ResponseWriter) {
+	if x.identified {
+		return
+	}
 	caller, ok := httplimit.CallerOf(w)
 	if !ok {
 		caller = new(identity.Caller)
 		x.engine.Identity.Start(caller, &identity.HTTPRequest{Request: x.request})
 	}
-	x.Client = caller.Addr()
-	if x.engine.proxies == nil {
-		return ""
+	x.noteCaller(caller)
+}
+
+// noteCaller records who is calling, and keeps nothing of c.
+func (x *exchange) noteCaller(c *identity.Caller) {
+	x.identified = true
+	x.Client = c.Addr()
+	if x.engine.proxies != nil {
+		x.chain = c.AppendChain(x.addresses[:0])
 	}
-	return caller.Chain()
 }

@@ -109,11 +109,14 @@ func (e *Engine) route(x *exchange, r *http.Request) {
 	e.Limit.Serve(x, r, x.Choice.Match, e.backend)
 }
 
-// Judged notes what the access log has of the limiter's decision. It is
-// the rules' Options.Judged; w is the exchange that the limiter was given.
+// Judged notes what the access log has of the limiter's decision, and who is calling, for the
+// upstream: to ask for the caller later would keep the limiter from using its memory again
+// (httplimit.CallerOf). It is the rules' Options.Judged; w is the exchange that the limiter was
+// given.
 func Judged(w http.ResponseWriter, c *identity.Caller, a *answer.Answer) {
 	if x, ok := w.(*exchange); ok {
 		x.NoteJudged(&x.engine.Options, c, a)
+		x.noteCaller(c)
 	}
 }
 
@@ -171,7 +174,7 @@ func (e *Engine) attemptBackend(w http.ResponseWriter, r *http.Request, x *excha
 		}
 	}()
 	x.Reached = true
-	chain := x.identify(w)
+	x.identify(w)
 	if limit := e.Limits.Body; limit > 0 && r.ContentLength != 0 {
 		if r.ContentLength > limit {
 			write(w, rules.BodyTooLarge(limit))
@@ -182,7 +185,7 @@ func (e *Engine) attemptBackend(w http.ResponseWriter, r *http.Request, x *excha
 	if e.proxies == nil {
 		e.options.Backend.ServeHTTP(w, r)
 	} else {
-		e.serveUpstream(w, r, chain)
+		e.serveUpstream(w, r)
 	}
 	return true
 }

@@ -109,11 +109,16 @@ func (e *Engine) passTrailers(p *httputil.ProxyRequest) {
 	}
 	p.Out.Trailer = make(http.Header, len(p.In.Trailer))
 	for name := range p.In.Trailer {
-		if !rules.IsWithheld(name) && !e.HidesName(name) && wire.MayTrail(name) {
+		if e.passesTrailer(name) {
 			p.Out.Trailer[name] = nil
 		}
 	}
 	p.Out.Body = &trailed{p.Out.Body, p.In.Trailer, p.Out.Trailer}
+}
+
+// passesTrailer reports whether a trailer of a request is forwarded.
+func (e *Engine) passesTrailer(name string) bool {
+	return !rules.IsWithheld(name) && !e.HidesName(name) && wire.MayTrail(name)
 }
 
 // trailed is a body that copies its trailers when it ends, before its reader looks for them.
@@ -132,11 +137,14 @@ func (b *trailed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// serveUpstream forwards a request. chain is its X-Forwarded-For: the client and every trusted hop
-// after it.
-func (e *Engine) serveUpstream(w http.ResponseWriter, r *http.Request, chain string) {
-	r.Header[rules.ForwardedFor] = []string{chain}
+// serveUpstream forwards a request.
+func (e *Engine) serveUpstream(w http.ResponseWriter, r *http.Request) {
 	x := exchangeOf(w)
+	if x.http2 && e.options.Pooled {
+		e.forward(w, r)
+		return
+	}
+	r.Header[rules.ForwardedFor] = []string{string(x.chain)}
 	head := headOf(r)
 	ctx := context.WithValue(r.Context(), asking{}, x)
 	if head.IsWebsocket() {

@@ -1,0 +1,137 @@
+package relay
+
+import (
+	"errors"
+	"io"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/upstream"
+	"github.com/weirlimit/weir/internal/wire"
+)
+
+// An upload sends the body of a request while its answer is awaited.
+type upload struct {
+	done     chan struct{}
+	read     atomic.Bool // the body has arrived, and its last piece is on its way
+	received error       // why the body did not arrive here whole; valid after done
+	stuck    error       // why it did not go out whole; valid after done
+
+	mu   sync.Mutex
+	head bool // the answer's has come
+}
+
+// answered is called when the head of the answer has come, and is not waited for any more.
+func (l *upload) answered() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.head = true
+}
+
+// startUpload starts to send the body on u.
+func (c *Call) startUpload(u *upstream.Conn) {
+	l := &upload{done: make(chan struct{})}
+	c.upload = l
+	u.AwaitStream() // the time for an answer runs from the end of the request
+	go func() {
+		defer close(l.done)
+		if !c.sendBody(u, l) {
+			_ = u.Close() // ends the wait for an answer, after which Do asks why
+		}
+	}()
+}
+
+var errPanicked = errors.New("sending the body panicked")
+
+// sendBody sends the body. It reports false if the answer need not be waited for any more.
+func (c *Call) sendBody(u *upstream.Conn, l *upload) bool {
+	l.received, l.stuck = c.attemptCopy(u, l)
+	if l.received != nil || pace.IsTimeout(l.stuck) || errors.Is(l.stuck, errPanicked) {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.head {
+		u.AwaitHead(time.Now())
+	}
+	return true
+}
+
+// attemptCopy is copyBody; the error is errPanicked if that panicked, which it logs.
+func (c *Call) attemptCopy(u *upstream.Conn, l *upload) (received, sent error) {
+	sent = errPanicked
+	defer func() {
+		if failure := recover(); failure != nil {
+			c.Log.Error("sending a request's body panicked", "panic", failure, "stack", string(debug.Stack()))
+		}
+	}()
+	received, sent = c.copyBody(u, l)
+	return received, sent
+}
+
+// copyBody copies the body to the upstream. It returns the error of either side.
+func (c *Call) copyBody(u *upstream.Conn, l *upload) (received, sent error) {
+	_, received, sent = c.Buffers.Copy(u, &uploaded{c.Body, l}, c.How)
+	if received != nil || sent != nil || c.How == Plain {
+		return received, sent
+	}
+	var trailers []wire.Field
+	if c.Trailers != nil {
+		trailers = c.Trailers()
+	}
+	_, sent = u.Write(AppendLastChunk(nil, trailers, func(string) bool { return true }))
+	return nil, sent
+}
+
+// uploaded is a request's body that records when it has come in whole.
+type uploaded struct {
+	io.Reader
+	*upload
+}
+
+// Read is io.Reader's.
+func (b *uploaded) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.upload.read.Store(true)
+	}
+	return n, err
+}
+
+// lastPiece is how long an upstream that has answered may take to read the last of a request.
+const lastPiece = 100 * time.Millisecond
+
+// EndUpload has nothing more of the request sent. An upstream that has answered needs no more of
+// it.
+func (c *Call) EndUpload() { _, _ = c.endUpload() }
+
+// endUpload ends the upload, if there is one. It returns why the body did not arrive whole, and why
+// it did not go out whole.
+func (c *Call) endUpload() (received, stuck error) {
+	l := c.upload
+	if l == nil {
+		return nil, nil
+	}
+	c.upload = nil
+	if l.read.Load() { // what is left is one write
+		last := time.NewTimer(lastPiece)
+		defer last.Stop()
+		select {
+		case <-l.done:
+		case <-last.C:
+		}
+	}
+	select {
+	case <-l.done:
+		c.sent = l.received == nil && l.stuck == nil
+		return l.received, l.stuck
+	default:
+	}
+	_ = c.conn.Close()
+	_ = c.Body.Close()
+	<-l.done
+	return nil, nil // its errors are what we have just caused
+}
