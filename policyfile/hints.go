@@ -206,6 +206,8 @@ func requiresHint(s string) string {
 		return "session is a verified JWT"
 	case "api-token", "api_token", "apikey", "api-key", "api_key", "key":
 		return "token is a verified API token"
+	case "mtls", "tls", "certificate", "client-cert", "client_cert":
+		return "cert is a verified client certificate"
 	}
 	return didYouMean(s, weir.Credentials())
 }

@@ -8,6 +8,7 @@
 //	listener.go     the layers of a connection below HTTP: the PROXY protocol, the pace
 //	serve.go        start and drain
 //	certificate.go  a TLS certificate; certificates.go  all of them, and which one a client gets
+//	clientcert.go   the authorities that certificates of clients must come from
 //	upstreams.go    the addresses of the upstream; upstreamtls.go  TLS with them
 //	health.go       their health checks
 //
@@ -97,7 +98,8 @@ type Gateway struct {
 	options Options
 	rules   *rules.Rules
 	std     *std.Engine
-	certs   *certificates // nil: cleartext
+	certs   *certificates      // nil: cleartext
+	clients *clientAuthorities // nil: clients are not asked for certificates
 	clock   *pace.Clock
 }
 
@@ -126,11 +128,17 @@ func New(o Options) (*Gateway, error) {
 			with.Covers = g.certs.covers
 		}
 	}
+	if o.Clients.CAFile != "" {
+		if g.clients, err = loadClientAuthorities(o.Clients, log); err != nil {
+			return nil, err
+		}
+		with.Holds = g.clients.hold
+	}
 	if g.rules, err = rules.New(with); err != nil {
 		return nil, err
 	}
 	engine := std.Options{
-		Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Traceparent: o.Traceparent,
+		Backend: o.Backend, TLS: g.TLSConfig(), AskClients: g.askClients(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Traceparent: o.Traceparent,
 		Dial: g.dialThrough(g.newDialer().DialContext), Kept: keptFor, UpstreamTLS: secure,
 	}
 	if g.std, err = std.New(g.rules, engine); err != nil {
@@ -147,6 +155,8 @@ func (o *Options) check() error {
 		return errors.New("new gateway: one of Backend and Sites is required, not both")
 	case o.Paths == target.AsSent && len(o.Sites) == 0:
 		return errors.New("new gateway: paths are forwarded as sent to Sites alone: leave Paths out before Backend")
+	case o.Clients.CAFile != "" && len(o.Certificates) == 0:
+		return errors.New("new gateway: clients show certificates over TLS alone: Certificates are required")
 	case o.ProxyProtocol && len(o.TrustedProxies) == 0:
 		return errors.New("new gateway: the PROXY protocol needs trusted proxies to take it from: name their networks")
 	}
@@ -191,12 +201,21 @@ func (g *Gateway) Handler() http.Handler { return g.std.Handler() }
 func (g *Gateway) Fast() bool { return g.options.isFast() }
 
 // TLSConfig returns what connections to the gateway are secured by, for another listener of the
-// same server; nil if they are not.
+// same server; nil if they are not. It asks no client for a certificate.
 func (g *Gateway) TLSConfig() *tls.Config {
 	if g.certs == nil {
 		return nil
 	}
 	return g.certs.config()
+}
+
+// askClients returns what makes the configuration of an engine ask clients for certificates; nil if
+// they are not asked.
+func (g *Gateway) askClients() func(*tls.Config) {
+	if g.clients == nil {
+		return nil
+	}
+	return g.clients.ask
 }
 
 // Certificates returns when the first certificate of each name expires; none without TLS. A

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
@@ -25,7 +26,8 @@ func (c *conn) handshake() bool {
 	}
 	c.Conn = secured
 	state := secured.ConnectionState()
-	c.serverName = state.ServerName
+	c.serverName, c.chains = state.ServerName, state.VerifiedChains
+	c.cert = identity.NewCertificate(c.chains)
 	if state.NegotiatedProtocol != "h2" {
 		return true
 	}

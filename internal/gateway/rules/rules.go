@@ -26,6 +26,7 @@ package rules
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -33,6 +34,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
@@ -73,6 +75,10 @@ type Options struct {
 	// Covers, if set, reports whether a TLS connection whose client asked for a name (SNI; empty:
 	// for none) may carry requests for a host. It must not block.
 	Covers func(asked, host string) bool
+
+	// Holds is set if clients are asked for certificates. It reports whether one of the chains that
+	// verified when a connection began still does at now. It must not block.
+	Holds func(chains [][]*x509.Certificate, now time.Time) bool
 
 	// Judged, if set, is called by net/http's engine for each request whose caller the limiter has
 	// judged (httplimit.Options.Judged).

@@ -33,6 +33,8 @@ import (
 type Options struct {
 	Backend http.Handler // receives what is admitted
 	TLS     *tls.Config  // nil: cleartext
+	// AskClients, if set, makes a configuration ask clients for certificates.
+	AskClients func(*tls.Config)
 
 	// Wrap and WrapTransport mean what they mean in the gateway's options.
 	Wrap          func(http.Handler) http.Handler
@@ -100,6 +102,10 @@ func (e *Engine) Server(ctx context.Context) *http.Server {
 	}
 	if e.options.TLS != nil {
 		s.TLSConfig = e.options.TLS.Clone()
+		if e.options.AskClients != nil {
+			s.TLSConfig.NextProtos = []string{"h2", "http/1.1"} // net/http adds them too late
+			e.options.AskClients(s.TLSConfig)
+		}
 	}
 	return s
 }

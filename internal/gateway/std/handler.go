@@ -1,6 +1,7 @@
 package std
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net/http"
@@ -95,6 +96,10 @@ func (e *Engine) route(x *exchange, r *http.Request) {
 	}
 	x.Path = rules.PathOf(&x.Asked, r.URL)
 	e.Choose(&x.Route, r.Header.Get)
+	if r.TLS != nil && e.IsOutdated(r.TLS.VerifiedChains, x.Start) {
+		x.Outdated = true
+		r.TLS = withoutCertificate(r.TLS)
+	}
 	x.Foreign = r.TLS != nil && e.IsForeign(identity.ParsePeer(r.RemoteAddr), r.TLS.ServerName, x.Asked.Host)
 	own := e.Own(r.Context(), &x.Route, r.Header.Values)
 	if own != nil && !x.IsLimited() {
@@ -107,6 +112,13 @@ func (e *Engine) route(x *exchange, r *http.Request) {
 		return
 	}
 	e.Limit.Serve(x, r, x.Choice.Match, e.backend)
+}
+
+// withoutCertificate returns the state of a connection as if its client had shown no certificate.
+func withoutCertificate(of *tls.ConnectionState) *tls.ConnectionState {
+	state := *of // which other requests of the connection share
+	state.PeerCertificates, state.VerifiedChains = nil, nil
+	return &state
 }
 
 // Judged notes what the access log has of the limiter's decision. It is
