@@ -104,15 +104,20 @@ func (a *clientAuthorities) watch(ctx context.Context) {
 
 // ask makes the complete configuration of a listener ask clients for certificates, and verify them
 // by the authorities that are in force at the handshake. crypto/tls also checks by them whether a
-// session may be resumed.
+// session may be resumed. A connection for which config has a configuration of its own keeps that.
 func (a *clientAuthorities) ask(config *tls.Config) {
 	type asking struct {
 		by     *authorities
 		config *tls.Config
 	}
-	base := config.Clone()
+	base, own := config.Clone(), config.GetConfigForClient
 	var last atomic.Pointer[asking]
-	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if own != nil {
+			if other, err := own(hello); other != nil || err != nil {
+				return other, err
+			}
+		}
 		by := a.current.Load()
 		if known := last.Load(); known != nil && known.by == by {
 			return known.config, nil

@@ -462,6 +462,26 @@ func TestOnlyThePublicListenerAsksForCertificates(t *testing.T) {
 	}
 }
 
+// A connection with a configuration of its own, such as one that proves that a name is the
+// server's, is not asked.
+func TestAConnectionWithAConfigurationOfItsOwnIsNotAsked(t *testing.T) {
+	c := openCertified(t, byCert(t, "100 per hour by cert", ""), false, nil, newIssuer(t, "root"))
+	special := new(tls.Config)
+	config := &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if hello.ServerName == "special.example.com" {
+			return special, nil
+		}
+		return nil, nil
+	}}
+	c.gateway.clients.ask(config)
+	for name, want := range map[string]tls.ClientAuthType{"special.example.com": tls.NoClientCert, "a.example.com": tls.RequireAndVerifyClientCert} {
+		got, err := config.GetConfigForClient(&tls.ClientHelloInfo{ServerName: name})
+		if err != nil || got.ClientAuth != want {
+			t.Errorf("%s: %v, %v; want %v", name, got.ClientAuth, err, want)
+		}
+	}
+}
+
 // An upstream gets the certificate that was verified if it is told so, and never one that the
 // caller has written into a field itself (RFC 9440).
 func TestAnUpstreamGetsTheVerifiedCertificateAlone(t *testing.T) {

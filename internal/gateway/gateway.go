@@ -129,6 +129,9 @@ func New(o Options) (*Gateway, error) {
 		}
 	}
 	if o.Clients.CAFile != "" {
+		if g.certs == nil {
+			return nil, errors.New("new gateway: clients show certificates over TLS alone: Certificates are required")
+		}
 		if g.clients, err = loadClientAuthorities(o.Clients, log); err != nil {
 			return nil, err
 		}
@@ -155,8 +158,6 @@ func (o *Options) check() error {
 		return errors.New("new gateway: one of Backend and Sites is required, not both")
 	case o.Paths == target.AsSent && len(o.Sites) == 0:
 		return errors.New("new gateway: paths are forwarded as sent to Sites alone: leave Paths out before Backend")
-	case o.Clients.CAFile != "" && len(o.Certificates) == 0:
-		return errors.New("new gateway: clients show certificates over TLS alone: Certificates are required")
 	case o.ProxyProtocol && len(o.TrustedProxies) == 0:
 		return errors.New("new gateway: the PROXY protocol needs trusted proxies to take it from: name their networks")
 	}
