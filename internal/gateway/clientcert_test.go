@@ -183,6 +183,9 @@ func (c *certified) get(client *http.Client) (res *http.Response, body string) {
 		c.t.Fatal(err)
 	}
 	defer res.Body.Close()
+	if http2 := client.Transport.(*http.Transport).Protocols.HTTP2(); http2 != (res.ProtoMajor == 2) {
+		c.t.Errorf("%s is spoken", res.Proto)
+	}
 	return res, text(c.t, res)
 }
 
