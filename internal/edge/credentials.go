@@ -122,7 +122,7 @@ func openKeySet(ctx context.Context, c *Config, own *parts) (*jwks.Set, error) {
 func certificateRows(c *Config) []Row {
 	line := unverified(c, identity.Cert, "--client-ca asks callers for certificates")
 	if c.asksClients() {
-		line = "from the authorities of --client-ca " + filepath.Base(c.Clients.CAFile)
+		line = "certificates from the authorities of --client-ca " + filepath.Base(c.Clients.CAFile)
 		if c.Clients.Optional {
 			line += verified
 		} else {
@@ -133,7 +133,7 @@ func certificateRows(c *Config) []Row {
 	}) {
 		return nil
 	}
-	return []Row{{"client certificates", line}}
+	return []Row{{"client TLS", line}}
 }
 
 // openTokens returns the verifier of an upstream's API tokens, and its start-up line. It returns

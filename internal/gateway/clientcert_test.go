@@ -296,6 +296,11 @@ func TestACertificateThatDoesNotVerifyGetsNoConnection(t *testing.T) {
 					t.Errorf("%s, optional %t, TLS %#x: %s; want the alert %q", name, optional, version, got, test.alert)
 				}
 			}
+			// many strangers make one line
+			eventually(t, "the log has a reason", func() bool { return strings.Contains(c.log.String(), "does not verify") })
+			if log := c.log.String(); strings.Count(log, "does not verify") != 1 || !strings.Contains(log, "peer=127.0.0.1:") || !strings.Contains(log, `error="x509: certificate `) {
+				t.Errorf("the log has\n%s", log)
+			}
 			config := c.tls()
 			config.MinVersion, config.MaxVersion = version, version
 			if !optional {

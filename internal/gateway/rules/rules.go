@@ -16,6 +16,7 @@
 //	onward.go     what an upstream receives of a request, and which of its answers make no sense
 //	cors.go       browsers on other origins
 //	health.go     what load balancers ask
+//	refusedcert.go what the log has of clients whose certificates do not verify
 //	outage.go     what the log has while an upstream does not answer
 //	counts.go     what is under way, and what went wrong
 //	record.go     what is known of a request when it is over
@@ -107,6 +108,7 @@ type Rules struct {
 	TakenOver pace.Set
 
 	hidden         hiddenTokens
+	refused        refusedCertificates
 	forwarded      forwardings
 	methods        string // all that are accepted, as Allow has them
 	unknownMethod  Answer

@@ -22,6 +22,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strings"
 	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
@@ -98,7 +99,7 @@ func (e *Engine) Server(ctx context.Context) *http.Server {
 		ConnState:   e.countAccepted,
 		ConnContext: pace.WithConn,
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog:    log.New(serverLog{e.Log}, "", 0),
+		ErrorLog:    log.New(serverLog{e}, "", 0),
 	}
 	if e.options.TLS != nil {
 		s.TLSConfig = e.options.TLS.Clone()
@@ -149,17 +150,27 @@ func (e *Engine) CloseIdle() {
 }
 
 // A serverLog receives net/http's log lines. Those that any stranger can cause are for debugging
-// alone.
-type serverLog struct{ log *slog.Logger }
+// alone, or have a line of our own.
+type serverLog struct{ engine *Engine }
+
+// handshakeFailed begins the line about a TLS handshake, before the peer, ": " and the error.
+const handshakeFailed = "http: TLS handshake error"
 
 // Write implements io.Writer.
 func (l serverLog) Write(line []byte) (int, error) {
 	level := slog.LevelWarn
-	for _, prefix := range []string{"http: TLS handshake error", "http2: "} {
+	for _, prefix := range []string{handshakeFailed, "http2: "} {
 		if bytes.HasPrefix(line, []byte(prefix)) {
 			level = slog.LevelDebug
 		}
 	}
-	l.log.Log(context.Background(), level, string(bytes.TrimSpace(line)))
+	if text, ok := strings.CutPrefix(string(line), handshakeFailed+" from "); ok {
+		peer, failure, _ := strings.Cut(strings.TrimSpace(text), ": ")
+		// as tls.CertificateVerificationError writes it
+		if why, ok := strings.CutPrefix(failure, "tls: failed to verify certificate: "); ok {
+			l.engine.NoteRefusedCertificate(peer, why)
+		}
+	}
+	l.engine.Log.Log(context.Background(), level, string(bytes.TrimSpace(line)))
 	return len(line), nil
 }
