@@ -102,6 +102,15 @@ func (a *clientAuthorities) watch(ctx context.Context) {
 	}
 }
 
+// askClients returns what makes the configuration of an engine ask clients for certificates; nil if
+// they are not asked.
+func (g *Gateway) askClients() func(*tls.Config) {
+	if g.clients == nil {
+		return nil
+	}
+	return g.clients.ask
+}
+
 // ask makes the complete configuration of a listener ask clients for certificates, and verify them
 // by the authorities that are in force at the handshake. crypto/tls also checks by them whether a
 // session may be resumed. A connection for which config has a configuration of its own keeps that.

@@ -141,9 +141,10 @@ func New(o Options) (*Gateway, error) {
 		return nil, err
 	}
 	engine := std.Options{
-		Backend: o.Backend, TLS: g.TLSConfig(), AskClients: g.askClients(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Traceparent: o.Traceparent,
+		Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Traceparent: o.Traceparent,
 		Dial: g.dialThrough(g.newDialer().DialContext), Kept: keptFor, UpstreamTLS: secure,
 	}
+	engine.AskClients = g.askClients()
 	if g.std, err = std.New(g.rules, engine); err != nil {
 		return nil, err
 	}
@@ -208,15 +209,6 @@ func (g *Gateway) TLSConfig() *tls.Config {
 		return nil
 	}
 	return g.certs.config()
-}
-
-// askClients returns what makes the configuration of an engine ask clients for certificates; nil if
-// they are not asked.
-func (g *Gateway) askClients() func(*tls.Config) {
-	if g.clients == nil {
-		return nil
-	}
-	return g.clients.ask
 }
 
 // Certificates returns when the first certificate of each name expires; none without TLS. A

@@ -27,10 +27,12 @@ func (c *conn) handshake() bool {
 		c.engine.Log.Debug("a TLS handshake failed", "peer", c.peer, "error", err)
 		return false
 	}
+	c.chains = secured.ConnectionState().VerifiedChains
+	c.cert = identity.NewCertificate(c.chains)
+
 	c.Conn = secured
 	state := secured.ConnectionState()
-	c.serverName, c.chains = state.ServerName, state.VerifiedChains
-	c.cert = identity.NewCertificate(c.chains)
+	c.serverName = state.ServerName
 	if state.NegotiatedProtocol != "h2" {
 		return true
 	}

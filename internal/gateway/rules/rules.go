@@ -12,11 +12,11 @@
 //	withheld.go   the fields of a request that a backend never gets: one table
 //	forwarding.go the fields by which an upstream learns who is calling: one table
 //	keys.go       the places of tokens that a backend does not get
+//	clientcert.go the certificates of clients: which are no longer valid, which are refused
 //	fields.go     the fields of one hop, the limiter's own fields, lists of names
 //	onward.go     what an upstream receives of a request, and which of its answers make no sense
 //	cors.go       browsers on other origins
 //	health.go     what load balancers ask
-//	refusedcert.go what the log has of clients whose certificates do not verify
 //	outage.go     what the log has while an upstream does not answer
 //	counts.go     what is under way, and what went wrong
 //	record.go     what is known of a request when it is over

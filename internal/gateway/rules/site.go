@@ -1,13 +1,11 @@
 package rules
 
 import (
-	"crypto/x509"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/weirlimit/weir/internal/target"
 	"github.com/weirlimit/weir/internal/upstream"
@@ -100,17 +98,6 @@ func (r *Rules) siteOf(host string) *Site {
 func (r *Rules) IsForeign(peer netip.Addr, asked, host string) bool {
 	return r.Covers != nil && !r.Covers(asked, host) && !r.Trusts(peer)
 }
-
-// IsOutdated reports whether a client showed a certificate when its connection began, by the chains
-// that verified then, and none of them does now.
-func (r *Rules) IsOutdated(chains [][]*x509.Certificate, now time.Time) bool {
-	return len(chains) > 0 && r.Holds != nil && !r.Holds(chains, now)
-}
-
-// outdated answers a request on a connection whose client certificate is no longer valid. On a new
-// one the client can show another (RFC 9110, section 15.5.20).
-var outdated = Answer{Status: http.StatusMisdirectedRequest, Code: "misdirected_request", Closes: true,
-	Message: "The client certificate of this connection has expired or is no longer accepted. Connect again with a valid one."}
 
 // misdirected answers a request for a host that no upstream serves, or that the certificate of its
 // connection does not cover (RFC 9110, section 15.5.20).

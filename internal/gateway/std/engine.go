@@ -3,6 +3,7 @@
 // asked of gateway/rules. One request goes down these files:
 //
 //	engine.go    the server, and what it reports of connections
+//	clientcert.go certificates of clients
 //	spare.go     a connection before its first request
 //	handler.go   one request: its path, its limiter, who answers it
 //	exchange.go  its record and its ResponseWriter, which handlers write to
@@ -22,7 +23,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"strings"
 	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
@@ -153,9 +153,6 @@ func (e *Engine) CloseIdle() {
 // alone, or have a line of our own.
 type serverLog struct{ engine *Engine }
 
-// handshakeFailed begins the line about a TLS handshake, before the peer, ": " and the error.
-const handshakeFailed = "http: TLS handshake error"
-
 // Write implements io.Writer.
 func (l serverLog) Write(line []byte) (int, error) {
 	level := slog.LevelWarn
@@ -164,13 +161,7 @@ func (l serverLog) Write(line []byte) (int, error) {
 			level = slog.LevelDebug
 		}
 	}
-	if text, ok := strings.CutPrefix(string(line), handshakeFailed+" from "); ok {
-		peer, failure, _ := strings.Cut(strings.TrimSpace(text), ": ")
-		// as tls.CertificateVerificationError writes it
-		if why, ok := strings.CutPrefix(failure, "tls: failed to verify certificate: "); ok {
-			l.engine.NoteRefusedCertificate(peer, why)
-		}
-	}
+	l.engine.noteRefused(string(line))
 	l.engine.Log.Log(context.Background(), level, string(bytes.TrimSpace(line)))
 	return len(line), nil
 }

@@ -1,7 +1,6 @@
 package std
 
 import (
-	"crypto/tls"
 	"errors"
 	"io"
 	"net/http"
@@ -112,13 +111,6 @@ func (e *Engine) route(x *exchange, r *http.Request) {
 		return
 	}
 	e.Limit.Serve(x, r, x.Choice.Match, e.backend)
-}
-
-// withoutCertificate returns the state of a connection as if its client had shown no certificate.
-func withoutCertificate(of *tls.ConnectionState) *tls.ConnectionState {
-	state := *of // which other requests of the connection share
-	state.PeerCertificates, state.VerifiedChains = nil, nil
-	return &state
 }
 
 // Judged notes what the access log has of the limiter's decision. It is
