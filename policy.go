@@ -43,9 +43,9 @@ type Limiter struct {
 	// InFlight limits the requests of a caller that are under way, beside the windows.
 	InFlight InFlight
 
-	// Requires is the key source of a credential that a caller must have: "session" or "token". A
-	// request without a verified one is counted by its address and answered 401 (D16). If it is
-	// empty, no request is answered 401, also if windows count by a credential (D27).
+	// Requires is the key source of a credential that a caller must have: "session", "token" or
+	// "cert". A request without a verified one is counted by its address and answered 401 (D16). If
+	// it is empty, no request is answered 401, also if windows count by a credential (D27).
 	Requires string
 
 	// Chosen declares that windows may count by a value that the caller chooses alone, so that it

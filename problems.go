@@ -70,7 +70,7 @@ func (c *checker) checkLimiter(l *Limiter, names map[string]int) {
 	c.checkNotify(l)
 	c.checkPlans(l)
 	if l.Requires != "" && !slices.Contains(Credentials(), l.Requires) {
-		c.add("requires", -1, l.Requires, "requires %q: %s are allowed", l.Requires, strings.Join(Credentials(), " and "))
+		c.add("requires", -1, l.Requires, "requires %q: %s are allowed", l.Requires, strings.Join(Credentials(), ", "))
 	}
 	if l.Align > AlignClock {
 		c.add("align", -1, l.Align.String(), "align %v is unknown: request and clock are allowed", l.Align)

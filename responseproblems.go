@@ -115,7 +115,7 @@ func (c *checker) checkAnswer(p *Policy, a namedAnswer) {
 		case a.field != "unauthenticated":
 			c.add(at, -1, source, "%s has no texts for each credential: only unauthenticated has", a.field)
 		case !slices.Contains(Credentials(), source): // what requires can name
-			c.add(at, -1, source, "%q is not a credential: %s are allowed", source, strings.Join(Credentials(), " and "))
+			c.add(at, -1, source, "%q is not a credential: %s are allowed", source, strings.Join(Credentials(), ", "))
 		default:
 			c.checkPlaceholders(p, at, a.answer.Credentials[source], a.field)
 		}

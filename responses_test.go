@@ -46,7 +46,7 @@ func TestProblemsOfWordsHaveTheirPaths(t *testing.T) {
 	p.Answers.Format = 9
 	p.Answers.Refused.Status = 200
 	p.Answers.Refused.Credentials = map[string]string{"token": "m"}
-	// no answer is for the lack of a claim: only session and token can be required
+	// no answer is for the lack of a claim: only session, token and cert can be required
 	p.Answers.Unauthenticated.Credentials = map[string]string{"claim:org": "m"}
 	p.Answers.Unavailable.Fields = map[string]string{"X-A": "a\nb"}
 	var got []string

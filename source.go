@@ -52,6 +52,9 @@ type Source struct {
 	// Optional means that a request may have no value of it. Then the next alternative of the Part
 	// is counted, in the end the address.
 	Optional bool
+	// OfConnection means that the value belongs to the connection: a request may have it beside any
+	// other credential.
+	OfConnection bool
 	// Public means that the value may be shown to operators: it identifies the caller, and is no
 	// secret.
 	Public bool
@@ -86,6 +89,8 @@ var builtInSources = []Source{
 		Counts: "the name of the host that the request is for"},
 	{Name: "claim", Field: "NAME", names: claimName, Kind: Credential, From: "session", Optional: true, About: "one value of the claim",
 		Counts: "the value of one claim of the verified visitor session"},
+	{Name: "cert", Kind: Credential, Optional: true, OfConnection: true, About: "one certificate",
+		Counts: "the name in the verified client certificate of the connection"},
 	{Name: everyoneSource, Kind: Common, About: "all callers together",
 		Counts: "nothing: all callers share one budget"},
 }

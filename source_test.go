@@ -112,7 +112,7 @@ func TestThePatternOfASourceIsItsNames(t *testing.T) {
 
 // A claim is part of a session, which is what a limiter can require.
 func TestOnlyWholeCredentialsCanBeRequired(t *testing.T) {
-	if got := Credentials(); !slices.Equal(got, []string{"session", "token"}) {
+	if got := Credentials(); !slices.Equal(got, []string{"session", "token", "cert"}) {
 		t.Errorf("the credentials are %q", got)
 	}
 	for name, want := range map[string]string{"session": "session", "token": "token", "claim:sub": "session", "ip": "", "header:X-A": "", "everyone": "", "nothing": ""} {

@@ -65,6 +65,7 @@ func limiters(t testing.TB, rows map[string][]string) weir.Policy {
 type request struct {
 	peer   string
 	header map[string][]string
+	cert   *identity.Certificate
 }
 
 func (r *request) Peer() netip.Addr            { return identity.ParsePeer(r.peer) }
@@ -72,6 +73,8 @@ func (r *request) Header(name string) []string { return r.header[name] }
 func (r *request) Host() string                { return "" }
 func (r *request) RawQuery() string            { return "" }
 func (r *request) Body(int) []byte             { return nil }
+
+func (r *request) Certificate() *identity.Certificate { return r.cert }
 
 // from returns a request from an address, with one field unless name is empty.
 func from(address, name string, lines ...string) *request {

@@ -175,7 +175,7 @@ func TestAnUnservablePolicyIsRejected(t *testing.T) {
 		{nil, answer.Options{Identity: who}, `no decider: pass weir.New's`},
 		{d, answer.Options{}, `limiter "l" has the message "wigdet": bulk-sync, general, in-flight, widget are allowed`},
 		{d, answer.Options{Identity: who}, `limiter "l" has the message "wigdet": bulk-sync, general, in-flight, widget are allowed
-limiter "l" counts by "tenant": the key sources here are ip, agent, session, token, header:NAME, path:NAME, cookie:NAME, query:NAME, host, claim:NAME, everyone`},
+limiter "l" counts by "tenant": the key sources here are ip, agent, session, token, header:NAME, path:NAME, cookie:NAME, query:NAME, host, claim:NAME, cert, everyone`},
 	} {
 		if _, err := answer.New(test.decider, test.options); err == nil || err.Error() != test.want {
 			t.Errorf("the error is %v\nwant %s", err, test.want)

@@ -138,6 +138,7 @@ var (
 	neutralWords = map[string]credentialWords{
 		identity.Session: {"session token", "Send it as Authorization: Bearer <token>."},
 		identity.Token:   {"API key", "Send it as Authorization: Bearer <key>."},
+		identity.Cert:    {"client certificate", "Connect with one of an authority that this service accepts."},
 	}
 )
 
@@ -151,8 +152,8 @@ func (j *Judge) unauthenticated(w *prepared, l *weir.Limiter, source string, why
 		return m.in(languagesOf(q))
 	}
 	words := neutralWords[source]
-	if isOfContract(l) {
-		words = contractWords[source]
+	if of, ok := contractWords[source]; ok && isOfContract(l) {
+		words = of
 	}
 	if words.name == "" {
 		words.name = "credential"
@@ -173,8 +174,11 @@ func (j *Judge) unauthenticated(w *prepared, l *weir.Limiter, source string, why
 }
 
 // challenge returns the WWW-Authenticate of a 401: a challenge for each place where the credential
-// may be (RFC 9110, section 11.6.1; RFC 6750).
+// may be (RFC 9110, section 11.6.1; RFC 6750). No scheme is registered for client certificates.
 func (j *Judge) challenge(source string, why error) string {
+	if source == identity.Cert {
+		return `ClientCertificate realm="cert"`
+	}
 	problem := "invalid_token"
 	if errors.Is(why, identity.ErrNone) {
 		problem = ""

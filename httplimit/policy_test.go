@@ -29,7 +29,7 @@ func TestAnUnservablePolicyIsRejected(t *testing.T) {
 		{nil, httplimit.Options{Identity: who}, `new middleware: no decider: pass weir.New's`},
 		{d, httplimit.Options{}, `new middleware: Options.Identity is required: pass identity.New's`},
 		{d, httplimit.Options{Identity: who}, `new middleware: limiter "l" has the message "wigdet": bulk-sync, general, in-flight, widget are allowed
-limiter "l" counts by "tenant": the key sources here are ip, agent, session, token, header:NAME, path:NAME, cookie:NAME, query:NAME, host, claim:NAME, everyone`},
+limiter "l" counts by "tenant": the key sources here are ip, agent, session, token, header:NAME, path:NAME, cookie:NAME, query:NAME, host, claim:NAME, cert, everyone`},
 	} {
 		if _, err := httplimit.New(test.decider, test.options); err == nil || err.Error() != test.want {
 			t.Errorf("the error is %v\nwant %s", err, test.want)

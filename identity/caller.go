@@ -20,7 +20,8 @@ type Caller struct {
 	agent   string
 	session *verifiedSession
 	token   *TokenClaims
-	errs    [2]error // why there is no session, no token
+	cert    *Certificate
+	errs    [3]error // why there is no session, no token, no certificate
 	arrived time.Time
 }
 
@@ -30,6 +31,7 @@ const (
 	knowsSession
 	knowsToken
 	knowsTime
+	knowsCert
 )
 
 var (
@@ -231,6 +233,8 @@ func (c *Caller) Verified(source string) (err error) {
 		_, err = c.verifiedSession()
 	case Token:
 		_, err = c.tokenClaims()
+	case Cert:
+		_, err = c.certificate()
 	default:
 		err = ErrNone
 	}

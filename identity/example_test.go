@@ -51,7 +51,7 @@ func ExampleOptions_extra() {
 	_, ok := caller.AppendKey(nil, "client")
 	fmt.Println(ok, weir.SourceNames(who.Sources()))
 	// Output:
-	// false ip, agent, session, token, header:NAME, path:NAME, cookie:NAME, query:NAME, host, claim:NAME, everyone, client
+	// false ip, agent, session, token, header:NAME, path:NAME, cookie:NAME, query:NAME, host, claim:NAME, cert, everyone, client
 }
 
 func check(err error) {

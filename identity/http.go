@@ -26,6 +26,14 @@ func (r *HTTPRequest) Host() string { return r.Request.Host }
 // RawQuery implements Request.
 func (r *HTTPRequest) RawQuery() string { return r.URL.RawQuery }
 
+// Certificate implements Request. It goes by the chains that net/http's server has verified.
+func (r *HTTPRequest) Certificate() *Certificate {
+	if r.TLS == nil {
+		return nil
+	}
+	return NewCertificate(r.TLS.VerifiedChains)
+}
+
 // Body implements Request. It blocks until limit bytes or the end have arrived; the server's
 // timeouts bound that. An error of the body is returned to the next reader too, after the same
 // bytes.

@@ -1,5 +1,6 @@
 // Package identity determines who is calling: the client's address behind trusted proxies, the
-// agent that a widget embeds, the visitor session, and the workspace API token.
+// agent that a widget embeds, the visitor session, the workspace API token, and the client
+// certificate.
 //
 // A [Resolver] holds the configuration: which proxies are trusted, and which keys verify
 // credentials. A [Caller] is one request seen through it. It works lazily and determines each value
@@ -35,6 +36,7 @@ const (
 	Query    = "query"    // the value of a query parameter, chosen by the caller: query:tenant
 	Host     = "host"     // the name of the host that the request is for, chosen by the caller
 	Claim    = "claim"    // the value of a claim of the verified visitor session: claim:org.id
+	Cert     = "cert"     // the name in the verified client certificate (CertificateName)
 	Everyone = "everyone" // the same for all callers: one budget that they share
 )
 
@@ -51,6 +53,9 @@ type Request interface {
 	Host() string
 	// RawQuery returns the query without the question mark, as received. QueryValue reads it.
 	RawQuery() string
+	// Certificate returns the certificate that the client has shown on the connection and that the
+	// server has verified; nil if there is none.
+	Certificate() *Certificate
 	// Body returns the first bytes of the body, at most limit, and leaves the whole body to the
 	// next reader. They are valid until the request has ended, and must not be changed.
 	Body(limit int) []byte
@@ -80,6 +85,10 @@ type Options struct {
 	// Authorization: Bearer. A request with different tokens in two of them has no valid one.
 	// Sessions are always in Authorization: Bearer.
 	TokenFrom []Place
+
+	// Certificates means that the server asks clients for certificates and verifies them, as
+	// tls.VerifyClientCertIfGiven does. If it is false, no caller has a verified certificate (D17).
+	Certificates bool
 
 	// Extra are further key sources, those of the embedding service.
 	Extra []Source
@@ -148,6 +157,8 @@ func (r *Resolver) Verifies(source string) bool {
 		return r.options.Sessions != nil
 	case Token:
 		return r.options.Tokens != nil
+	case Cert:
+		return r.options.Certificates
 	}
 	return false
 }

@@ -51,6 +51,8 @@ func builtIn(name string) (find finder, named bool) {
 		return (*Caller).appendHost, false
 	case Claim:
 		return (*Caller).appendClaim, true
+	case Cert:
+		return (*Caller).appendCertificate, false
 	case Everyone:
 		return (*Caller).appendEveryone, false
 	}

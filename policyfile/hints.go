@@ -173,6 +173,8 @@ func sourceHint(name string, all []weir.Source) string {
 	switch base, rest := weir.SplitSource(name); {
 	case isAPIKey(base) && slices.Contains(plain, identity.Token):
 		return apiKeyHint
+	case isCertificate(base) && slices.Contains(plain, identity.Cert):
+		return "cert counts by a verified client certificate"
 	case strings.EqualFold(base, "jwt") && slices.Contains(plain, identity.Session):
 		claim := "claim:" + cmp.Or(rest, "sub")
 		if !keyParses(claim) {
@@ -184,6 +186,15 @@ func sourceHint(name string, all []weir.Source) string {
 		return hint
 	}
 	return "to count by an HTTP field, write for example: " + field
+}
+
+// isCertificate reports whether s is another word for a client certificate.
+func isCertificate(s string) bool {
+	switch strings.ToLower(s) {
+	case "mtls", "tls", "x509", "certificate", "client-cert", "client_cert", "client-certificate":
+		return true
+	}
+	return false
 }
 
 // failureHint returns which on_store_failure was probably meant.
@@ -206,6 +217,9 @@ func requiresHint(s string) string {
 		return "session is a verified JWT"
 	case "api-token", "api_token", "apikey", "api-key", "api_key", "key":
 		return "token is a verified API token"
+	}
+	if isCertificate(s) {
+		return "cert is a verified client certificate"
 	}
 	return didYouMean(s, weir.Credentials())
 }
@@ -252,6 +266,9 @@ func whoHint(s string) string {
 		if _, err := weir.ParseWho(words[1]); err == nil {
 			return "write the address without a prefix word: " + words[1]
 		}
+	}
+	if len(words) == 2 && words[0] == identity.Cert {
+		return "name an address or an API token; 'weir key grant --cert' raises the limit of one certificate for a time"
 	}
 	if len(words) == 2 && words[0] == identity.Session {
 		return "name an address or an API token: sessions are short-lived"

@@ -102,7 +102,7 @@ func (d *reading) options(l *limiter, out *weir.Limiter, path string) {
 		if requires := string(l.Requires); slices.Contains(weir.Credentials(), requires) {
 			out.Requires = requires
 		} else {
-			d.fail(at, requires, requiresHint(requires), "requires %q: %s are allowed", excerpt(requires), strings.Join(weir.Credentials(), " and "))
+			d.fail(at, requires, requiresHint(requires), "requires %q: %s are allowed", excerpt(requires), strings.Join(weir.Credentials(), ", "))
 		}
 	}
 	if at := path + ".answers"; d.written(at) {

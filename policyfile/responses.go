@@ -28,7 +28,7 @@ type answer struct {
 type unauthenticated struct {
 	Status      status             `json:"status,omitempty" like:"401" jsonschema:"The HTTP status."`
 	Message     message            `json:"message,omitempty" like:"need-key" jsonschema:"The name of the text: one of messages."`
-	Credentials map[string]message `json:"credentials,omitempty" like:"{token: need-key}" jsonschema:"The names of the texts for the lack of one credential: session or token. They have priority over message."`
+	Credentials map[string]message `json:"credentials,omitempty" like:"{token: need-key}" jsonschema:"The names of the texts for the lack of one credential: session, token or cert. They have priority over message."`
 	Fields      map[string]value   `json:"fields,omitempty" like:"{X-Support: https://example.com/keys}" jsonschema:"More fields of the response, by name."`
 }
 

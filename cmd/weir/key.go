@@ -20,10 +20,11 @@ import (
 
 const keyLong = `Show and change the budget of one caller on a running server.
 
-Name the caller with --ip, --agent, --session, --token, --host, --header, --path, --cookie, --query and --claim,
-whichever the limiters count by, or with --denial and the id in the X-Weir-Denial field of a 429. The id of a session
-is the sid of its token, or the jti if it has no sid. The id of a token is its part between the two underscores, or the
-first word of its line in --token-file.
+Name the caller with --ip, --agent, --session, --token, --host, --cert, --header, --path, --cookie, --query and
+--claim, whichever the limiters count by, or with --denial and the id in the X-Weir-Denial field of a 429. The id of a
+session is the sid of its token, or the jti if it has no sid. The id of a token is its part between the two underscores,
+or the first word of its line in --token-file. A certificate has the first of these names: uri:, dns:, email: and
+subject:, such as dns:billing.example.com.
 
 A change reaches all nodes that share a store within two seconds. --data/audit.log records it, with its author and the
 reason.`
@@ -46,14 +47,14 @@ func newKey() *cobra.Command {
 // keyFlags are the flags that name a caller.
 type keyFlags struct {
 	operatorFlags
-	ip, agent, session, issuer, id, host, denial, limiter string
-	values                                                []*namedValues
+	ip, agent, session, issuer, id, host, cert, denial, limiter string
+	values                                                      []*namedValues
 }
 
 // named returns them by the names that the server uses.
 func (f *keyFlags) named() map[string]*string {
 	return map[string]*string{
-		"ip": &f.ip, "agent": &f.agent, "session": &f.session, "issuer": &f.issuer, "token": &f.id, "host": &f.host, "denial": &f.denial, "limiter": &f.limiter,
+		"ip": &f.ip, "agent": &f.agent, "session": &f.session, "issuer": &f.issuer, "token": &f.id, "host": &f.host, "cert": &f.cert, "denial": &f.denial, "limiter": &f.limiter,
 	}
 }
 
@@ -66,18 +67,19 @@ func (f *keyFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.issuer, "issuer", "", "the `ISS` of its session or claim, if the server accepts any issuer")
 	flags.StringVar(&f.id, "token", "", "the public `ID` of its API token")
 	flags.StringVar(&f.host, "host", "", "the `NAME` of the host that its requests are for")
+	flags.StringVar(&f.cert, "cert", "", "the `NAME` in its client certificate, with its kind: uri:, dns:, email: or subject:")
 	f.values = sourceFlags(cmd, weir.Sources())
 	flags.StringVar(&f.denial, "denial", "", "the `ID` in the X-Weir-Denial field of one of its 429s")
 	flags.StringVar(&f.limiter, "limiter", "", "only this `LIMITER` of the policy")
-	cli.NoVariables(cmd, "ip", "agent", "session", "issuer", "token", "host", "denial", "limiter")
+	cli.NoVariables(cmd, "ip", "agent", "session", "issuer", "token", "host", "cert", "denial", "limiter")
 	f.operatorFlags.register(cmd)
 }
 
 func (f *keyFlags) check(cmd *cobra.Command) error {
-	direct := f.ip+f.agent+f.session+f.id+f.host != "" ||
+	direct := f.ip+f.agent+f.session+f.id+f.host+f.cert != "" ||
 		slices.ContainsFunc(f.values, func(v *namedValues) bool { return len(v.values) > 0 })
 	if !direct && f.denial == "" {
-		return cli.UsageError("for example: "+cmd.CommandPath()+" --ip 192.0.2.7", "no caller is named: give --ip, --agent, --session, --token, --host, --header, --path, --cookie, --query, --claim or --denial")
+		return cli.UsageError("for example: "+cmd.CommandPath()+" --ip 192.0.2.7", "no caller is named: give --ip, --agent, --session, --token, --host, --cert, --header, --path, --cookie, --query, --claim or --denial")
 	}
 	if f.denial != "" && direct {
 		return cli.UsageError("see '"+cmd.CommandPath()+" --help'", "--denial already names a caller: leave the others out")

@@ -19,7 +19,7 @@ import (
 )
 
 func newPolicyExplain() *cobra.Command {
-	var file, ip, agent, session, token, host, plan string
+	var file, ip, agent, session, token, host, cert, plan string
 	var values []*namedValues
 	var machine cli.OnOff
 	var who explain.Caller
@@ -31,8 +31,8 @@ windows counts the request by.
 
 Weir first brings the path to its canonical form, as the server does, because all spellings of an endpoint share
 one budget. If routes name hosts, write the request's host before the path, or as --host. Name the caller with --ip,
---agent, --session, --token, --host, --header, --cookie, --query and --claim, and its plan with --plan; the path may have
-a query. An address or agent that you leave out is shown in angle brackets. So is the
+--agent, --session, --token, --host, --cert, --header, --cookie, --query and --claim, and its plan with --plan; the path
+may have a query. An address or agent that you leave out is shown in angle brackets. So is the
 value of a field, a cookie, a parameter or a claim, since it may be a secret.
 
 ` + sourcesHelp(),
@@ -61,6 +61,13 @@ value of a field, a cookie, a parameter or a claim, since it may be a secret.
 			who.Set(identity.Token, apiTokenID(token))
 			who.SetPlan(redactToken(plan))
 			who.Set(identity.Host, host)
+			if cert != "" {
+				name, err := identity.CertificateName(cert)
+				if err != nil {
+					return cli.UsageError("for example --cert dns:billing.example.com", "%s: %w", cli.GivenAs(cmd, "cert"), err)
+				}
+				who.Set(identity.Cert, name)
+			}
 			for _, v := range values {
 				for source, value := range v.values {
 					who.Set(source, value)
@@ -83,12 +90,13 @@ value of a field, a cookie, a parameter or a claim, since it may be a secret.
 	flags.StringVar(&session, "session", "", "the `ID` of a verified visitor session")
 	flags.StringVar(&token, "token", "", "the `ID` of a verified API token")
 	flags.StringVar(&host, "host", "", "the `NAME` of the host that the request is for")
+	flags.StringVar(&cert, "cert", "", "the `NAME` in its verified client certificate, with its kind: uri:, dns:, email: or subject:")
 	// The parameters of a route are in the path that is explained.
 	values = sourceFlags(cmd, slices.DeleteFunc(weir.Sources(), func(s weir.Source) bool { return s.Name == identity.Path }))
 	flags.StringVar(&plan, "plan", "", "the `NAME` of its plan, for a limiter with plans")
 	flags.StringVar(&file, "policy", "", "`FILE` with the policy (default the contract)")
 	cli.Must(cmd.MarkFlagFilename("policy"))
-	cli.NoVariables(cmd, "host")
+	cli.NoVariables(cmd, "host", "cert")
 	cli.JSONFlag(cmd, &machine)
 	return cmd
 }

@@ -23,7 +23,8 @@ Start-up prints two blocks of commands to paste into a shell. Each ends with a 4
 
 With --upstream URL and --policy FILE, Weir protects your own backend instead. Flags decide what is verified: sessions
 (--jwt-key, --jwks), and API tokens (--tokens for those of 'weir token create', --token-file for keys of any form, whose
-lines 'weir token hash' prints). --token-from says where requests have them. A limiter that requires a credential
+lines 'weir token hash' prints). --token-from says where requests have them. --client-ca asks callers for a client
+certificate, too. A limiter that requires a credential
 answers 401 without one; if no flag verifies it, the request is counted by IP address and forwarded. Start-up reports
 what is verified.
 
@@ -125,7 +126,7 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	defer signals.follow(func(ctx context.Context, by string) {
 		if f.configFile != "" {
 			log.Info(by+": the policy is read again. --config and key files are read at the start only: restart to apply a change of them. "+
-				"The candidate, TLS certificates and the token file are read again when they change", "config", f.configFile)
+				"The candidate, TLS certificates, the authorities of clients and the token file are read again when they change", "config", f.configFile)
 		}
 		server.Reload(ctx, by)
 	}, func(ctx context.Context) error {

@@ -30,7 +30,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 // misfits returns everything that does not fit together.
 func (f *serveFlags) misfits(cmd *cobra.Command) (all []error) {
 	for _, check := range []func(*cobra.Command) error{
-		f.checkListeners, f.checkSocket, f.checkTLS, f.checkMemory, f.checkEvents, f.checkCandidate, f.checkDemo, f.checkStore,
+		f.checkListeners, f.checkSocket, f.checkTLS, f.checkClients, f.checkMemory, f.checkEvents, f.checkCandidate, f.checkDemo, f.checkStore,
 		f.checkBackend, f.checkTimes, f.checkProxies, f.checkSessions, f.checkTokens, f.checkUpstreamTLS, f.checkPolicy,
 	} {
 		if err := check(cmd); err != nil {
@@ -87,6 +87,19 @@ func (f *serveFlags) checkTLS(cmd *cobra.Command) error {
 		return cli.UsageError("give both, in the same order for several certificates, or neither",
 			"--tls-cert and --tls-key go together: %s and %s are given%s",
 			cli.Count(len(f.tlsCert), "certificate"), cli.Count(len(f.tlsKey), "key"), cli.GivenIn(cmd, "tls-cert", "tls-key"))
+	}
+	return nil
+}
+
+// checkClients rejects flags about certificates of clients that have no effect.
+func (f *serveFlags) checkClients(cmd *cobra.Command) error {
+	switch {
+	case f.clientCA == "" && cmd.Flags().Changed("client-cert"):
+		return cli.UsageError("give --client-ca FILE too, with the authorities that the certificates must come from", "%s has no effect without --client-ca", cli.GivenAs(cmd, "client-cert"))
+	case f.clientCA != "" && len(f.tlsCert) == 0:
+		return cli.UsageError("give --tls-cert and --tls-key too: clients show certificates over TLS alone", "%s has no effect without TLS", cli.GivenAs(cmd, "client-ca"))
+	case f.clientCA == "" && slices.ContainsFunc(f.forwarded, func(name string) bool { return strings.HasPrefix(name, "client-cert") }):
+		return cli.UsageError("give --client-ca FILE too, or leave client-cert and client-cert-chain out", "%s names a certificate that callers are not asked for", cli.GivenAs(cmd, "forwarded"))
 	}
 	return nil
 }

@@ -22,6 +22,12 @@ const (
 	pathsAsSent = "as-sent"
 )
 
+// The values of --client-cert.
+const (
+	certRequired = "required"
+	certOptional = "optional"
+)
+
 var pathForms = map[string]gateway.Paths{pathsStrict: gateway.Strict, pathsAsSent: gateway.AsSent}
 
 var engines = map[string]gateway.Engine{engineAuto: gateway.EngineAuto, engineStd: gateway.EngineStd}
@@ -41,6 +47,8 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 		Policy:    document,
 		Reader:    policyReader(),
 		Candidate: f.candidate,
+
+		Clients: gateway.ClientTLS{CAFile: f.clientCA, Optional: f.clientCert.Value == certOptional},
 
 		Sites:  f.upstream,
 		Engine: engines[f.engine.Value],

@@ -21,6 +21,8 @@ type serveFlags struct {
 
 	listen          cli.ListenOrSocket
 	tlsCert, tlsKey cli.Paths
+	clientCA        string // empty: clients are not asked for certificates
+	clientCert      cli.Choice
 	admin           cli.AdminAddr
 	adminHosts      names
 	metrics         cli.OffOrListenAddr
@@ -88,6 +90,7 @@ func defaultServeFlags() *serveFlags {
 	return &serveFlags{
 		listen:         ":8080",
 		admin:          cli.AdminAddr{At: cli.DefaultAdmin},
+		clientCert:     cli.Choice{Value: certRequired, Of: []string{certRequired, certOptional}},
 		engine:         cli.Choice{Value: engineAuto, Of: []string{engineAuto, engineStd}},
 		paths:          cli.Choice{Value: pathsStrict, Of: []string{pathsStrict, pathsAsSent}},
 		forwarded:      gateway.DefaultForwarding(),
@@ -121,6 +124,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.listen, "listen", "the address to listen on, [HOST]:PORT or unix:/PATH, for HTTP/1.1 and HTTP/2 (by prior knowledge, or with --tls-cert by ALPN); without HOST every address")
 	flags.Var(&f.tlsCert, "tls-cert", "a certificate chain in PEM; switches on TLS and HTTP/2; repeatable, each with its --tls-key: a client gets the one for the name that it asks for (SNI), else the first")
 	flags.Var(&f.tlsKey, "tls-key", "its private key in PEM; repeatable, in the order of --tls-cert")
+	flags.StringVar(&f.clientCA, "client-ca", "", "`FILE` with the certificates of authorities, in PEM: callers are asked for a certificate from one of them, for key source cert; a changed file is read again; not at --admin and --metrics; only with --tls-cert")
+	flags.Var(&f.clientCert, "client-cert", "whether callers must have such a certificate: without one a connection is refused, or with optional a limiter that requires one answers 401; one that does not verify is always refused; only with --client-ca")
 	flags.Var(&f.admin, "admin", "the address of the admin listener, for operators with a token; empty or off: none")
 	flags.Var(&f.adminHosts, "admin-hosts", "further host names that the admin listener accepts in Host")
 	flags.Var(&f.metrics, "metrics", "the address of a listener for /metrics, /livez and /readyz alone, such as :9090 for a container; metrics need a token, see --metrics-open; empty or off: none, --admin serves them too")
@@ -135,7 +140,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.engine, "engine", "the HTTP/1.1 engine before --upstream: auto is Weir's own, or net/http if traces are on; std is net/http. HTTP/2 and the sample backend always use net/http")
 	flags.Var(&f.paths, "paths", "the form of a path that the upstream gets: strict is the canonical one, and a path without one is answered 400; as-sent is byte for byte, for backends whose paths hold %2F, // or %25, and all spellings still share one budget; as-sent is only with --upstream")
 	flags.Var(&f.methods, "methods", "methods that are accepted beside GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS, such as PROPFIND,PURGE; any other is answered 405")
-	flags.Var(&f.forwarded, "forwarded", "the fields by which the upstream learns who is calling, of x-forwarded-for, x-forwarded-proto, x-forwarded-host, x-real-ip and forwarded (RFC 7239); Weir writes these, and removes what a caller sends under any of these names; only with --upstream")
+	flags.Var(&f.forwarded, "forwarded", "the fields by which the upstream learns who is calling, of x-forwarded-for, x-forwarded-proto, x-forwarded-host, x-real-ip, forwarded (RFC 7239), client-cert and client-cert-chain (RFC 9440); Weir writes these, and removes what a caller sends under any of these names; only with --upstream")
 	flags.Var(&f.store, "store", "where counts are kept: memory (on Linux a mapped file in --data, which survives a restart), or a store that all nodes share: redis://, rediss:// or redis-sentinel:// (see above)")
 	flags.StringVar(&f.data, "data", f.data, "`DIR` for everything that must survive a restart: counts, rows, generated keys; only one server can use it, and 'weir token' at the same time")
 	flags.Var(&f.maxData, "max-data", "maximum storage of the sample backend in --data, half of it for visitors, in B, KiB, MiB or GiB; when it is full, writes are answered 507, while reads and deletes continue; not with --upstream")
@@ -175,7 +180,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 			cli.Must(cmd.MarkFlagFilename(name))
 		}
 	}
-	file("config", "tls-cert", "tls-key", "upstream-ca", "upstream-cert", "upstream-key", "policy", "candidate", "jwt-key", "token-file", "key-secret", "events-secret")
+	file("config", "tls-cert", "tls-key", "client-ca", "upstream-ca", "upstream-cert", "upstream-key", "policy", "candidate", "jwt-key", "token-file", "key-secret", "events-secret")
 	cli.Must(cmd.MarkFlagDirname("data"))
 	words := func(name string, of ...string) {
 		cli.Must(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp)))
@@ -183,6 +188,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	cli.Must(cmd.RegisterFlagCompletionFunc("store", cobra.FixedCompletions(
 		edge.StoreForms(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)))
 	words("client-ip-header", clientIPHeaders...)
+	words("client-cert", f.clientCert.Of...)
 	words("engine", f.engine.Of...)
 	words("paths", f.paths.Of...)
 	words("forwarded", gateway.ForwardingNames()...)

@@ -68,6 +68,8 @@ type verifyFlags struct {
 	tokenFrom    tokenPlaces
 	header       fields
 	ca           string
+	cert         string // empty: none is shown
+	certKey      string
 	budget       cli.Number
 	workers      cli.Number
 	maxWait      cli.Span
@@ -110,6 +112,8 @@ func newVerify(env cli.Environment) *cobra.Command {
 	flags.Var(&f.tokenFrom, "token-from", "where requests have it, as in 'weir serve': bearer (default), basic (the user name), header:NAME or query:NAME; the first is used, and the others must be as good; repeatable")
 	flags.Var(&f.header, "header", "field to send with every request; repeatable")
 	flags.StringVar(&f.ca, "ca", "", "`FILE` with the certificates to trust instead of the system's, PEM")
+	flags.StringVar(&f.cert, "cert", "", "`FILE` with the certificate to show to a server that asks for one, PEM; limiters that count by cert or require it are not tested")
+	flags.StringVar(&f.certKey, "cert-key", "", "`FILE` with its private key, PEM")
 	cli.SwitchFlag(cmd, &f.real, "real", "send valid bodies, which the API stores, instead of bodies that validation rejects")
 	cli.SwitchFlag(cmd, &f.quick, "quick", "do not wait for windows: it takes seconds and tests less")
 	flags.Var(&f.budget, "budget", "maximum number of requests")
@@ -120,7 +124,9 @@ func newVerify(env cli.Environment) *cobra.Command {
 	cli.SwitchFlag(cmd, &f.failUntested, "fail-untested", "also exit with status 1 if a clause that applies to its limiter could not be tested")
 	cli.SwitchFlag(cmd, &f.machine, "json", "print the report as JSON")
 	cli.Must(cmd.MarkFlagFilename("policy"))
-	cli.Must(cmd.MarkFlagFilename("ca"))
+	for _, name := range []string{"ca", "cert", "cert-key"} {
+		cli.Must(cmd.MarkFlagFilename(name))
+	}
 	cli.Must(cmd.RegisterFlagCompletionFunc("token-from", cobra.FixedCompletions(identity.PlaceForms(), cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }
@@ -138,14 +144,14 @@ func (f *verifyFlags) options(cmd *cobra.Command, to *url.URL) (verify.Options, 
 	if given := cli.GivenAs(cmd, tokenFrom); cmd.Flags().Changed(tokenFrom) && len(f.tokens) == 0 && given == "--"+tokenFrom {
 		return verify.Options{}, cli.UsageError("give a key in WEIR_TOKEN too, or leave it out", "%s has no effect without a token to send", given)
 	}
-	roots, err := readRoots(f.ca)
+	secure, err := f.tls(cmd)
 	if err != nil {
 		return verify.Options{}, err
 	}
 	return verify.Options{
 		URL: to, Policy: file.Policy, Limiters: f.limiters, Agent: f.agent, Sessions: f.sessions, SessionAt: f.sessionAt,
 		Tokens: f.tokens, TokenPlaces: f.tokenFrom, Real: bool(f.real), Quick: bool(f.quick), Budget: f.budget.Value, MaxWait: f.maxWait.Duration,
-		Workers: f.workers.Value, Header: http.Header(f.header), TLS: roots,
+		Workers: f.workers.Value, Header: http.Header(f.header), TLS: secure,
 	}, nil
 }
 
@@ -163,11 +169,34 @@ func (f *verifyFlags) checkLimiters(p weir.Policy, flag string) error {
 	return nil
 }
 
-// readRoots reads the certificates to trust. An empty name means the system's.
-func readRoots(name string) (*tls.Config, error) {
-	if name == "" {
+// tls returns which certificates are trusted, and which one is shown; nil: the system's, and none.
+func (f *verifyFlags) tls(cmd *cobra.Command) (*tls.Config, error) {
+	if (f.cert == "") != (f.certKey == "") {
+		return nil, cli.UsageError("give both or neither", "--cert and --cert-key go together%s", cli.GivenIn(cmd, "cert", "cert-key"))
+	}
+	if f.ca == "" && f.cert == "" {
 		return nil, nil
 	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.ca != "" {
+		roots, err := readRoots(f.ca)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = roots
+	}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.certKey)
+		if err != nil {
+			return nil, cli.Fail(fmt.Errorf("read the certificate %q with the key %q: %w", f.cert, f.certKey, err), "--cert and --cert-key must be PEM files that belong together")
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// readRoots reads the certificates to trust.
+func readRoots(name string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, cli.Fail(fmt.Errorf("read the certificates to trust: %w", err), "give a file with --ca that exists and that you may read")
@@ -176,7 +205,7 @@ func readRoots(name string) (*tls.Config, error) {
 	if !roots.AppendCertsFromPEM(text) {
 		return nil, cli.Fail(fmt.Errorf("read the certificates to trust: %s holds none in PEM", name), "it should have a line -----BEGIN CERTIFICATE-----")
 	}
-	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
+	return roots, nil
 }
 
 func runVerify(cmd *cobra.Command, f *verifyFlags, to *url.URL, env cli.Environment) error {

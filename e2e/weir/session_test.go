@@ -234,11 +234,11 @@ grep -q '^ready$' %[2]s`, s.real(command), log))
 	if err != nil || status != 0 {
 		s.t.Fatalf("%s: %s\nis not ready: %v\n%s%s", s.page, command, err, out, printed)
 	}
-	if m := listening.FindStringSubmatch(printed); m != nil {
-		s.port(public, portOf(s.t, strings.TrimPrefix(m[1], "http://")))
-	}
-	if m := adminAt.FindStringSubmatch(printed); m != nil {
-		s.port(admin, portOf(s.t, strings.TrimPrefix(m[1], "http://")))
+	for port, at := range map[string]*regexp.Regexp{public: listening, admin: adminAt} {
+		if m := at.FindStringSubmatch(printed); m != nil {
+			_, address, _ := strings.Cut(m[1], "://")
+			s.port(port, portOf(s.t, address))
+		}
 	}
 	if real := s.realPort("8081"); real != "" {
 		if _, _, err := s.run("export WEIR_ADMIN=127.0.0.1:" + real); err != nil {

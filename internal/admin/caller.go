@@ -21,6 +21,7 @@ type callerQuery struct {
 	Issuer  string `json:"issuer"`  // its iss, if this server does not require a certain one
 	Token   string `json:"token"`   // the public id
 	Host    string `json:"host"`
+	Cert    string `json:"cert"` // the name in its certificate, see identity.CertificateName
 	// The values of HTTP fields, parameters of routes, cookies, query parameters and claims, each
 	// as NAME=VALUE.
 	Header  []string `json:"header"`
@@ -53,11 +54,11 @@ func (r *refusal) write(w http.ResponseWriter) { refuse(w, r.status, r.code, r.m
 // maxCallerQuery is the max length of a caller's name, in bytes.
 const maxCallerQuery = 16 << 10
 
-const howToName = "name one by ip, agent, session, token, host, header, path, cookie, query or claim, by denial, or by limiter and hash"
+const howToName = "name one by ip, agent, session, token, host, cert, header, path, cookie, query or claim, by denial, or by limiter and hash"
 
 // find returns the caller that c names.
 func (s *Server) find(c callerQuery) (*named, *refusal) {
-	direct := c.IP+c.Agent+c.Session+c.Token+c.Host != ""
+	direct := c.IP+c.Agent+c.Session+c.Token+c.Host+c.Cert != ""
 	for _, list := range c.lists() {
 		direct = direct || len(*list) > 0
 	}
@@ -84,7 +85,7 @@ func (s *Server) find(c callerQuery) (*named, *refusal) {
 
 // size returns the length of what names the caller, in bytes.
 func (c *callerQuery) size() int {
-	n := len(c.Agent) + len(c.Session) + len(c.Issuer) + len(c.Denial) + len(c.Host)
+	n := len(c.Agent) + len(c.Session) + len(c.Issuer) + len(c.Denial) + len(c.Host) + len(c.Cert)
 	for _, list := range c.lists() {
 		for _, text := range *list {
 			n += len(text)
@@ -164,6 +165,13 @@ func (s *Server) byKeys(c callerQuery) (*named, *refusal) {
 			return nil, invalid(err)
 		}
 		n.add(&one, identity.Host, host)
+	}
+	if c.Cert != "" {
+		name, err := identity.CertificateName(c.Cert)
+		if err != nil {
+			return nil, invalid(err)
+		}
+		n.add(&one, identity.Cert, name)
 	}
 	claims, err := n.addLists(&one, &c)
 	if err != nil {

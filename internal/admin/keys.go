@@ -206,7 +206,7 @@ func (s *Server) showKeys(w http.ResponseWriter, r *http.Request) {
 
 // callerOf reads a caller from a query. Each parameter is allowed once.
 func callerOf(q map[string][]string) (c callerQuery, bad *refusal) {
-	into := map[string]*string{"ip": &c.IP, "agent": &c.Agent, "session": &c.Session, "issuer": &c.Issuer, "token": &c.Token, "host": &c.Host, "denial": &c.Denial, "hash": &c.Hash, "limiter": &c.Limiter}
+	into := map[string]*string{"ip": &c.IP, "agent": &c.Agent, "session": &c.Session, "issuer": &c.Issuer, "token": &c.Token, "host": &c.Host, "cert": &c.Cert, "denial": &c.Denial, "hash": &c.Hash, "limiter": &c.Limiter}
 	for name, values := range q {
 		if list := c.lists()[name]; list != nil {
 			*list = values

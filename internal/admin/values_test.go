@@ -1,6 +1,8 @@
 package admin_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"net/http"
 	"os"
 	"strings"
@@ -26,8 +28,9 @@ func TestACallerIsNamedByWhatItsRequestsCarry(t *testing.T) {
 		"  - {name: cookie, routes: [/cookie], windows: ['2 per minute by cookie:sid'], chosen: yes}\n" +
 		"  - {name: query, routes: [/query], windows: ['2 per minute by query:tenant'], chosen: yes}\n" +
 		"  - {name: host, routes: [/host], windows: ['2 per minute by host'], chosen: yes}\n" +
+		"  - {name: cert, routes: [/cert], windows: ['2 per minute by cert']}\n" +
 		"  - {name: claim, routes: [/claim], windows: ['2 per minute by claim:org.id or ip', '9 per hour by claim:org.id+session']}\n"}, nil)
-	resolver, err := identity.New(identity.Options{Sessions: sessions, Now: f.now})
+	resolver, err := identity.New(identity.Options{Sessions: sessions, Certificates: true, Now: f.now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,6 +45,8 @@ func TestACallerIsNamedByWhatItsRequestsCarry(t *testing.T) {
 		r.RemoteAddr = "192.0.2.7:1"
 		r.Header.Set("Cookie", "theme=dark; sid=secret-1")
 		r.Header.Set("Authorization", "Bearer "+token)
+		leaf := &x509.Certificate{DNSNames: []string{"billing.example.com"}, NotAfter: f.now().Add(time.Hour)}
+		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}
 		var caller identity.Caller
 		resolver.Start(&caller, &identity.HTTPRequest{Request: r})
 		if d, err := f.decider.Decide(f.Context(), weir.Request{Method: "GET", Path: path, Keys: &caller}); err != nil || !d.Allowed {
@@ -53,6 +58,7 @@ func TestACallerIsNamedByWhatItsRequestsCarry(t *testing.T) {
 		{"cookie", "cookie=sid%3D%22secret-1%22", `"cookie":["sid=secret-1"]`, "cookie:sid", "cookie 1/2"},
 		{"query", "query=tenant%3Dacme+inc", `"query":["tenant=acme inc"]`, "query:tenant", "query 1/2"},
 		{"host", "host=shop.example.com", `"host":"SHOP.example.com."`, "host", "host 1/2"},
+		{"cert", "cert=dns%3ABilling.example.com", `"cert":"dns:billing.example.com"`, "cert", "cert 1/2"},
 		{"claim", "claim=org.id%3D4711&issuer=shop&session=visit-1", `"claim":["org.id=4711"],"issuer":"shop","session":"visit-1"`, "session+claim:org.id", "claim 1/2, claim 1/9"},
 	} {
 		spend("/" + c.limiter)
@@ -67,12 +73,12 @@ func TestACallerIsNamedByWhatItsRequestsCarry(t *testing.T) {
 		}
 	}
 	b, err := os.ReadFile(f.path("audit.log"))
-	if err != nil || strings.Contains(string(b), "secret-1") || strings.Contains(string(b), "acme") || strings.Contains(string(b), "4711") {
+	if err != nil || strings.Contains(string(b), "secret-1") || strings.Contains(string(b), "acme") || strings.Contains(string(b), "4711") || strings.Contains(string(b), "billing") {
 		t.Errorf("the audit log has a value: %v\n%s", err, b)
 	}
 	for query, code := range map[string]string{
 		"?cookie=sid": "invalid_caller", "?cookie=sid%3Da%22b": "invalid_caller", "?cookie=sid%3D%22%22": "invalid_caller", "?cookie=a%3Bb%3Dx": "invalid_caller", "?query=a%5B%5D%3Dx": "invalid_caller", "?claim=%3Dx": "invalid_caller",
-		"?host=a/b": "invalid_caller", "?claim=a%3D1&claim=a%3D2": "invalid_caller",
+		"?host=a/b": "invalid_caller", "?cert=billing.example.com": "invalid_caller", "?cert=dns:": "invalid_caller", "?claim=a%3D1&claim=a%3D2": "invalid_caller",
 	} {
 		f.refused(call{method: "GET", path: "/keys" + query}, 400, code)
 	}

@@ -22,6 +22,8 @@ type Config struct {
 	Listen string
 	// Certificates switch on TLS at every listener. The first is the default.
 	Certificates []gateway.KeyPair
+	// Clients is whether callers are asked for certificates, at the public listener alone.
+	Clients gateway.ClientTLS
 	// AdminListen is the address of the admin listener; empty: none, unless a service manager has
 	// passed a socket for it.
 	AdminListen string
@@ -117,6 +119,9 @@ type Sessions struct {
 	Issuer, Audience string
 	Leeway           time.Duration
 }
+
+// asksClients reports whether callers are asked for certificates.
+func (c *Config) asksClients() bool { return c.Clients.CAFile != "" }
 
 // secure reports whether the listeners have TLS.
 func (c *Config) secure() bool { return len(c.Certificates) > 0 }

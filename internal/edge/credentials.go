@@ -117,6 +117,25 @@ func openKeySet(ctx context.Context, c *Config, own *parts) (*jwks.Set, error) {
 	return set, nil
 }
 
+// certificateRows returns the start-up row of client certificates. There is none if no flag asks
+// for them and the policy neither counts by them nor requires one.
+func certificateRows(c *Config) []Row {
+	line := unverified(c, identity.Cert, "--client-ca asks callers for certificates")
+	if c.asksClients() {
+		line = "certificates from the authorities of --client-ca " + filepath.Base(c.Clients.CAFile)
+		if c.Clients.Optional {
+			line += verified
+		} else {
+			line += "; a connection without one is refused"
+		}
+	} else if !slices.ContainsFunc(c.Policy.Policy.Limiters, func(l weir.Limiter) bool {
+		return l.Requires == identity.Cert || countsBy(&l, identity.Cert)
+	}) {
+		return nil
+	}
+	return []Row{{"client TLS", line}}
+}
+
 // openTokens returns the verifier of an upstream's API tokens, and its start-up line. It returns
 // nil if no flag asks for one.
 func openTokens(ctx context.Context, c *Config, own *parts) (identity.Tokens, string, error) {

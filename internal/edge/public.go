@@ -31,6 +31,7 @@ func (c *Config) identityOptions() identity.Options {
 		TrustedProxies: c.Callers.TrustedProxies,
 		ClientIPHeader: c.Callers.ClientIPHeader,
 		IPv6Prefix:     c.Callers.IPv6Prefix,
+		Certificates:   c.asksClients(),
 		Now:            c.Now,
 	}
 }
@@ -53,6 +54,7 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 		CORSOrigins:    c.CORSOrigins,
 		IETF:           c.IETFHeaders,
 		Certificates:   c.Certificates,
+		Clients:        c.Clients,
 		ProxyProtocol:  c.Callers.ProxyProtocol,
 		TrustedProxies: c.Callers.TrustedProxies,
 		Degraded:       k.degraded,
@@ -76,6 +78,8 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 	var bad *gateway.CertificateError
 	var authority *gateway.AuthorityError
 	switch {
+	case errors.As(err, &authority) && authority.File == c.Clients.CAFile:
+		return nil, cli.Fail(err, fileHint(authority.Err, "--client-ca must be a PEM file with certificates alone"))
 	case errors.As(err, &authority):
 		return nil, cli.Fail(err, fileHint(authority.Err, "--upstream-ca must be a PEM file with certificates"))
 	case errors.As(err, &bad) && bad.KeyPair == c.UpstreamTLS.Client:

@@ -22,7 +22,8 @@ func (s *Server) describe(operators *adminSide, h *hooks) []Row {
 	all = append(all, Row{"store", s.counter.store.line})
 	all = append(all, operators.rows...)
 	all = append(all, backend, s.public.row(s.config))
-	all = append(append(all, credentials...), h.rows...)
+	all = append(append(all, credentials...), certificateRows(s.config)...)
+	all = append(all, h.rows...)
 	if s.config.Demo {
 		all = append(all, demoRow())
 	}

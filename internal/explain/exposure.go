@@ -19,12 +19,12 @@ type Party struct {
 
 // Parties returns the groups that exposure of a policy is reported for. One address is what a
 // server counts as one: a network of IPv6 (D12). A claim is a party if the policy counts by it: all
-// sessions with one value of it. What a caller chooses makes no party: many callers can choose the
-// same value.
+// sessions with one value of it. A certificate is one if the policy counts by it or requires it.
+// What a caller chooses makes no party: many callers can choose the same value.
 func Parties(p weir.Policy) []Party {
 	var all []Party
 	for _, s := range weir.Sources() {
-		if s.Kind == weir.Address || s.Kind == weir.Credential && s.From == "" {
+		if s.Kind == weir.Address || s.Kind == weir.Credential && s.From == "" && (!s.OfConnection || uses(p, s.Name)) {
 			all = append(all, Party{s.About, s.Name})
 		}
 	}
@@ -41,6 +41,14 @@ func Parties(p weir.Policy) []Party {
 	return append(all, Party{Name: "everybody"})
 }
 
+// uses reports whether a limiter of p counts by a credential or requires it.
+func uses(p weir.Policy, credential string) bool {
+	return slices.ContainsFunc(p.Limiters, func(l weir.Limiter) bool {
+		counts := func(w weir.Window) bool { return w.Key.Uses(credential) }
+		return l.Requires == credential || slices.ContainsFunc(l.Rows(), counts)
+	})
+}
+
 // bounds reports whether a key counts all requests of the party together.
 func (p Party) bounds(k weir.Key) bool {
 	return !slices.ContainsFunc(k, func(part weir.Part) bool { return !p.fixes(part) })
@@ -49,15 +57,16 @@ func (p Party) bounds(k weir.Key) bool {
 // fixes reports whether a part of a key has one value for all requests of the party: it counts by
 // what they have in common, or by what all callers share. It does not if it could count by anything
 // else, because a caller can change its address, choose its agent and HTTP fields, and have any
-// number of sessions and tokens. A request carries one credential, so a caller with a session sends
-// no token: the help says that this assumes tokens in Authorization alone. One session has one
-// value of each claim, or none.
+// number of sessions, tokens and certificates. A request carries one credential, so a caller with a
+// session sends no token: the help says that this assumes tokens in Authorization alone. It may
+// carry any of them on a connection with a certificate. One session has one value of each claim, or
+// none.
 func (p Party) fixes(part weir.Part) bool {
 	for _, source := range part {
 		switch {
 		case source == p.Source || kind(source) == weir.Common:
 			return true
-		case credential(source) == "" || credential(p.Source) == "":
+		case credential(source) == "" || credential(p.Source) == "" || together(source, p.Source):
 			return false
 		case credential(source) != credential(p.Source) || p.Source == credential(p.Source):
 			continue
@@ -73,7 +82,12 @@ func (p Party) fixes(part weir.Part) bool {
 // verified: a limiter that requires another credential answers them 401.
 func (p Party) Served(l *weir.Limiter) bool {
 	needed := credential(p.Source)
-	return needed == "" || l.Requires == "" || l.Requires == needed
+	return needed == "" || l.Requires == "" || l.Requires == needed || together(needed, l.Requires)
+}
+
+// together reports whether a request may have both of two credentials, or what is read from them.
+func together(one, other string) bool {
+	return weir.SourceOf(one).OfConnection != weir.SourceOf(other).OfConnection
 }
 
 func credential(source string) string { return weir.SourceOf(source).Credential() }

@@ -277,6 +277,44 @@ func TestAWindowByAClaimBoundsTheSessionsThatHaveIt(t *testing.T) {
 	}
 }
 
+// A certificate is a party if the policy counts by it or requires it. A connection with one may
+// carry any session or token, so neither bounds the other.
+func TestAWindowByCertificateBoundsThoseThatShowIt(t *testing.T) {
+	// of address, session, token, certificate, everybody
+	for key, bounded := range map[string]string{
+		"cert":             "---c-",
+		"cert or ip":       "---c-",
+		"cert or token":    "---c-", // a token moves between connections
+		"token or cert":    "--t--", // a connection has any number of tokens
+		"cert or everyone": "---c-",
+		"ip or cert":       "a----",
+		"cert+session":     "-----",
+	} {
+		p := policyBy(t, key)
+		got := ""
+		for i, party := range Parties(p) {
+			if party.bounds(p.Limiters[0].Windows[0].Key) {
+				got += "astce"[i : i+1]
+			} else {
+				got += "-"
+			}
+		}
+		if got != bounded {
+			t.Errorf("%s bounds %s, want %s", key, got, bounded)
+		}
+	}
+	p := policyBy(t, "ip")
+	if n := len(Parties(p)); n != 4 {
+		t.Errorf("%d parties of a policy without certificates", n)
+	}
+	p.Limiters[0].Requires = "cert"
+	for i, party := range Parties(p) {
+		if !party.Served(&p.Limiters[0]) {
+			t.Errorf("party %d of %d: no request of %q has a certificate", i, len(Parties(p)), party.Name)
+		}
+	}
+}
+
 // Only windows that a party shares count, and of these only the tightest, including the cost.
 func TestTheTightestWindowIsTheExposure(t *testing.T) {
 	for _, test := range []struct {

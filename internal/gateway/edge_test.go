@@ -140,7 +140,7 @@ func open(t testing.TB, backend http.Handler, change func(*Options)) *edge {
 	if o.Decider == nil {
 		o.Decider = testDecider(t, testPolicy(t))
 	}
-	resolver, err := identity.New(identity.Options{TrustedProxies: o.TrustedProxies})
+	resolver, err := identity.New(identity.Options{TrustedProxies: o.TrustedProxies, Certificates: o.Clients.CAFile != ""})
 	if err != nil {
 		t.Fatal(err)
 	}

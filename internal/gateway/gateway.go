@@ -8,6 +8,7 @@
 //	listener.go     the layers of a connection below HTTP: the PROXY protocol, the pace
 //	serve.go        start and drain
 //	certificate.go  a TLS certificate; certificates.go  all of them, and which one a client gets
+//	clientcert.go   the authorities that certificates of clients must come from
 //	upstreams.go    the addresses of the upstream; upstreamtls.go  TLS with them
 //	health.go       their health checks
 //
@@ -99,7 +100,8 @@ type Gateway struct {
 	options Options
 	rules   *rules.Rules
 	std     *std.Engine
-	certs   *certificates // nil: cleartext
+	certs   *certificates      // nil: cleartext
+	clients *clientAuthorities // nil: clients are not asked for certificates
 	clock   *pace.Clock
 
 	lingerFor atomic.Int64 // see LingerFor; 0: Limits.Linger
@@ -130,6 +132,15 @@ func New(o Options) (*Gateway, error) {
 			with.Covers = g.certs.covers
 		}
 	}
+	if o.Clients.CAFile != "" {
+		if g.certs == nil {
+			return nil, errors.New("new gateway: clients show certificates over TLS alone: Certificates are required")
+		}
+		if g.clients, err = loadClientAuthorities(o.Clients, log); err != nil {
+			return nil, err
+		}
+		with.Holds = g.clients.hold
+	}
 	if g.rules, err = rules.New(with); err != nil {
 		return nil, err
 	}
@@ -137,6 +148,7 @@ func New(o Options) (*Gateway, error) {
 		Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Traceparent: o.Traceparent,
 		Dial: g.dialThrough(g.newDialer().DialContext), Kept: keptFor, UpstreamTLS: secure, Pooled: g.Fast(),
 	}
+	engine.AskClients = g.askClients()
 	if g.std, err = std.New(g.rules, engine); err != nil {
 		return nil, err
 	}
@@ -195,7 +207,7 @@ func (g *Gateway) Handler() http.Handler { return g.std.Handler() }
 func (g *Gateway) Fast() bool { return g.options.isFast() }
 
 // TLSConfig returns what connections to the gateway are secured by, for another listener of the
-// same server; nil if they are not.
+// same server; nil if they are not. It asks no client for a certificate.
 func (g *Gateway) TLSConfig() *tls.Config {
 	if g.certs == nil {
 		return nil

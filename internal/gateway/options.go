@@ -60,6 +60,9 @@ type Options struct {
 	// certificate of its connection does not cover is answered 421, unless a trusted proxy sends
 	// it.
 	Certificates []KeyPair
+	// Clients is whether clients are asked for certificates. It needs Certificates. Identity must
+	// know it too (identity.Options.Certificates).
+	Clients ClientTLS
 
 	// ProxyProtocol requires a PROXY protocol header from TrustedProxies and refuses it from others
 	// (D12).

@@ -60,7 +60,8 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// watchCertificates reports certificates that expire soon until end is called.
+// watchCertificates reports certificates that expire soon, and follows the file of the authorities
+// of clients, until end is called.
 func (g *Gateway) watchCertificates() (end func()) {
 	if g.certs == nil {
 		return func() {}
@@ -68,6 +69,9 @@ func (g *Gateway) watchCertificates() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
 	watching.Go(func() { g.certs.watch(ctx) })
+	if g.clients != nil {
+		watching.Go(func() { g.clients.watch(ctx) })
+	}
 	return func() { cancel(); watching.Wait() }
 }
 
@@ -83,7 +87,7 @@ func (g *Gateway) start(base context.Context) (*servers, error) {
 	if !g.Fast() {
 		return &servers{std: g.std.Server(base), secure: g.certs != nil}, nil
 	}
-	engine := fast.New(base, g.rules, fast.Options{Clock: g.clock, TLS: g.TLSConfig()})
+	engine := fast.New(base, g.rules, fast.Options{Clock: g.clock, TLS: g.TLSConfig(), AskClients: g.askClients()})
 	return &servers{std: g.std.HTTP2Server(base), secure: g.certs != nil, fast: engine}, nil
 }
 

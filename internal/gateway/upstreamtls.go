@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,17 +39,40 @@ func (e *AuthorityError) Error() string {
 
 func (e *AuthorityError) Unwrap() error { return e.Err }
 
-// readAuthorities reads the certificates of a PEM file.
-func readAuthorities(file string) (*x509.CertPool, error) {
+// authorities are the certificates of a file. They do not change.
+type authorities struct {
+	pool *x509.CertPool
+	raw  map[string]bool // the bytes of each
+}
+
+// readAuthorities reads the certificates of a PEM file. All of it must be certificates, with any
+// text between them: one that is damaged or cut off must not go unnoticed.
+func readAuthorities(file string) (*authorities, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, &AuthorityError{file, err}
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, &AuthorityError{file, errors.New("there is no certificate in it: expected PEM, which begins with -----BEGIN CERTIFICATE-----")}
+	all := &authorities{x509.NewCertPool(), make(map[string]bool)}
+	for n := 1; ; n++ {
+		block, rest := pem.Decode(text)
+		switch {
+		case block == nil && bytes.Contains(rest, []byte("-----BEGIN ")):
+			return nil, &AuthorityError{file, fmt.Errorf("block %d of it is damaged or cut off: expected PEM from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----", n)}
+		case block == nil && n == 1:
+			return nil, &AuthorityError{file, errors.New("there is no certificate in it: expected PEM, which begins with -----BEGIN CERTIFICATE-----")}
+		case block == nil:
+			return all, nil
+		case block.Type != "CERTIFICATE":
+			return nil, &AuthorityError{file, fmt.Errorf("block %d of it is a %s: expected certificates alone", n, block.Type)}
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, &AuthorityError{file, fmt.Errorf("certificate %d of it: %w", n, err)}
+		}
+		all.pool.AddCert(cert)
+		all.raw[string(cert.Raw)] = true
+		text = rest
 	}
-	return pool, nil
 }
 
 // config returns the configuration of connections; nil for the zero value.
@@ -56,17 +81,19 @@ func (u UpstreamTLS) config(log *slog.Logger, now func() time.Time) (*tls.Config
 		return nil, nil
 	}
 	config := &tls.Config{ServerName: u.Name}
-	var err error
 	if u.CAFile != "" {
-		if config.RootCAs, err = readAuthorities(u.CAFile); err != nil {
+		trusted, err := readAuthorities(u.CAFile)
+		if err != nil {
 			return nil, err
 		}
+		config.RootCAs = trusted.pool
 	}
 	if u.Client != (KeyPair{}) {
-		client := &clientCertificate{now: now, checked: now()}
-		if client.certificate, err = loadCertificate(u.Client, log); err != nil {
+		pair, err := loadCertificate(u.Client, log)
+		if err != nil {
 			return nil, err
 		}
+		client := &clientCertificate{now: now, checked: now(), certificate: pair}
 		config.GetClientCertificate = client.get
 		config.ClientSessionCache = noSessions{}
 	}

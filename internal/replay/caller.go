@@ -354,6 +354,9 @@ func (c *caller) Host() string { return text(c.line.Host) }
 // RawQuery implements identity.Request.
 func (c *caller) RawQuery() string { return c.query }
 
+// Certificate implements identity.Request: a log shows none that was verified here.
+func (c *caller) Certificate() *identity.Certificate { return nil }
+
 // Body implements identity.Request: a log has none.
 func (c *caller) Body(int) []byte { return nil }
 

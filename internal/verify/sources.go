@@ -102,12 +102,17 @@ func namesIn(l *weir.Limiter, source string) (all []string) {
 
 // strangeSource returns why a limiter cannot be tested because of what it counts by, or "".
 func (o *Options) strangeSource(l *weir.Limiter) string {
+	if l.Requires != "" && kindInWords[l.Requires] == "" {
+		return fmt.Sprintf("it requires %q, which the verifier cannot vary", l.Requires)
+	}
 	for _, source := range sourcesOf(l) {
 		row, known := weir.FindSource(weir.Sources(), source)
 		name, field := weir.SplitSource(source)
 		switch {
 		case !known:
 			return fmt.Sprintf("it counts by %q, whose value a caller cannot know", source)
+		case row.Kind == weir.Credential && kindInWords[row.Credential()] == "":
+			return fmt.Sprintf("it counts by %q, which the verifier cannot vary", source)
 		case row.Kind == weir.Chosen && name != sourceAgent && !hasValue(source):
 			return fmt.Sprintf("it counts by %q, and the verifier cannot vary that", source)
 		case name == sourceHeader && isOwnField(field):

@@ -61,7 +61,7 @@ const printable = (text) => String(text).replace(/[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp
 
 // nameOf returns the name of a caller: its token's id, or its keyed hash.
 const nameOf = (c) => c.name || c.hash;
-const kindOf = (c) => ({ ip: "address", session: "session", token: "API token", agent: "agent", "": "caller" })[c.kind] ?? c.kind.split("+").map((s) => (s === "ip" ? "address" : s)).join(" + ");
+const kindOf = (c) => ({ ip: "address", session: "session", token: "API token", cert: "certificate", agent: "agent", "": "caller" })[c.kind] ?? c.kind.split("+").map((s) => (s === "ip" ? "address" : s)).join(" + ");
 const limiterOf = (name) => name || "no limiter";
 
 // ---- The token -----------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 package fast
 
 import (
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/netip"
@@ -28,8 +29,10 @@ type conn struct {
 	addr     netip.Addr  // of the peer
 	ctx      connContext // ends with the connection
 
-	serverName string // TLS: the name that the client asked for
-	covered    string // TLS: the host of the last request, if it was not foreign
+	serverName string                // TLS: the name that the client asked for
+	chains     [][]*x509.Certificate // TLS: of the client's certificate, as they verified
+	cert       *identity.Certificate // TLS: that certificate
+	covered    string                // TLS: the host of the last request, if it was not foreign
 
 	in    wire.Reader // of the connection itself, see Read
 	phase atomic.Int32

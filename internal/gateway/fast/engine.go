@@ -37,10 +37,12 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
-// Options are what an Engine needs beside the rules. All but TLS are required.
+// Options are what an Engine needs beside the rules. Clock is required.
 type Options struct {
 	Clock *pace.Clock // which the engine ticks
 	TLS   *tls.Config // nil: cleartext
+	// AskClients, if set, makes a configuration ask clients for certificates.
+	AskClients func(*tls.Config)
 }
 
 // An Engine serves HTTP/1.1 before an upstream. Connections that turn out to speak HTTP/2 go to
@@ -80,6 +82,9 @@ func New(ctx context.Context, r *rules.Rules, o Options) *Engine {
 	if o.TLS != nil {
 		e.secure = o.TLS.Clone()
 		e.secure.NextProtos = []string{"h2", "http/1.1", "http/1.0"}
+		if o.AskClients != nil {
+			o.AskClients(e.secure)
+		}
 	}
 	return e
 }

@@ -222,6 +222,7 @@ func (x *exchange) route() {
 	x.Asked.Query = x.query
 	x.Asked.Ambiguous = x.query != "" && identity.AgentIsAmbiguous(x.query) && !identity.NamesAgent(x)
 	e.Choose(&x.Route, x.field)
+	x.Outdated = e.IsOutdated(x.c.chains, x.Start)
 	e.Identity.Start(&x.caller, x)
 	if x.head.Length == 0 { // else its body may be awaited before a credential is judged
 		x.caller.Arrived(x.Start)
@@ -265,6 +266,14 @@ func (x *exchange) judge(public bool) (admitted bool) {
 
 // Peer implements identity.Request.
 func (x *exchange) Peer() netip.Addr { return x.c.addr }
+
+// Certificate implements identity.Request.
+func (x *exchange) Certificate() *identity.Certificate {
+	if x.Outdated {
+		return nil
+	}
+	return x.c.cert
+}
 
 // Header implements identity.Request. The backend does not get a field that Connection names, so it
 // names no caller either (compare std's stripNominated). The results are in memory that is used

@@ -16,7 +16,7 @@ func (x *exchange) appendRequest(b []byte) []byte {
 	head := &x.head
 	onward := x.c.engine.Onward(&rules.Head{
 		Method: head.Method, Minor: head.Minor, Host: head.Host, Length: head.Length, Peer: x.c.peer, Secure: x.c.engine.secure != nil,
-		Proto: head.Values(rules.ForwardedProto), Upgrade: x.upgrade(),
+		Proto: head.Values(rules.ForwardedProto), Upgrade: x.upgrade(), Chains: x.c.chains,
 	}, x.Site)
 	x.websocket, x.alone = onward.Websocket, onward.Alone
 

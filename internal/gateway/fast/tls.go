@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
@@ -21,9 +22,15 @@ func (c *conn) handshake() bool {
 		if errors.As(err, &record) && record.Conn != nil && looksLikeHTTP(record.RecordHeader) {
 			_, _ = io.WriteString(record.Conn, "HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\nThis port speaks HTTPS. Use https:// in the URL.\n")
 		}
+		if bad := new(tls.CertificateVerificationError); errors.As(err, &bad) {
+			c.engine.NoteRefusedCertificate(c.peer, bad.Err.Error())
+		}
 		c.engine.Log.Debug("a TLS handshake failed", "peer", c.peer, "error", err)
 		return false
 	}
+	c.chains = secured.ConnectionState().VerifiedChains
+	c.cert = identity.NewCertificate(c.chains)
+
 	c.Conn = secured
 	state := secured.ConnectionState()
 	c.serverName = state.ServerName

@@ -27,6 +27,7 @@ func pageRows() (rows []string) {
 	for _, f := range WithheldFamilies {
 		rows = append(rows, "| "+f.Reason+" | "+code(f.Names)+" |")
 	}
+	rows = append(rows, "- **The certificate of the client, as other proxies report it**, with `--client-ca`: all names that begin with "+code(CertificateFields)+".")
 	for _, r := range AnswerRows {
 		rows = append(rows, "| "+code(r.Names)+" | "+r.What+" |")
 	}

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"crypto/x509"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -25,6 +27,8 @@ const (
 	ForwardedHost  = "X-Forwarded-Host"
 	RealIP         = "X-Real-IP"
 	Forwarded      = "Forwarded"
+	ClientCert     = "Client-Cert"
+	ClientChain    = "Client-Cert-Chain"
 )
 
 // Forwardings are the fields that Weir can write, in the order in which it writes them.
@@ -35,6 +39,8 @@ var Forwardings = [...]Forwarding{
 	placeHost:      {ForwardedHost, "the caller's Host; left out if the request has none", true},
 	placeRealIP:    {RealIP, "the caller's address alone, as it is counted by", false},
 	placeForwarded: {Forwarded, "all of it (RFC 7239), as in `for=203.0.113.7;host=api.example.com;proto=https, for=\"[2001:db8::4]\"`", false},
+	placeCert:      {ClientCert, "the certificate that the caller has shown and Weir has verified (RFC 9440), as in `:MIIBqDCC…:`; left out if there is none", false},
+	placeChain:     {ClientChain, "the certificates between that one and its authority, in the same form; left out if there are none", false},
 }
 
 // ForwardingNames are the names of the fields, as --forwarded has them.
@@ -70,6 +76,10 @@ func newForwardings(names []string) (set forwardings, err error) {
 		}
 		set |= 1 << i
 	}
+	if set&(1<<placeChain) != 0 && set&(1<<placeCert) == 0 {
+		// RFC 9440, section 2.3
+		return 0, fmt.Errorf("forwarded field %q needs %q beside it", strings.ToLower(ClientChain), strings.ToLower(ClientCert))
+	}
 	return set, nil
 }
 
@@ -102,11 +112,24 @@ const (
 	placeHost
 	placeRealIP
 	placeForwarded
+	placeCert
+	placeChain
 )
 
 // forwards reports whether the field of a place is written.
 func (r *Rules) forwards(place int, o *Onward) bool {
-	return r.forwarded&(1<<place) != 0 && (place != placeHost || o.ForwardedHost != "")
+	if r.forwarded&(1<<place) == 0 {
+		return false
+	}
+	switch place {
+	case placeHost:
+		return o.ForwardedHost != ""
+	case placeCert:
+		return len(o.chain) > 0
+	case placeChain:
+		return len(o.chain) > 2 // the last is the authority, which the backend has to know anyway
+	}
+	return true
 }
 
 // appendForwarding appends the value of the field of a place.
@@ -120,8 +143,23 @@ func appendForwarding(b []byte, place int, o *Onward, chain []byte) []byte {
 		return append(b, o.ForwardedHost...)
 	case placeRealIP:
 		return append(b, first(chain)...)
+	case placeCert:
+		return appendCertificates(b, o.chain[:1])
+	case placeChain:
+		return appendCertificates(b, o.chain[1:len(o.chain)-1])
 	}
 	return appendForwarded(b, o, chain)
+}
+
+// appendCertificates appends a list of byte sequences (RFC 9440, section 2; RFC 8941).
+func appendCertificates(b []byte, all []*x509.Certificate) []byte {
+	for i, cert := range all {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(base64.StdEncoding.AppendEncode(append(b, ':'), cert.Raw), ':')
+	}
+	return b
 }
 
 // first returns the first address of a chain.

@@ -35,9 +35,27 @@ func (r *Rules) HidesField(name, value string) bool {
 	return r.HidesName(name) || r.HidesSchemes() && wire.EqualFold(name, "Authorization") && r.hidesScheme(value)
 }
 
+// CertificateFields are the beginnings of the names by which proxies report a client's certificate.
+// If Weir asks clients for certificates, it is the proxy that would write them, so none is
+// forwarded.
+var CertificateFields = []string{"SSL-Client-", "X-SSL-", "X-Client-Cert", "X-Amzn-Mtls-", "X-ARR-ClientCert", "CF-Client-Cert-"}
+
+// reportsCertificate reports whether a field is one of CertificateFields, in any case.
+func reportsCertificate(name string) bool {
+	for _, prefix := range CertificateFields {
+		if len(name) >= len(prefix) && wire.EqualFold(name[:len(prefix)], prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // HidesName reports whether no field of that name, and no trailer, is forwarded because it may hold
-// a token. name may be in any case.
+// a token, or because only Weir knows what it reports (CertificateFields). name may be in any case.
 func (r *Rules) HidesName(name string) bool {
+	if r.Holds != nil && reportsCertificate(name) {
+		return true
+	}
 	for _, field := range r.hidden.fields {
 		if wire.EqualFold(name, field) {
 			return true

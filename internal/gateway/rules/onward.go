@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,6 +19,8 @@ type Head struct {
 	Secure  bool     // TLS
 	Proto   []string // the lines of X-Forwarded-Proto
 	Upgrade []string // the lines of Upgrade; nil also if Connection does not name it
+
+	Chains [][]*x509.Certificate // of the client's certificate, as they verified; nil: none
 }
 
 // Onward is what an upstream receives of a request, beside its method, its target, the fields that
@@ -29,6 +32,8 @@ type Onward struct {
 	ForwardedHost  string // empty: no field names it
 	Websocket      bool   // the request asks for one, and Upgrade and Connection are sent
 	Alone          bool   // Connection: close is sent, and the connection ends with this exchange
+
+	chain []*x509.Certificate // the caller's certificate and those above it; nil: none is sent
 }
 
 // Onward returns what the upstream of a site receives of a request.
@@ -39,16 +44,26 @@ func (r *Rules) Onward(h *Head, to *Site) Onward {
 		// upstream gets its own then, of several addresses the first one's.
 		o.Host = to.own
 	}
+	if len(h.Chains) > 0 && r.forwarded&(1<<placeCert) != 0 && !r.isFromProxy(h.Peer) {
+		o.chain = h.Chains[0]
+	}
 	return o
+}
+
+// isFromProxy reports whether the other side of a connection is a trusted proxy.
+func (r *Rules) isFromProxy(peer string) bool {
+	if len(r.TrustedProxies) == 0 {
+		return false
+	}
+	at, err := netip.ParseAddrPort(peer)
+	return err == nil && r.Trusts(at.Addr())
 }
 
 // proto returns the scheme of the client's connection: that of this one, unless a trusted proxy is
 // the peer and names another.
 func (r *Rules) proto(h *Head) string {
-	if len(h.Proto) == 1 && (h.Proto[0] == "http" || h.Proto[0] == "https") && len(r.TrustedProxies) > 0 {
-		if peer, err := netip.ParseAddrPort(h.Peer); err == nil && r.Trusts(peer.Addr()) {
-			return h.Proto[0]
-		}
+	if len(h.Proto) == 1 && (h.Proto[0] == "http" || h.Proto[0] == "https") && r.isFromProxy(h.Peer) {
+		return h.Proto[0]
 	}
 	if h.Secure {
 		return "https"

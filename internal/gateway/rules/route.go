@@ -21,6 +21,11 @@ type Route struct {
 	// before they ask for the gateway's own answer.
 	Foreign bool
 
+	// Outdated means that the client's certificate was verified when the connection began, and is
+	// no longer valid (Rules.IsOutdated). Engines set it before they start the caller, who has no
+	// certificate then.
+	Outdated bool
+
 	CORS   *CORS  // nil: not a surface that browsers call
 	Origin string // the Access-Control-Allow-Origin of the answer; empty: none
 }
@@ -58,6 +63,9 @@ func (r *Rules) Own(ctx context.Context, t *Route, values func(name string) []st
 		return &r.serverOptions
 	case target.Health:
 		return r.health(ctx, t.Asked.Method, t.Asked.Path)
+	}
+	if t.Outdated {
+		return &outdated
 	}
 	if t.Foreign || t.Site == nil && len(r.Sites) > 0 {
 		return &misdirected

@@ -12,6 +12,7 @@
 //	withheld.go   the fields of a request that a backend never gets: one table
 //	forwarding.go the fields by which an upstream learns who is calling: one table
 //	keys.go       the places of tokens that a backend does not get
+//	clientcert.go the certificates of clients: which are no longer valid, which are refused
 //	fields.go     the fields of one hop, the limiter's own fields, lists of names
 //	onward.go     what an upstream receives of a request, and which of its answers make no sense
 //	cors.go       browsers on other origins
@@ -26,6 +27,7 @@ package rules
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -33,6 +35,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
@@ -74,6 +77,10 @@ type Options struct {
 	// for none) may carry requests for a host. It must not block.
 	Covers func(asked, host string) bool
 
+	// Holds is set if clients are asked for certificates. It reports whether one of the chains that
+	// verified when a connection began still does at now. It must not block.
+	Holds func(chains [][]*x509.Certificate, now time.Time) bool
+
 	// Judged, if set, is called by net/http's engine for each request whose caller the limiter has
 	// judged (httplimit.Options.Judged).
 	Judged func(http.ResponseWriter, *identity.Caller, *answer.Answer)
@@ -101,6 +108,7 @@ type Rules struct {
 	TakenOver pace.Set
 
 	hidden         hiddenTokens
+	refused        refusedCertificates
 	forwarded      forwardings
 	methods        string // all that are accepted, as Allow has them
 	unknownMethod  Answer

@@ -32,6 +32,7 @@ var WithheldFamilies = []Family{
 	{"the scheme of the client's connection", []string{
 		"X-Scheme", "X-URL-Scheme", "X-Original-Proto", "X-Original-Scheme", "Front-End-Https", "X-Proxied-Https", "X-ARR-SSL", "Fastly-SSL",
 	}},
+	{"the client's certificate, as the server reports it that ends TLS (RFC 9440)", []string{"Client-Cert", "Client-Cert-Chain"}},
 	{"the requested host", []string{
 		"X-Host", "X-Original-Host", "X-Rewrite-Host", "X-Host-Override", "X-HTTP-Host-Override", "X-Envoy-Original-Dst-Host",
 	}},

@@ -3,6 +3,7 @@
 // asked of gateway/rules. One request goes down these files:
 //
 //	engine.go    the server, and what it reports of connections
+//	clientcert.go certificates of clients
 //	spare.go     a connection before its first request
 //	handler.go   one request: its path, its limiter, who answers it
 //	exchange.go  its record and its ResponseWriter, which handlers write to
@@ -36,6 +37,8 @@ import (
 type Options struct {
 	Backend http.Handler // receives what is admitted
 	TLS     *tls.Config  // nil: cleartext
+	// AskClients, if set, makes a configuration ask clients for certificates.
+	AskClients func(*tls.Config)
 
 	// Wrap and WrapTransport mean what they mean in the gateway's options.
 	Wrap          func(http.Handler) http.Handler
@@ -104,10 +107,14 @@ func (e *Engine) Server(ctx context.Context) *http.Server {
 		ConnState:   e.countAccepted,
 		ConnContext: pace.WithConn,
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog:    log.New(serverLog{e.Log}, "", 0),
+		ErrorLog:    log.New(serverLog{e}, "", 0),
 	}
 	if e.options.TLS != nil {
 		s.TLSConfig = e.options.TLS.Clone()
+		if e.options.AskClients != nil {
+			s.TLSConfig.NextProtos = []string{"h2", "http/1.1"} // net/http adds them too late
+			e.options.AskClients(s.TLSConfig)
+		}
 	}
 	return s
 }
@@ -151,17 +158,18 @@ func (e *Engine) CloseIdle() {
 }
 
 // A serverLog receives net/http's log lines. Those that any stranger can cause are for debugging
-// alone.
-type serverLog struct{ log *slog.Logger }
+// alone, or have a line of our own.
+type serverLog struct{ engine *Engine }
 
 // Write implements io.Writer.
 func (l serverLog) Write(line []byte) (int, error) {
 	level := slog.LevelWarn
-	for _, prefix := range []string{"http: TLS handshake error", "http2: "} {
+	for _, prefix := range []string{handshakeFailed, "http2: "} {
 		if bytes.HasPrefix(line, []byte(prefix)) {
 			level = slog.LevelDebug
 		}
 	}
-	l.log.Log(context.Background(), level, string(bytes.TrimSpace(line)))
+	l.engine.noteRefused(string(line))
+	l.engine.Log.Log(context.Background(), level, string(bytes.TrimSpace(line)))
 	return len(line), nil
 }

@@ -95,6 +95,10 @@ func (e *Engine) route(x *exchange, r *http.Request) {
 	}
 	x.Path = rules.PathOf(&x.Asked, r.URL)
 	e.Choose(&x.Route, r.Header.Get)
+	if r.TLS != nil && e.IsOutdated(r.TLS.VerifiedChains, x.Start) {
+		x.Outdated = true
+		r.TLS = withoutCertificate(r.TLS)
+	}
 	x.Foreign = r.TLS != nil && e.IsForeign(identity.ParsePeer(r.RemoteAddr), r.TLS.ServerName, x.Asked.Host)
 	own := e.Own(r.Context(), &x.Route, r.Header.Values)
 	if own != nil && !x.IsLimited() {

@@ -97,6 +97,9 @@ func headOf(r *http.Request) rules.Head {
 	if !r.ProtoAtLeast(1, 1) {
 		h.Minor = 0
 	}
+	if r.TLS != nil {
+		h.Chains = r.TLS.VerifiedChains
+	}
 	return h
 }
 
