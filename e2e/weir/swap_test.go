@@ -185,9 +185,13 @@ func TestSwapsUnderLoadWaitForNoRequest(t *testing.T) {
 			if m := metricsPage.FindStringSubmatch(w.stdout.String()); m != nil {
 				asking.Go(func() {
 					for !ended.Load() {
-						if got := statusAt(m[1]); got != http.StatusOK {
-							t.Errorf("status %d from the listener for metrics", got)
+						response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}).Get(m[1])
+						if err != nil {
+							t.Errorf("the listener for metrics: %v", err)
 							return
+						}
+						if _ = response.Body.Close(); response.StatusCode != http.StatusOK {
+							t.Errorf("status %d from the listener for metrics", response.StatusCode)
 						}
 					}
 				})
