@@ -32,8 +32,11 @@ func (f *file) handOver(s *memstore.Store) *memstore.Store {
 	if err != nil {
 		f.Fatal(err)
 	}
+	if _, err := memstore.New(f.options()); !errors.As(err, new(*memstore.InUseError)) {
+		f.Fatalf("another store opened counts that are on their way: %v", err)
+	}
 	o := f.options()
-	o.Continue = new(memstore.State)
+	o.Continue = &memstore.State{Lock: state.Lock}
 	if err := json.Unmarshal(text, o.Continue); err != nil {
 		f.Fatal(err)
 	}

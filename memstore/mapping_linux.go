@@ -391,14 +391,15 @@ func (m *mapping) finish() (err error) {
 // detach implements detacher. A take that is delayed for long enough may still read and write the
 // memory, so the mapping is replaced whole by empty memory of this process before the file is
 // unlocked.
-func (m *mapping) detach() (err error) {
+func (m *mapping) detach() (lock *os.File, err error) {
 	m.finishing.Do(func() {
 		m.word(atState).Store(stateClosed)
 		_, err = unix.MmapPtr(-1, 0, unsafe.Pointer(unsafe.SliceData(m.data)), uintptr(len(m.data)),
 			unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE|unix.MAP_FIXED)
+		lock, m.lock = m.lock, nil
 		err = errors.Join(err, m.closeFiles())
 	})
-	return err
+	return lock, err
 }
 
 // monotonic returns the machine's monotonic clock, in nanoseconds: that of package time.
@@ -447,10 +448,15 @@ func lockFile(path, name string) (*os.File, error) {
 		}
 		return nil, heldBy(f)
 	}
-	if f.Truncate(0) == nil { // best effort: the disk may be full
-		fmt.Fprintf(f, "%d\n%s\n", os.Getpid(), name)
-	}
+	signLock(f, name)
 	return f, nil
+}
+
+// signLock writes into the file of a lock which process holds it.
+func signLock(f *os.File, name string) {
+	if f.Truncate(0) == nil { // best effort: the disk may be full
+		_, _ = f.WriteAt(fmt.Appendf(nil, "%d\n%s\n", os.Getpid(), name), 0)
+	}
 }
 
 func heldBy(f *os.File) *InUseError {

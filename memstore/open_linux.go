@@ -13,8 +13,14 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 	if name == "" {
 		name = filepath.Base(os.Args[0])
 	}
-	lock, err := lockFile(o.File+".lock", name)
-	if err != nil {
+	var lock *os.File
+	if o.Continue != nil {
+		lock = o.Continue.Lock
+	}
+	passed := lock != nil
+	if passed {
+		signLock(lock, name)
+	} else if lock, err = lockFile(o.File+".lock", name); err != nil {
 		var held *InUseError
 		if errors.As(err, &held) {
 			held.File = o.File
@@ -29,7 +35,9 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 		}
 	}
 	if err != nil {
-		lock.Close()
+		if !passed {
+			lock.Close()
+		}
 		return err
 	}
 	m.lock = lock

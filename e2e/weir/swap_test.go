@@ -25,6 +25,9 @@ import (
 // serves matches the line of a process that another one serves in place of.
 var serves = regexp.MustCompile(`the next process serves; requests in flight may finish here" pid=(\d+) took=(\S+)`)
 
+// metricsPage matches the line of the start-up block with the address of metrics.
+var metricsPage = regexp.MustCompile(`(?m)^metrics +(http://\S+/metrics)`)
+
 // A swapped server is a server whose process is replaced by others. Its output is that of all of
 // them.
 type swapped struct {
@@ -179,6 +182,20 @@ func TestSwapsUnderLoadWaitForNoRequest(t *testing.T) {
 					}
 				})
 			}
+			if m := metricsPage.FindStringSubmatch(w.stdout.String()); m != nil {
+				asking.Go(func() {
+					for !ended.Load() {
+						response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}).Get(m[1])
+						if err != nil {
+							t.Errorf("the listener for metrics: %v", err)
+							return
+						}
+						if _ = response.Body.Close(); response.StatusCode != http.StatusOK {
+							t.Errorf("status %d from the listener for metrics", response.StatusCode)
+						}
+					}
+				})
+			}
 			var took []string
 			for range 3 {
 				callers.await(t, callers.answered()+200)
@@ -249,6 +266,10 @@ func TestASwapThatFailsChangesNothing(t *testing.T) {
 	}
 	replaceFile(t, policy, onePolicy(4))
 	w.swap()
+	// Until the old process drains it accepts too, under its own policy.
+	if _, err := w.stderr.await(regexp.MustCompile(`drained, good-bye`)); err != nil {
+		t.Fatal(err)
+	}
 	for _, want := range []int{http.StatusNoContent, http.StatusTooManyRequests} {
 		if got := statusAt(w.url + "/x"); got != want {
 			t.Errorf("after the swap: status %d, want %d", got, want)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -31,11 +32,11 @@ func pair(t *testing.T) (*Next, *Previous) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, err := linkOf(fds[0], "next")
+	one, err := linkOf(os.NewFile(uintptr(fds[0]), "next"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := linkOf(fds[1], "previous")
+	other, err := linkOf(os.NewFile(uintptr(fds[1]), "previous"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,10 +319,20 @@ func TestAProcessDecidesAfterItsPredecessor(t *testing.T) {
 	if err := next.AwaitOpen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{next.link.send(step{Op: opOffer, Counts: true}), next.link.send(sentOffer{Offer: *offer}), next.await(opHave)} {
+	var held *memstore.InUseError
+	if err := New(o).Open(nil); !errors.As(err, &held) {
+		t.Errorf("a third process while the counts are on their way: %v", err)
+	}
+	for _, err := range []error{next.link.send(step{Op: opOffer, Counts: true}), next.sendOffer(offer), next.await(opHave)} {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := offer.State.Lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := New(o).Open(nil); !errors.As(err, &held) || held.PID != os.Getpid() {
+		t.Errorf("a third process while the next one has the counts: %v", err)
 	}
 	select {
 	case err := <-continued:

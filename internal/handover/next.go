@@ -54,10 +54,12 @@ type step struct {
 	Counts bool `json:",omitempty"`
 }
 
-// A sentOffer is an Offer as it is sent. Each guest's link follows in a message of its own.
+// A sentOffer is an Offer as it is sent. The lock of the counts and each guest's link follow, each
+// in a message of its own.
 type sentOffer struct {
 	Offer
-	Held []map[uint64]int64 // of each guest
+	Locked bool
+	Held   []map[uint64]int64 // of each guest
 }
 
 const (
@@ -102,8 +104,12 @@ func (n *Next) Give(c *Counts, decides func()) error {
 	if err != nil {
 		return errors.Join(n.failed("take the counts over", err), c.Resume(offer))
 	}
+	// The next process has copies.
 	for _, g := range offer.Guests {
-		g.link.close() // the next process has a copy
+		g.link.close()
+	}
+	if lock := offer.State.Lock; lock != nil {
+		_ = lock.Close()
 	}
 	c.follow(n.link)
 	return nil
@@ -117,17 +123,8 @@ func (n *Next) give(offer *Offer, decides func()) error {
 		return err
 	}
 	if offer != nil {
-		sent := sentOffer{Offer: Offer{State: offer.State}}
-		for _, g := range offer.Guests {
-			sent.Held = append(sent.Held, g.held)
-		}
-		if err := n.link.send(sent); err != nil {
+		if err := n.sendOffer(offer); err != nil {
 			return err
-		}
-		for _, g := range offer.Guests {
-			if err := n.link.sendLink(g.link); err != nil {
-				return err
-			}
 		}
 	}
 	if err := n.await(opHave); err != nil {
@@ -135,6 +132,24 @@ func (n *Next) give(offer *Offer, decides func()) error {
 	}
 	decides()
 	return n.link.send(step{Op: opGo})
+}
+
+func (n *Next) sendOffer(offer *Offer) error {
+	lock := offer.State.Lock
+	sent := sentOffer{Offer: Offer{State: offer.State}, Locked: lock != nil}
+	for _, g := range offer.Guests {
+		sent.Held = append(sent.Held, g.held)
+	}
+	err := n.link.send(sent)
+	if err == nil && lock != nil {
+		err = n.link.sendFile(lock)
+	}
+	for _, g := range offer.Guests {
+		if err == nil {
+			err = n.link.sendFile(g.link.conn)
+		}
+	}
+	return err
 }
 
 // await receives a step.

@@ -34,7 +34,7 @@ func start(c Command, sockets []Socket) (*Next, error) {
 			_ = unix.Close(int(fd))
 		}
 	}()
-	l, err := linkOf(pair[0], "next process")
+	l, err := linkOf(os.NewFile(uintptr(pair[0]), "next process"))
 	if err != nil {
 		return nil, err
 	}
@@ -105,9 +105,8 @@ func control(raw syscall.RawConn) (fd int, err error) {
 	return fd, errors.Join(err, failure)
 }
 
-// linkOf returns a link over a descriptor, which it owns.
-func linkOf(fd int, name string) (*link, error) {
-	file := os.NewFile(uintptr(fd), name)
+// linkOf returns a link over a connection's descriptor, and closes the file.
+func linkOf(file *os.File) (*link, error) {
 	defer file.Close()
 	c, err := net.FileConn(file)
 	if err != nil {
@@ -116,7 +115,7 @@ func linkOf(fd int, name string) (*link, error) {
 	conn, ok := c.(*net.UnixConn)
 	if !ok {
 		_ = c.Close()
-		return nil, fmt.Errorf("descriptor %d is a %T, expected a Unix socket", fd, c)
+		return nil, fmt.Errorf("%s is a %T, expected a Unix socket", file.Name(), c)
 	}
 	return newLink(conn), nil
 }
@@ -131,7 +130,7 @@ func inherit(from *inheritance) (*Previous, error) {
 	for i := range len(from.Sockets) + 1 {
 		unix.CloseOnExec(firstInherited + i)
 	}
-	l, err := linkOf(firstInherited, "previous process")
+	l, err := linkOf(os.NewFile(firstInherited, "previous process"))
 	if err != nil {
 		return nil, fmt.Errorf("connect to the previous process: %w", err)
 	}
@@ -143,9 +142,9 @@ func inherit(from *inheritance) (*Previous, error) {
 	return p, nil
 }
 
-// sendLink sends a copy of a link.
-func (l *link) sendLink(of *link) error {
-	raw, err := of.conn.SyscallConn()
+// sendFile sends a copy of the descriptor of a connection or a file.
+func (l *link) sendFile(of syscall.Conn) error {
+	raw, err := of.SyscallConn()
 	if err != nil {
 		return err
 	}
@@ -158,29 +157,28 @@ func (l *link) sendLink(of *link) error {
 	return err
 }
 
-// receiveLink receives what sendLink has sent.
-func (l *link) receiveLink() (*link, error) {
+// receiveFile receives what sendFile has sent.
+func (l *link) receiveFile() (*os.File, error) {
 	_, files, err := l.read()
+	if err == nil && len(files) == 1 {
+		return files[0], nil
+	}
+	for _, f := range files {
+		_ = f.Close()
+	}
+	if err == nil {
+		err = fmt.Errorf("a message with %d descriptors, expected 1", len(files))
+	}
+	return nil, err
+}
+
+// receiveLink receives a link that sendFile has sent.
+func (l *link) receiveLink() (*link, error) {
+	file, err := l.receiveFile()
 	if err != nil {
 		return nil, err
 	}
-	if len(files) != 1 {
-		for _, f := range files {
-			_ = f.Close()
-		}
-		return nil, fmt.Errorf("a guest has %d descriptors, expected 1", len(files))
-	}
-	defer files[0].Close()
-	c, err := net.FileConn(files[0])
-	if err != nil {
-		return nil, err
-	}
-	conn, ok := c.(*net.UnixConn)
-	if !ok {
-		_ = c.Close()
-		return nil, fmt.Errorf("a guest's descriptor is a %T, expected a Unix socket", c)
-	}
-	return newLink(conn), nil
+	return linkOf(file)
 }
 
 // filesOf returns the descriptors of a control message.
@@ -198,7 +196,7 @@ func filesOf(rights []byte) (files []*os.File, err error) {
 			return files, err
 		}
 		for _, fd := range fds {
-			files = append(files, os.NewFile(uintptr(fd), "guest"))
+			files = append(files, os.NewFile(uintptr(fd), "passed"))
 		}
 	}
 	return files, nil

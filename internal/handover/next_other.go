@@ -5,6 +5,7 @@ package handover
 import (
 	"fmt"
 	"os"
+	"syscall"
 )
 
 // Start returns an error that wraps ErrUnsupported.
@@ -14,7 +15,9 @@ func Start(c Command, _ []Socket) (*Next, error) {
 
 func inherit(*inheritance) (*Previous, error) { return nil, nil }
 
-func (l *link) sendLink(*link) error { return ErrUnsupported }
+func (l *link) sendFile(syscall.Conn) error { return ErrUnsupported }
+
+func (l *link) receiveFile() (*os.File, error) { return nil, ErrUnsupported }
 
 func (l *link) receiveLink() (*link, error) { return nil, ErrUnsupported }
 

@@ -143,24 +143,46 @@ func (p *Previous) ask() (*Offer, error) {
 	if err != nil || !s.Counts {
 		return nil, err
 	}
+	offer, err := p.receiveOffer()
+	if isGone(err) {
+		return nil, nil
+	}
+	return offer, err
+}
+
+func (p *Previous) receiveOffer() (*Offer, error) {
 	var sent sentOffer
-	if err := p.link.receive(&sent); err != nil {
-		if isGone(err) {
-			return nil, nil
-		}
-		return nil, err
+	err := p.link.receive(&sent)
+	if err == nil && sent.Offer.State == nil {
+		err = errors.New("the offer has no state")
+	}
+	if err == nil && sent.Locked {
+		sent.State.Lock, err = p.link.receiveFile()
 	}
 	for _, held := range sent.Held {
-		l, err := p.link.receiveLink()
-		if isGone(err) {
-			return nil, nil
+		if err == nil {
+			g := &guest{held: held}
+			g.link, err = p.link.receiveLink()
+			sent.Guests = append(sent.Guests, g)
 		}
-		if err != nil {
-			return nil, err
-		}
-		sent.Guests = append(sent.Guests, &guest{link: l, held: held})
+	}
+	if err != nil {
+		sent.drop()
+		return nil, err
 	}
 	return &sent.Offer, nil
+}
+
+// drop closes what was received of an offer, so that this process locks the counts itself.
+func (o *sentOffer) drop() {
+	if o.State != nil && o.State.Lock != nil {
+		_ = o.State.Lock.Close()
+	}
+	for _, g := range o.Guests {
+		if g.link != nil {
+			g.link.close()
+		}
+	}
 }
 
 // awaitGo reports that the counts are open, and waits until this process may decide: before that
