@@ -27,6 +27,8 @@ type settling struct {
 	// the parts of their charge that calls have kept at most and at least; see learn
 	most, least float64
 	known       bool // they were learned
+	seen        bool // a call of this window has shown what it kept
+	doubted     bool // none of the windows since most was learned has
 
 	// The part that a call is taken to have kept if nothing is in flight and the Reset is far away:
 	// 0, until a call that was sent on that guess was refused.
@@ -73,9 +75,9 @@ func (s *settling) back(remaining int64, idle, long bool) (units int64) {
 	return max(min(units, s.whole-keptOf(s.most, s.endedSince)-s.open-remaining), 0)
 }
 
-// guessMemory is how much of settling.guess lasts from window to window, so that a call tries
-// again.
-const guessMemory = 0.9
+// unseenMemory is how much of what no call has shown again lasts from window to window, so that one
+// tries again.
+const unseenMemory = 0.9
 
 // keptOf returns how many of the units that a call was charged it has kept, if it kept this part.
 func keptOf(part float64, units int64) int64 { return int64(math.Ceil(part * float64(units))) }
@@ -114,7 +116,10 @@ func (s *settling) observe(of sent, was, is *budget, remaining, flying int64, re
 	another := is.reset != was.reset || is.limit != was.limit
 	if another { // nothing comes back to it
 		s.ended = s.ended[:0]
-		s.guess *= guessMemory
+		if !s.seen {
+			s.most, s.guess, s.doubted = s.most*unseenMemory, s.guess*unseenMemory, true
+		}
+		s.seen = false
 	}
 	full, after, certain, left := int64(0), int64(0), flying == 0 && of.tick > s.read, s.ended[:0]
 	for _, e := range s.ended {
@@ -136,7 +141,7 @@ func (s *settling) observe(of sent, was, is *budget, remaining, flying int64, re
 		// less than its cost was left, so the calls have kept this part on average at least
 		s.most = max(s.most, min(float64(full-max(of.cost-1-was.remaining, 0))/float64(full), 1))
 	case refused:
-		s.most, s.known = 1, true
+		s.most, s.known, s.seen = 1, true, true
 	case was.remaining+s.open-of.cost+full > s.whole-keptOf(s.least, s.endedSince-full):
 		// what was left had units of a call whose end was not seen yet
 	case certain && was.phase == known && is.phase == known && !was.upperBound:
@@ -149,7 +154,7 @@ func (s *settling) observe(of sent, was, is *budget, remaining, flying int64, re
 		s.whole, s.endedSince = max(whole, is.remaining), after
 	case whole < atMost:
 		if ended > 0 && !refused {
-			s.most = max(s.most, min(float64(s.whole-whole)/float64(ended), 1))
+			s.most, s.seen = max(s.most, min(float64(s.whole-whole)/float64(ended), 1)), true
 		}
 		s.whole, s.endedSince = whole, after
 	}
@@ -167,7 +172,10 @@ func (s *settling) learn(part float64) {
 	if part = min(part, 1); part < 0 {
 		return
 	}
-	s.guess = min(s.guess, part)
+	s.guess, s.seen = min(s.guess, part), true
+	if s.doubted {
+		s.most, s.least, s.doubted = part, part, false
+	}
 	if !s.known {
 		s.most, s.least, s.known = max(part, s.most), part, true
 		return

@@ -108,6 +108,29 @@ func TestNoCallIsLostWhateverCallsCost(t *testing.T) {
 	})
 }
 
+// If no two calls fit into a window, no two responses can be compared. What was learned when calls
+// kept their charge is doubted then, so that calls that give back nearly all use the window again.
+func TestWhatIsNotSeenAgainIsForgotten(t *testing.T) {
+	const calls = 300
+	for _, seconds := range []int{60, 3600} {
+		c := costly{limit: 4464, reserve: 4000, seconds: seconds, workers: 1, lasts: make([]time.Duration, calls)}
+		for i := range calls {
+			cost := int64(80)
+			if i < 3 {
+				cost = c.reserve
+			}
+			c.costs = append(c.costs, cost)
+		}
+		bubble(t, func(t *testing.T) {
+			began := time.Now()
+			s := c.call(t, false)
+			if windows := int(time.Since(began).Seconds()) / seconds; windows > calls/3 || s.calls != calls {
+				t.Errorf("%d of %d calls were served in %d windows of %d s, refused %d", s.calls, calls, windows, seconds, s.refused)
+			}
+		})
+	}
+}
+
 // A guess that was wrong is not repeated in each window: costs that are the same, or rise, are
 // learned, also if no two calls fit into a window, so that no two responses can be compared.
 func TestAWrongGuessIsNotRepeatedInEachWindow(t *testing.T) {

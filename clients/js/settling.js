@@ -3,7 +3,7 @@
 // part means.
 
 const { ceil, max, min, round } = Math;
-const memory = .999, guessMemory = .9, longWait = 6e4, buffered = 65536, mostEnded = 1024;
+const memory = .999, unseenMemory = .9, longWait = 6e4, buffered = 65536, mostEnded = 1024;
 
 const keptOf = (/** @type {number} */ part, /** @type {number} */ units) => ceil(part * units);
 
@@ -45,7 +45,12 @@ const rules = {
     const another = is.reset != was.reset || is.limit != was.limit;
     if (another) {
       this.ended = [];
-      this.guess *= guessMemory;
+      if (!this.seen) {
+        this.most *= unseenMemory;
+        this.guess *= unseenMemory;
+        this.doubted = true;
+      }
+      this.seen = false;
     }
     const before = this.ended.filter(call => call.tick <= tick), full = before.reduce((sum, call) => sum + call.units, 0);
     this.ended = this.ended.filter(call => call.tick > tick);
@@ -55,7 +60,8 @@ const rules = {
     if (full && refused) {
       const idle = !(flying + this.open);
       if (!this.known || !idle) this.most = 1;
-      if (idle) { // it was sent to find out what is left: less than its cost
+      if (!idle) this.seen = true;
+      else { // it was sent to find out what is left: less than its cost
         this.guess = 1;
         this.most = max(this.most, min((full - max(cost - 1 - was.remaining, 0)) / full, 1));
       }
@@ -68,7 +74,10 @@ const rules = {
     const over = another || is.remaining > atMost;
     if (over || whole < atMost) {
       const ended = this.endedSince - after;
-      if (!over && !refused && ended > 0) this.most = max(this.most, min((this.whole - whole) / ended, 1));
+      if (!over && !refused && ended > 0) {
+        this.most = max(this.most, min((this.whole - whole) / ended, 1));
+        this.seen = true;
+      }
       this.whole = over ? max(whole, is.remaining) : whole;
       this.endedSince = after;
     }
@@ -79,6 +88,9 @@ const rules = {
     if (part < 0) return; // a call whose end was not seen yet has given units back
     part = min(part, 1);
     this.guess = min(this.guess, part);
+    this.seen = true;
+    if (this.doubted) this.most = this.least = part;
+    this.doubted = false;
     this.most = max(part, memory * this.most);
     this.least = this.known ? min(part, 1 - memory * (1 - this.least)) : part;
     this.known = true;
@@ -93,7 +105,7 @@ export const settler = ({ settlings, flying, slots }, limiter, windows, inFlight
     let one = settlings.get(window.key);
     if (!one) {
       const later = !!cost?.from?.startsWith('json:') && !window.requests; // else the head includes it
-      settlings.set(window.key, one = Object.assign(Object.create(rules), { later, tick: 0, read: 0, ended: [], open: 0, most: 0, least: 0, guess: 0, known: false, whole: 0, endedSince: 0 }));
+      settlings.set(window.key, one = Object.assign(Object.create(rules), { later, tick: 0, read: 0, ended: [], open: 0, most: 0, least: 0, guess: 0, known: false, seen: false, doubted: false, whole: 0, endedSince: 0 }));
     }
     return one;
   });

@@ -337,6 +337,9 @@ export interface SettlingState {
   /** The part that a call is taken to have kept if nothing is in flight and the Reset is far away. */
   guess: number;
   known: boolean;
+  /** Whether a call of this window has shown what it kept, and whether some window since they were learned has not. */
+  seen: boolean;
+  doubted: boolean;
   /** What is left and what calls that have not ended are charged, as a response has shown it, and the units of the calls that have ended since. */
   whole: number;
   endedSince: number;

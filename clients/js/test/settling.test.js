@@ -231,3 +231,10 @@ test('calls that are refused for what they expect are sent in the end', async t 
   await simulated(t, () => calls(routed(chat('4002 per 2 minutes by ip'), { threshold: 0, maxWait: 864e5 })(base), 14, 2));
   assert.ok(counts.served == 14 && counts.refused <= 6, `${counts.served} served, ${counts.refused} refused`);
 });
+
+test('what no window has shown again is doubted', async t => {
+  const { base, counts } = world({ limit: 4464, seconds: 10, cost: call => call < 3 ? reserve : 80, lasts: () => 1 });
+  const took = await simulated(t, () => calls(routed(chat('4464 per 10 seconds by ip'), { threshold: 0 })(base), 150, 1));
+  assert.equal(counts.served, 150);
+  assert.ok(took < 7e5, `150 calls, of which six fit into a window, took ${took} ms`);
+});

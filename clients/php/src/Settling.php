@@ -19,6 +19,10 @@ final class Settling
 {
     private const MAX_ENDED = 64; // between two responses
     private const MAX_PROCESSES = 64;
+    private const SEEN = 0x80; // beside the number of those that have ended
+
+    /** How much of what no call has shown again lasts from window to window, so that one tries again. */
+    private const UNSEEN_MEMORY = 0.9;
 
     /** After so long without a step of a process it is looked whether it lives. */
     private const LOOK = 60 * Clock::SECOND;
@@ -35,6 +39,9 @@ final class Settling
 
     /** The part of their charge that calls have kept, at most; null: not learned. */
     private ?float $kept = null;
+
+    /** Whether a call of this window has shown what it kept. */
+    private bool $seen = false;
 
     /**
      * The processes with calls under way.
@@ -115,6 +122,10 @@ final class Settling
     {
         if ($is->reset !== $was->reset || $is->limit !== $was->limit) {
             $this->ended = []; // another window: nothing comes back to it
+            if (!$this->seen && $this->kept !== null) {
+                $this->kept *= self::UNSEEN_MEMORY;
+            }
+            $this->seen = false;
         }
         $full = 0;
         $certain = $is->inFlight() === 0 && $s->place > $this->read;
@@ -143,6 +154,7 @@ final class Settling
      */
     private function learn(float $part): void
     {
+        $this->seen = true;
         $part = min(max($part, 0.0), 1.0);
         $this->kept = $this->kept === null ? $part : max($part, 0.999 * $this->kept);
     }
@@ -150,7 +162,7 @@ final class Settling
     public function encode(): string
     {
         $processes = array_slice($this->processes, -self::MAX_PROCESSES, null, true);
-        $text = pack('CCPe', count($this->ended), count($processes), $this->read, $this->kept ?? -1);
+        $text = pack('CCPe', count($this->ended) | ($this->seen ? self::SEEN : 0), count($processes), $this->read, $this->kept ?? -1);
         foreach ($this->ended as [$at, $units]) {
             $text .= pack('PP', $at, $units);
         }
@@ -169,10 +181,13 @@ final class Settling
             return $s;
         }
         $head = unpack('Cended/Cprocesses/Pread/ekept', $text);
+        $seen = ($head['ended'] & self::SEEN) !== 0;
+        $head['ended'] &= ~self::SEEN;
         if (strlen($text) !== 18 + 16 * $head['ended'] + (24 + Process::SIZE) * $head['processes'] || !($head['kept'] <= 1)) {
             return $s;
         }
         $s->read = $head['read'];
+        $s->seen = $seen;
         $s->kept = $head['kept'] < 0 ? null : $head['kept'];
         for ($at = 18, $n = $head['ended']; $n > 0; $n--, $at += 16) {
             ['at' => $ended, 'units' => $units] = unpack('Pat/Punits', $text, $at);

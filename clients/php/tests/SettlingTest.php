@@ -50,6 +50,15 @@ final class SettlingTest extends TestCase
         self::assertLessThan(180, $s->took, 'a window has 25 of them');
     }
 
+    /** No two calls fit into a window, so that no two responses can be compared. */
+    public function testWhatNoWindowHasShownAgainIsDoubted(): void
+    {
+        $s = new SettlingServer(4464, 10, 4000, static fn (int $i): int => $i < 3 ? 4000 : 80, static fn (): float => 0.001);
+        $s->call(150, 1, self::chat('4464 per 10 seconds by ip'), true);
+        self::assertSame(150, $s->served);
+        self::assertLessThan(1000, $s->took, 'six of them fit into a window, when they are known');
+    }
+
     /** @dataProvider heads */
     public function testLongAnswersOfLivingProcessesAreNotForgotten(bool $headFirst): void
     {
