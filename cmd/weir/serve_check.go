@@ -30,7 +30,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 // misfits returns everything that does not fit together.
 func (f *serveFlags) misfits(cmd *cobra.Command) (all []error) {
 	for _, check := range []func(*cobra.Command) error{
-		f.checkListeners, f.checkSocket, f.checkTLS, f.checkMemory, f.checkEvents, f.checkCandidate, f.checkDemo, f.checkStore,
+		f.checkListeners, f.checkSocket, f.checkTLS, f.checkACME, f.checkRedirect, f.checkMemory, f.checkEvents, f.checkCandidate, f.checkDemo, f.checkStore,
 		f.checkBackend, f.checkTimes, f.checkProxies, f.checkSessions, f.checkTokens, f.checkUpstreamTLS, f.checkPolicy,
 	} {
 		if err := check(cmd); err != nil {
@@ -230,7 +230,8 @@ func (f *serveFlags) checkListeners(cmd *cobra.Command) error {
 	all := []listener{
 		{"listen", string(f.listen), "serves the public", ""},
 		{"admin", f.admin.At, "serves operators", "give the admin listener a port of its own, such as --admin 127.0.0.1:8081; --admin '' does without"},
-		{"metrics", string(f.metrics), "", "give it a port of its own, such as --metrics :9090, or leave it out: --admin serves metrics too"},
+		{"metrics", string(f.metrics), "serves metrics", "give it a port of its own, such as --metrics :9090, or leave it out: --admin serves metrics too"},
+		{"redirect", string(f.acme.redirect), "redirects to https", "give it a port of its own, such as --redirect :80"},
 	}
 	for i, one := range all {
 		for _, other := range all[:i] {
@@ -286,8 +287,8 @@ func (f *serveFlags) checkDemo(cmd *cobra.Command) error {
 	if strings.HasPrefix(string(f.listen), "unix:") {
 		return cli.UsageError("leave out --demo, or give --listen a port", "--demo cannot use a Unix socket")
 	}
-	if len(f.tlsCert) > 0 || bool(f.proxyProtocol) {
-		return cli.UsageError("leave out --tls-cert, --tls-key and --proxy-protocol", "--demo needs a listener without TLS and without the PROXY protocol")
+	if f.secure() || bool(f.proxyProtocol) {
+		return cli.UsageError("leave out --tls-cert, --tls-key, --acme and --proxy-protocol", "--demo needs a listener without TLS and without the PROXY protocol")
 	}
 	if !cmd.Flags().Changed("access-log") {
 		f.accessLog = false

@@ -38,14 +38,14 @@ func (m *Manager) failed(name string, err error) {
 	m.failing[name] = true
 	m.mu.Unlock()
 	if again {
-		m.log.Debug("no certificate by ACME, again", "name", name, "error", err)
+		m.log.Debug("no certificate by ACME for a name, again", "name", name, "error", err)
 		return
 	}
 	checks := "port 443 of its address reaches --listen"
 	if m.options.Redirect.IsValid() {
 		checks += ", or port 80 --redirect"
 	}
-	what := "no certificate by ACME, so TLS handshakes for this name fail"
+	what := "no certificate by ACME for a name"
 	attributes := []any{"name", name, "error", err}
 	if c := m.current(name); c != nil {
 		what = "the certificate by ACME could not be renewed, and stays in use"

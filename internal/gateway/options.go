@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/acme"
 	"github.com/weirlimit/weir/internal/target"
 )
 
@@ -60,6 +61,8 @@ type Options struct {
 	// certificate of its connection does not cover is answered 421, unless a trusted proxy sends
 	// it.
 	Certificates []KeyPair
+	// ACME has more of them, each for one name. Nil: none. The caller runs and closes it.
+	ACME *acme.Manager
 
 	// ProxyProtocol requires a PROXY protocol header from TrustedProxies and refuses it from others
 	// (D12).
