@@ -24,6 +24,9 @@ func (m *Manager) putAside(name string, err error) bool {
 			return false
 		}
 	}
+	if len(found) == 0 {
+		return false
+	}
 	return m.move(dir, "certificate-"+name, "a stored certificate is damaged, and another is obtained", err)
 }
 
