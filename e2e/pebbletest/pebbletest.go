@@ -203,7 +203,7 @@ func certify(t testing.TB, certFile, keyFile string) *x509.CertPool {
 type Forwarder struct {
 	l  net.Listener
 	mu sync.Mutex
-	to string
+	to []string
 }
 
 func forward(t testing.TB) *Forwarder {
@@ -230,22 +230,34 @@ func forward(t testing.TB) *Forwarder {
 // Port returns its own port.
 func (f *Forwarder) Port() int { return f.l.Addr().(*net.TCPAddr).Port }
 
-// To sets where connections go, HOST:PORT or a URL; empty: nowhere.
-func (f *Forwarder) To(server string) {
-	if _, at, ok := strings.Cut(server, "://"); ok {
-		server = at
+// To sets the servers, HOST:PORT or URLs, that connections go to in turn; none: nowhere.
+func (f *Forwarder) To(servers ...string) {
+	var to []string
+	for _, server := range servers {
+		if _, at, ok := strings.Cut(server, "://"); ok {
+			server = at
+		}
+		to = append(to, server)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.to = server
+	f.to = to
+}
+
+// next returns whose turn it is; empty if there is no server.
+func (f *Forwarder) next() (server string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.to) > 0 {
+		server = f.to[0]
+		f.to = append(f.to[1:], server)
+	}
+	return server
 }
 
 func (f *Forwarder) pass(c net.Conn) {
 	defer c.Close()
-	f.mu.Lock()
-	to := f.to
-	f.mu.Unlock()
-	server, err := net.DialTimeout("tcp", to, child.Patience)
+	server, err := net.DialTimeout("tcp", f.next(), child.Patience)
 	if err != nil {
 		return
 	}

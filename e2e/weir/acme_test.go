@@ -106,7 +106,7 @@ func TestTheServerGetsItsCertificatesByACME(t *testing.T) {
 	check()
 	checkACMEFiles(t, filepath.Join(data, "acme"))
 	s.end(t)
-	a.TLS.To("")
+	a.TLS.To()
 	a.Names.Resolve(false)
 	s = serveIn(t, data, flags...)
 	check()
@@ -293,6 +293,61 @@ func verified(t *testing.T, chain []*x509.Certificate, roots *x509.CertPool) str
 		t.Fatal(err)
 	}
 	return chain[0].SerialNumber.String()
+}
+
+// Of servers that share a directory, one asks, and each can answer the authority, which connects to
+// both.
+func TestServersThatShareTheirCertificatesAnswerForEachOther(t *testing.T) {
+	a := startPebble(t, pebbletest.Options{})
+	shared := filepath.Join(t.TempDir(), "acme")
+	// A lock that lasts keeps both from asking before the other has started.
+	lock := filepath.Join(shared, "locks", "issue_cert_api.example.com.lock")
+	if err := os.MkdirAll(filepath.Dir(lock), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	replaceFile(t, lock, `{"created": "2999-01-01T00:00:00Z", "updated": "2999-01-01T00:00:00Z"}`)
+	flags := acmeFlags(a, "api.example.com", "--acme-dir", shared)
+	one, two := serveWeir(t, flags...), serveWeir(t, flags...)
+	a.TLS.To(one.url, two.url)
+	if err := os.Remove(lock); err != nil {
+		t.Fatal(err)
+	}
+	var serials []string
+	for _, s := range []*server{one, two} {
+		s.awaitHandshake(t)
+		c, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "https://"), &tls.Config{ServerName: "api.example.com", InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		serials = append(serials, c.ConnectionState().PeerCertificates[0].SerialNumber.String())
+		c.Close()
+	}
+	asked := issuedTo("api.example.com").FindAllString(one.stderr.String()+two.stderr.String(), -1)
+	if serials[0] != serials[1] || len(asked) != 1 {
+		t.Errorf("they have %v; they logged:\n%s%s", serials, one.stderr, two.stderr)
+	}
+	one.end(t)
+	two.end(t)
+}
+
+// awaitHandshake waits until a server has a certificate in use.
+func (s *server) awaitHandshake(t *testing.T) {
+	t.Helper()
+	deadline, look := time.NewTimer(patience), time.NewTicker(20*time.Millisecond)
+	defer deadline.Stop()
+	defer look.Stop()
+	for {
+		c, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "https://"), &tls.Config{ServerName: "api.example.com", InsecureSkipVerify: true})
+		if err == nil {
+			c.Close()
+			return
+		}
+		select {
+		case <-look.C:
+		case <-deadline.C:
+			t.Fatalf("%v:\n%s", err, s.stderr)
+		}
+	}
 }
 
 // A process that is killed while it asks leaves nothing that stops the next one.
