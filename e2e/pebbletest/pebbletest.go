@@ -199,11 +199,14 @@ func certify(t testing.TB, certFile, keyFile string) *x509.CertPool {
 	return pool
 }
 
-// A Forwarder has a port before the server that it leads to has one.
+// A Forwarder has a port before the server that it leads to has one. Connections wait until it is
+// known where they go.
 type Forwarder struct {
-	l  net.Listener
-	mu sync.Mutex
-	to []string
+	l     net.Listener
+	known chan struct{}
+	once  sync.Once // closes known
+	mu    sync.Mutex
+	to    []string
 }
 
 func forward(t testing.TB) *Forwarder {
@@ -212,7 +215,7 @@ func forward(t testing.TB) *Forwarder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &Forwarder{l: l}
+	f := &Forwarder{l: l, known: make(chan struct{})}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -223,7 +226,7 @@ func forward(t testing.TB) *Forwarder {
 			all.Go(func() { f.pass(c) })
 		}
 	})
-	t.Cleanup(func() { l.Close(); all.Wait() })
+	t.Cleanup(func() { l.Close(); f.To(); all.Wait() })
 	return f
 }
 
@@ -242,6 +245,7 @@ func (f *Forwarder) To(servers ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.to = to
+	f.once.Do(func() { close(f.known) })
 }
 
 // next returns whose turn it is; empty if there is no server.
@@ -257,6 +261,7 @@ func (f *Forwarder) next() (server string) {
 
 func (f *Forwarder) pass(c net.Conn) {
 	defer c.Close()
+	<-f.known
 	server, err := net.DialTimeout("tcp", f.next(), child.Patience)
 	if err != nil {
 		return

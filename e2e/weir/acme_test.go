@@ -153,7 +153,8 @@ func TestTheListenerThatRedirectsAnswersTheAuthority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.HTTP.To(at[1]) // and TLS to nowhere
+	a.TLS.To()
+	a.HTTP.To(at[1])
 	s.awaitIssued(t, "api.example.com")
 	if r := s.curlName(t, rootFile(t, a), "api.example.com", "/healthz"); r.status != 200 {
 		t.Errorf("%d", r.status)

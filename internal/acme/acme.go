@@ -20,7 +20,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -84,6 +83,7 @@ type Manager struct {
 	cache   *certmagic.Cache
 	files   *certmagic.FileStorage
 	solver  *certmagic.ACMEIssuer // nil if options.issuer is set
+	names   map[string]bool       // Options.Names
 
 	mu      sync.Mutex
 	failing map[string]bool // the names that the log has a failure of, and no success since
@@ -116,6 +116,10 @@ func New(o Options) (*Manager, error) {
 	if o.issuer == nil {
 		m.solver = certmagic.NewACMEIssuer(m.config, m.issuer(logger))
 		m.config.Issuers = []certmagic.Issuer{m.solver}
+	}
+	m.names = make(map[string]bool, len(o.Names))
+	for _, name := range o.Names {
+		m.names[name] = true
 	}
 	m.putAsideAccounts()
 	m.removeOldLocks(time.Now())
@@ -150,7 +154,7 @@ func (m *Manager) issuer(logger *zap.Logger) certmagic.ACMEIssuer {
 func (m *Manager) Names() []string { return m.options.Names }
 
 // Has reports whether a host, in the form of weir.AppendHost, is one of Names.
-func (m *Manager) Has(host string) bool { return slices.Contains(m.options.Names, host) }
+func (m *Manager) Has(host string) bool { return m.names[host] }
 
 // Certificate returns the certificate of one of Names; nil while there is none. Once it has
 // expired, it is returned all the same, since it gives clients the better error.
