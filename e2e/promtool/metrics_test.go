@@ -53,6 +53,8 @@ func everything(t *testing.T) *telemetry.Metrics {
 				{Address: "http://backend.example.com:3001", Kept: -1, Failures: 5},
 			}
 		},
+		Certificates: func() map[string]time.Time { return map[string]time.Time{"api.example.com": loaded} },
+		Redirects:    func() map[string]int64 { return map[string]int64{"redirected": 3, "challenge": 1, "rejected": 0} },
 		PolicyState: func() telemetry.PolicyState {
 			return telemetry.PolicyState{Version: "0123abcd", Source: "file", Loaded: loaded, Tried: loaded.Add(time.Hour)}
 		},
@@ -70,6 +72,7 @@ func everything(t *testing.T) *telemetry.Metrics {
 	m.Shadow(weir.Shadowed{Limiter: b.Limiter, Decision: &decision})
 	m.Candidate(weir.Compared{Live: &decision, Candidate: &decision})
 	m.StoreTake(time.Millisecond, nil)
+	m.Served(telemetry.Request{Site: "*", Limiter: "api", Status: 200, Duration: time.Millisecond, Upstream: time.Microsecond})
 	return m
 }
 
