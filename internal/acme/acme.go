@@ -6,6 +6,7 @@
 //	keep.go    the first certificate of each name, and its renewal
 //	state.go   which names have a certificate, which fail, and what the log has of it
 //	damage.go  stored files that cannot be used
+//	locks.go   who may change them
 //	log.go     the log lines of certmagic
 package acme
 
@@ -25,6 +26,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/certmagic"
+	"github.com/gofrs/flock"
 	"github.com/mholt/acmez/v3"
 	"github.com/mholt/acmez/v3/acme"
 	"go.uber.org/zap"
@@ -81,7 +83,7 @@ type Manager struct {
 	log     *slog.Logger
 	config  *certmagic.Config
 	cache   *certmagic.Cache
-	files   *certmagic.FileStorage
+	files   *storage
 	solver  *certmagic.ACMEIssuer // nil if options.issuer is set
 	names   map[string]bool       // Options.Names
 
@@ -95,7 +97,8 @@ func New(o Options) (*Manager, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of certificates by ACME: %w", err)
 	}
-	m := &Manager{options: o, log: o.Log, files: &certmagic.FileStorage{Path: o.Dir}, failing: make(map[string]bool)}
+	m := &Manager{options: o, log: o.Log, failing: make(map[string]bool)}
+	m.files = &storage{FileStorage: &certmagic.FileStorage{Path: o.Dir}, held: make(map[string]*flock.Flock)}
 	if m.options.Directory == "" {
 		m.options.Directory = LetsEncrypt
 	}
@@ -122,7 +125,6 @@ func New(o Options) (*Manager, error) {
 		m.names[name] = true
 	}
 	m.putAsideAccounts()
-	m.removeOldLocks(time.Now())
 	for _, name := range o.Names {
 		err := m.load(context.Background(), name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !m.putAside(name, err) {

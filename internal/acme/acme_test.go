@@ -141,7 +141,6 @@ func (m *Manager) run(t testing.TB) (stop func()) {
 		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(time.Minute) // in the bubble; the locks' goroutines end
 	})
 }
 
@@ -387,14 +386,6 @@ func TestDamagedFilesArePutAside(t *testing.T) {
 				stop()
 				old, other := m.serial(api), m.serial(www)
 				cut(t, filepath.Join(dir, "certificates", "authority.example.com", api, api+"."+kind))
-				lock := filepath.Join(dir, "locks", "issue_cert_"+api+".lock")
-				if err := os.WriteFile(lock, []byte(`{"crea`), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				// The clock of the bubble is not that of the file system.
-				if err := os.Chtimes(lock, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
-					t.Fatal(err)
-				}
 				m, log := open(t, dir, a)
 				if m.Certificate(api) != nil || m.serial(www) != other {
 					t.Error("the wrong one is in use")

@@ -5,7 +5,6 @@ import (
 	"encoding/pem"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/caddyserver/certmagic"
 )
@@ -70,18 +69,4 @@ func (m *Manager) move(dir, name, what string, cause error) bool {
 	}
 	m.log.Warn(what, attributes...)
 	return true
-}
-
-// oldLock is the age of a lock whose process has ended: certmagic renews its locks every 5 s.
-const oldLock = time.Minute
-
-// removeOldLocks removes the locks of processes that have ended without removing them. One that is
-// half-written would otherwise be in the way for ever.
-func (m *Manager) removeOldLocks(now time.Time) {
-	locks, _ := filepath.Glob(filepath.Join(m.options.Dir, "locks", "*.lock"))
-	for _, lock := range locks {
-		if info, err := os.Stat(lock); err == nil && now.Sub(info.ModTime()) > oldLock {
-			_ = os.Remove(lock) // certmagic reports that it is in the way
-		}
-	}
 }
