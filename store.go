@@ -129,7 +129,9 @@ type Change struct {
 	// Settle fills in the rest.
 
 	Done bool // the window was changed
-	Used Used // if Done, the window after the change
+	// Used is the window after the change, if Done. Of slots it is a moment between the change and
+	// the return: others may have been taken or given back meanwhile.
+	Used Used
 	// Lost means that the window may go on with what the take has spent, because the store cannot
 	// tell whether it still counts the take. It is false if the window has ended.
 	Lost bool

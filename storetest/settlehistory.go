@@ -74,7 +74,8 @@ func (b books) explain(in []weir.Charge, out weir.Receipt) bool {
 }
 
 // settle is one change of a take as the books decide it: it is counted in the window that counts
-// the take, and otherwise changes nothing. after is the store's clock after it.
+// the take, and otherwise changes nothing. after is the store's clock after it. The count of slots
+// that it reports is that of look.
 func (b books) settle(c weir.Change, number int, after int64) (bool, books) {
 	w, counts := b.used[string(c.Key)], uint64(1)<<number
 	if w.takes&counts == 0 {
@@ -85,6 +86,8 @@ func (b books) settle(c weir.Change, number int, after int64) (bool, books) {
 	switch {
 	case c.Done && c.Held:
 		w.Count += c.Units
+		next.used[string(c.Key)] = w
+		return true, next
 	case c.Done:
 		w.Used = w.Settle(c.Units)
 	default: // the window stays as it is: it has ended, or the store cannot tell
@@ -93,6 +96,13 @@ func (b books) settle(c weir.Change, number int, after int64) (bool, books) {
 	}
 	next.used[string(c.Key)] = w
 	return w.Used == c.Used, next
+}
+
+// look reports whether slots are those that a settlement reports, which looks after it has given
+// back those of its take.
+func (b books) look(c weir.Change, number int) bool {
+	w := b.used[string(c.Key)]
+	return w.takes>>number&1 == 0 && w.Used == c.Used
 }
 
 // reset forgets a window.
@@ -146,6 +156,9 @@ func settlesByArithmetic(s *settling) {
 				}
 				out := o.settle()
 				ok, next := b.settle(out, o.number, s.clock.Now().Unix())
+				if out.Held && out.Done {
+					ok = ok && next.look(out, o.number)
+				}
 				if !ok {
 					t.Fatalf("settlement %+v of take %d is not what the arithmetic gives from %+v", out, o.number, b)
 				}
@@ -205,6 +218,7 @@ func drawReservation(t *rapid.T, serial int) (in charges) {
 type operation struct {
 	asked                // of a take
 	number int           // of the take that is taken or settled
+	looks  bool          // a settlement of slots reports how many are taken
 	reset  []weir.Charge // what an operator resets
 }
 
@@ -243,6 +257,10 @@ func recordSettling(s *settling, k weir.Keeper, round int) []porcupine.Operation
 			back := tick.Add(1)
 			out.after = s.clock.Now().Unix()
 			each[i] = append(each[i], porcupine.Operation{ClientId: i, Input: in, Call: call, Output: out, Return: back})
+			if c := out.change; c != nil && c.Held && c.Done { // others may come between both
+				in.looks = true
+				each[i] = append(each[i], porcupine.Operation{ClientId: i, Input: in, Call: call, Output: out, Return: back})
+			}
 		}
 		var open []outstanding
 		settle := func() {
@@ -322,6 +340,8 @@ func settlingModel() porcupine.Model {
 // settlingStep drops what has ended, as linearStep does.
 func settlingStep(b books, in operation, out outcome) (bool, any) {
 	switch {
+	case in.looks:
+		return b.look(*out.change, in.number), b
 	case out.change != nil:
 		return b.settle(*out.change, in.number, out.after)
 	case in.reset != nil:

@@ -47,6 +47,7 @@ const (
 	idleCase     = "idle"
 	settledCase  = "settled"
 	jsonCase     = "settled-json"
+	observedCase = "observed"
 )
 
 func cases() []benchCase {
@@ -87,6 +88,9 @@ func cases() []benchCase {
 			setup: func(w *world) setup { return setup{limit: plenty, by: "ip", cost: costByField, upstream: w.costs} }},
 		{name: jsonCase, own: settledContestants(toldByBody), turn: turnOfSmall,
 			setup: func(w *world) setup { return setup{limit: plenty, by: "ip", cost: costByBody, upstream: w.json} }},
+		{name: observedCase, setup: plain, own: observedContestants, turn: func(ctx context.Context, p plan, _ *world, s *server) (figures, error) {
+			return drive(ctx, s, "http", observedFields, served, p.length)
+		}},
 	}
 }
 

@@ -41,6 +41,8 @@ func (r *results) String() string {
 	} {
 		say(c.title, []string{"", "CPU, µs a request", "× unread", "requests/s", "of its core", "p99, ms", "× unread"}, r.settledRows(c.name))
 	}
+	say("Served, by what the server reports of it", []string{"", "CPU, µs a request", "× the plain log", "requests/s", "of its core", "p99, ms", "× the plain log"},
+		r.rowsBeside(observedCase, plainName, []string{silentName, plainName, observedName}))
 	transfers := []string{"", "MiB/s", "× nginx", "CPU, µs a MiB", "× nginx's", "of its core", "peak, MiB resident"}
 	say(fmt.Sprintf("Bodies of 10 MiB to the upstream, %d at a time", bodyConnections), transfers, r.transferRows(uploadCase))
 	say(fmt.Sprintf("Bodies of 10 MiB from the upstream, %d at a time", bodyConnections), transfers, r.transferRows(downloadCase))
@@ -161,6 +163,9 @@ func (r *results) aims() (weir string, rows [][]string) {
 	}
 	ofUnread("CPU of a request whose answer tells its cost in a field", settledCase, 1.1)
 	ofUnread("the same in 4 KiB of JSON", jsonCase, 1.25)
+	if v, ok := ratio(r.of(observedCase, cpuFigure, observedName), r.of(observedCase, cpuFigure, plainName)); ok {
+		judge("CPU of a request with every field in the log, metrics and dashboard", "at most 1.05× the plain log", fmt.Sprintf("%.3g×", v), v <= 1.05)
+	}
 	for i := range rows {
 		rows[i][0] = strings.ToUpper(rows[i][0][:1]) + rows[i][0][1:]
 	}

@@ -72,7 +72,7 @@ func everything(t *testing.T) *telemetry.Metrics {
 	m.Shadow(weir.Shadowed{Limiter: b.Limiter, Decision: &decision})
 	m.Candidate(weir.Compared{Live: &decision, Candidate: &decision})
 	m.StoreTake(time.Millisecond, nil)
-	m.Served(telemetry.Request{Site: "*", Limiter: "api", Status: 200, Duration: time.Millisecond, Upstream: time.Microsecond})
+	m.Served(telemetry.Request{Site: "api.example.com", Limiter: "api", Status: 200, Duration: 2 * time.Millisecond, Upstream: time.Millisecond})
 	return m
 }
 
