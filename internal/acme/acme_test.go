@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"math/big"
@@ -33,6 +34,7 @@ type authority struct {
 
 	mu     sync.Mutex
 	err    error // why it issues none; nil: it does
+	silent bool  // it does not answer
 	asked  int
 	issued int64
 }
@@ -60,10 +62,16 @@ func newAuthority(t testing.TB, life time.Duration) *authority {
 
 func (a *authority) IssuerKey() string { return "authority.example.com" }
 
-func (a *authority) Issue(_ context.Context, request *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
+func (a *authority) Issue(ctx context.Context, request *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.asked++
+	if a.silent {
+		a.mu.Unlock()
+		<-ctx.Done()
+		a.mu.Lock()
+		return nil, fmt.Errorf("ask the authority: %w", ctx.Err())
+	}
 	if a.err != nil {
 		return nil, a.err
 	}
@@ -370,6 +378,24 @@ func TestAStoredCertificateThatExpiresTonightIsRenewed(t *testing.T) {
 			t.Error("it was not renewed")
 		}
 		stop()
+	})
+}
+
+// A server that ends while the authority is asked has not failed.
+func TestTheEndOfTheServerIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthority(t, 12*time.Hour)
+		a.silent = true
+		m, log := open(t, t.TempDir(), a)
+		stop := m.run(t)
+		time.Sleep(time.Second)
+		if asked, _ := a.counts(); asked != 2 {
+			t.Errorf("asked %d times", asked)
+		}
+		stop()
+		if w := log.warnings(""); len(w) > 0 {
+			t.Errorf("warned: %q", w)
+		}
 	})
 }
 

@@ -71,6 +71,9 @@ func (c *logCore) report(e zapcore.Entry, values map[string]any) {
 		return // a single step: another may succeed, and strangers can cause those of handshakes
 	}
 	reason := fmt.Sprint(values["error"])
+	if strings.Contains(reason, context.Canceled.Error()) {
+		return // the server ends
+	}
 	for _, name := range c.manager.options.Names {
 		if values["identifier"] == name || strings.HasPrefix(reason, "["+name+"]") {
 			c.manager.failed(name, errors.New(reason))
