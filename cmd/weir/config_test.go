@@ -95,6 +95,10 @@ func valueOf(t *rapid.T, f *pflag.Flag) string {
 		return pick("a.key", "/b c", "x, y: z", "- ", "*", "é#'\"\\")
 	case *names:
 		return some("a", "b.example.com", "C-1")
+	case *certificateNames:
+		return some("a.example.com", "API.example.com")
+	case *email:
+		return pick("ops@example.com", "a.b+c@example.com")
 	case *methods:
 		return some("PROPFIND", "PURGE")
 	case *forwarded:

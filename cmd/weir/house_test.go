@@ -24,7 +24,7 @@ const module = "github.com/weirlimit/weir"
 var floors = map[string]int{
 	"cmd/weir": 8,
 	"e2e/weir": 8, "e2e/engines": 8, "e2e/redis": 8, "e2e/apps": 8, "e2e/verify": 8, "e2e/promtool": 8, "e2e/wordpress": 8, "e2e/clients": 8,
-	"e2e/redistest": 2, "e2e/nginxtest": 2, "e2e/apptest": 2, "e2e/child": 1,
+	"e2e/redistest": 2, "e2e/nginxtest": 2, "e2e/apptest": 2, "e2e/pebbletest": 2, "e2e/child": 1,
 	"internal/edge":         7,
 	"internal/gateway":      6,
 	"internal/gateway/fast": 5, "internal/gateway/std": 5, "internal/admin/client": 5,
@@ -38,7 +38,7 @@ var floors = map[string]int{
 
 	"identity": 1, "memstore": 1, "redisstore": 1, "storetest": 1, "failover": 1, "pacer": 1, "internal/denial": 1, "internal/gateway/pace": 1,
 	"internal/upstream": 1, "internal/poller": 1, "internal/accesslog": 1, "internal/folder": 1, "internal/admin/page": 1, "internal/sample/terms": 1,
-	"internal/netfile": 1, "internal/meter": 1,
+	"internal/netfile": 1, "internal/meter": 1, "internal/acme": 1,
 
 	"": 0, "headers": 0, "internal/wire": 0, "internal/unsent": 0, "internal/plaintext": 0, "internal/uplot": 0, "clients/js": 0,
 }

@@ -30,7 +30,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 // misfits returns everything that does not fit together.
 func (f *serveFlags) misfits(cmd *cobra.Command) (all []error) {
 	for _, check := range []func(*cobra.Command) error{
-		f.checkListeners, f.checkSocket, f.checkTLS, f.checkClients, f.checkMemory, f.checkEvents, f.checkCandidate, f.checkDemo, f.checkStore,
+		f.checkListeners, f.checkSocket, f.checkTLS, f.checkClients, f.checkACME, f.checkRedirect, f.checkMemory, f.checkEvents, f.checkCandidate, f.checkDemo, f.checkStore,
 		f.checkBackend, f.checkTimes, f.checkProxies, f.checkSessions, f.checkTokens, f.checkUpstreamTLS, f.checkPolicy,
 	} {
 		if err := check(cmd); err != nil {
@@ -96,8 +96,8 @@ func (f *serveFlags) checkClients(cmd *cobra.Command) error {
 	switch {
 	case f.clientCA == "" && cmd.Flags().Changed("client-cert"):
 		return cli.UsageError("give --client-ca FILE too, with the authorities that the certificates must come from", "%s has no effect without --client-ca", cli.GivenAs(cmd, "client-cert"))
-	case f.clientCA != "" && len(f.tlsCert) == 0:
-		return cli.UsageError("give --tls-cert and --tls-key too: clients show certificates over TLS alone", "%s has no effect without TLS", cli.GivenAs(cmd, "client-ca"))
+	case f.clientCA != "" && !f.secure():
+		return cli.UsageError("give --tls-cert and --tls-key, or --acme, too: clients show certificates over TLS alone", "%s has no effect without TLS", cli.GivenAs(cmd, "client-ca"))
 	case f.clientCA == "" && slices.ContainsFunc(f.forwarded, func(name string) bool { return strings.HasPrefix(name, "client-cert") }):
 		return cli.UsageError("give --client-ca FILE too, or leave client-cert and client-cert-chain out", "%s names a certificate that callers are not asked for", cli.GivenAs(cmd, "forwarded"))
 	}
@@ -243,7 +243,8 @@ func (f *serveFlags) checkListeners(cmd *cobra.Command) error {
 	all := []listener{
 		{"listen", string(f.listen), "serves the public", ""},
 		{"admin", f.admin.At, "serves operators", "give the admin listener a port of its own, such as --admin 127.0.0.1:8081; --admin '' does without"},
-		{"metrics", string(f.metrics), "", "give it a port of its own, such as --metrics :9090, or leave it out: --admin serves metrics too"},
+		{"metrics", string(f.metrics), "serves metrics", "give it a port of its own, such as --metrics :9090, or leave it out: --admin serves metrics too"},
+		{"redirect", string(f.acme.redirect), "redirects to https", "give it a port of its own, such as --redirect :80"},
 	}
 	for i, one := range all {
 		for _, other := range all[:i] {
@@ -299,8 +300,8 @@ func (f *serveFlags) checkDemo(cmd *cobra.Command) error {
 	if strings.HasPrefix(string(f.listen), "unix:") {
 		return cli.UsageError("leave out --demo, or give --listen a port", "--demo cannot use a Unix socket")
 	}
-	if len(f.tlsCert) > 0 || bool(f.proxyProtocol) {
-		return cli.UsageError("leave out --tls-cert, --tls-key and --proxy-protocol", "--demo needs a listener without TLS and without the PROXY protocol")
+	if f.secure() || bool(f.proxyProtocol) {
+		return cli.UsageError("leave out --tls-cert, --tls-key, --acme and --proxy-protocol", "--demo needs a listener without TLS and without the PROXY protocol")
 	}
 	if !cmd.Flags().Changed("access-log") {
 		f.accessLog = false

@@ -41,6 +41,10 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 		AdminListen: f.admin.At,
 		AdminHosts:  f.adminHosts,
 
+		ACME:           f.acme.settings(),
+		RedirectListen: string(f.acme.redirect),
+		RedirectPort:   uint16(f.acme.redirectPort.Value),
+
 		MetricsListen: string(f.metrics),
 		MetricsOpen:   bool(f.metricsOpen),
 

@@ -23,6 +23,7 @@ type serveFlags struct {
 	tlsCert, tlsKey cli.Paths
 	clientCA        string // empty: clients are not asked for certificates
 	clientCert      cli.Choice
+	acme            serveACME
 	admin           cli.AdminAddr
 	adminHosts      names
 	metrics         cli.OffOrListenAddr
@@ -89,6 +90,7 @@ type serveFlags struct {
 func defaultServeFlags() *serveFlags {
 	return &serveFlags{
 		listen:         ":8080",
+		acme:           defaultServeACME(),
 		admin:          cli.AdminAddr{At: cli.DefaultAdmin},
 		clientCert:     cli.Choice{Value: certRequired, Of: []string{certRequired, certOptional}},
 		engine:         cli.Choice{Value: engineAuto, Of: []string{engineAuto, engineStd}},
@@ -121,11 +123,12 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	cli.SwitchFlag(cmd, &f.checkOnly, "check", "start nothing: report every problem of --config, of the flags and of the policy")
 	cli.SwitchFlag(cmd, &f.printConfig, "print-config", "start nothing: print the settings in force, as a file for --config without passwords")
 	cli.NoVariables(cmd, "check", "print-config")
-	flags.Var(&f.listen, "listen", "the address to listen on, [HOST]:PORT or unix:/PATH, for HTTP/1.1 and HTTP/2 (by prior knowledge, or with --tls-cert by ALPN); without HOST every address")
+	flags.Var(&f.listen, "listen", "the address to listen on, [HOST]:PORT or unix:/PATH, for HTTP/1.1 and HTTP/2 (by prior knowledge, or with --tls-cert or --acme by ALPN); without HOST every address")
 	flags.Var(&f.tlsCert, "tls-cert", "a certificate chain in PEM; switches on TLS and HTTP/2; repeatable, each with its --tls-key: a client gets the one for the name that it asks for (SNI), else the first")
 	flags.Var(&f.tlsKey, "tls-key", "its private key in PEM; repeatable, in the order of --tls-cert")
-	flags.StringVar(&f.clientCA, "client-ca", "", "`FILE` with the certificates of authorities, in PEM: callers are asked for a certificate from one of them, for key source cert; a changed file is read again; not at --admin and --metrics; only with --tls-cert")
+	flags.StringVar(&f.clientCA, "client-ca", "", "`FILE` with the certificates of authorities, in PEM: callers are asked for a certificate from one of them, for key source cert; a changed file is read again; not at --admin and --metrics; only with --tls-cert or --acme")
 	flags.Var(&f.clientCert, "client-cert", "whether callers must have such a certificate: without one a connection is refused, or with optional a limiter that requires one answers 401; one that does not verify is always refused; only with --client-ca")
+	f.acme.register(cmd)
 	flags.Var(&f.admin, "admin", "the address of the admin listener, for operators with a token; empty or off: none")
 	flags.Var(&f.adminHosts, "admin-hosts", "further host names that the admin listener accepts in Host")
 	flags.Var(&f.metrics, "metrics", "the address of a listener for /metrics, /livez and /readyz alone, such as :9090 for a container; metrics need a token, see --metrics-open; empty or off: none, --admin serves them too")

@@ -43,10 +43,10 @@ const maxToPaste = 2000
 func printBlocks(b *strings.Builder, f *serveFlags, s *edge.Server) {
 	url, curl := s.URL(), "curl -sS"
 	if path, ok := strings.CutPrefix(url, "unix:"); ok {
-		url = map[bool]string{false: "http", true: "https"}[len(f.tlsCert) > 0] + "://" + edge.SocketPeer.String() + ":80"
+		url = map[bool]string{false: "http", true: "https"}[f.secure()] + "://" + edge.SocketPeer.String() + ":80"
 		curl += " --unix-socket " + quoted(path)
 	}
-	if len(f.tlsCert) > 0 {
+	if f.secure() {
 		curl += " -k"
 	}
 	if bool(f.proxyProtocol) && f.trusts(url) {

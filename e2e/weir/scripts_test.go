@@ -209,8 +209,8 @@ func scriptCertificate(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(writeCertificate(ts.MkAbs(args[0]), ts.MkAbs(args[1])))
 }
 
-// writeCertificate writes a self-signed certificate for 127.0.0.1.
-func writeCertificate(certFile, keyFile string) error {
+// writeCertificate writes a self-signed certificate for 127.0.0.1, and for hosts.
+func writeCertificate(certFile, keyFile string, hosts ...string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -221,6 +221,7 @@ func writeCertificate(certFile, keyFile string) error {
 		NotBefore:             time.Now().Add(-time.Hour),
 		NotAfter:              time.Now().Add(time.Hour),
 		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:              hosts,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 	}

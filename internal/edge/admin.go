@@ -164,6 +164,10 @@ func openAdminDoors(a *adminSide, s *Server, h *hooks) ([]Door, error) {
 		return nil, nil
 	}
 	c, g := s.config, s.public.gateway
+	secure, err := g.OperatorTLS()
+	if err != nil {
+		return nil, cli.Fail(err, "")
+	}
 	o := admin.Options{
 		Decider:     s.counter.Decider,
 		Policy:      s.policy.Policy,
@@ -182,7 +186,7 @@ func openAdminDoors(a *adminSide, s *Server, h *hooks) ([]Door, error) {
 		OpenMetrics: c.MetricsOpen,
 		Ready:       g.Ready,
 		Page:        page.Handler(),
-		TLS:         g.TLSConfig(),
+		TLS:         secure,
 		Log:         c.Log,
 	}
 	if g.Upstreams() != nil {

@@ -24,6 +24,13 @@ type Config struct {
 	Certificates []gateway.KeyPair
 	// Clients is whether callers are asked for certificates, at the public listener alone.
 	Clients gateway.ClientTLS
+	// ACME has the names whose certificates are obtained by ACME, which switch on TLS too.
+	ACME ACME
+	// RedirectListen is the address of a listener in clear text that redirects to https; empty:
+	// none, unless a service manager has passed a socket for it. RedirectPort is the port of the
+	// https URLs; 0: that of the public listener.
+	RedirectListen string
+	RedirectPort   uint16
 	// AdminListen is the address of the admin listener; empty: none, unless a service manager has
 	// passed a socket for it.
 	AdminListen string
@@ -124,4 +131,4 @@ type Sessions struct {
 func (c *Config) asksClients() bool { return c.Clients.CAFile != "" }
 
 // secure reports whether the listeners have TLS.
-func (c *Config) secure() bool { return len(c.Certificates) > 0 }
+func (c *Config) secure() bool { return len(c.Certificates) > 0 || len(c.ACME.Names) > 0 }

@@ -10,7 +10,8 @@
 //	backend.go credentials.go    the sample backend, or an upstream and what verifies its callers
 //	policy.go     the policy in force, which follows its file, and the candidate
 //	doors.go      what is served: the set of doors that a server waits for
-//	public.go admin.go    one file per door
+//	acme.go       the certificates that are obtained by ACME
+//	public.go redirect.go admin.go    one file per door
 //	manager.go    the service manager: its notifications and its watchdog
 //	handover.go   another process that serves in place of this one
 //	demo.go       the traffic of --demo
@@ -23,6 +24,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/weirlimit/weir/internal/acme"
 	"github.com/weirlimit/weir/internal/handover"
 )
 
@@ -32,7 +34,9 @@ type Server struct {
 	listeners *listeners
 	counter   *counter
 	backend   *backend
+	acme      *acme.Manager // nil: no certificates by ACME
 	public    *publicDoor
+	redirect  *redirectDoor // nil: none
 	policy    *policy
 	doors     doors
 	manager   *manager
@@ -80,19 +84,31 @@ func (s *Server) open(ctx context.Context, h *hooks) (err error) {
 	if err != nil {
 		return err
 	}
+	if s.redirect, err = openRedirect(ctx, c, s.listeners, self, own); err != nil {
+		return err
+	}
+	if s.acme, err = openACME(c, s.listeners, s.redirect, own); err != nil {
+		return err
+	}
 	if err := s.openCounting(ctx, operators, h); err != nil {
 		return err
 	}
 	if s.backend, err = openBackend(context.WithoutCancel(ctx), c, self, own); err != nil {
 		return err
 	}
-	if s.public, err = openPublic(c, s.listeners, s.counter, s.backend, h); err != nil {
+	if s.public, err = openPublic(c, s.listeners, s.counter, s.backend, s.acme, h); err != nil {
 		return err
 	}
 	if s.policy, err = openPolicy(ctx, c, s.counter, s.manager, operators.audit, h, own); err != nil {
 		return err
 	}
 	s.doors.callers, s.doors.log = []Door{s.public}, c.Log
+	if s.redirect != nil {
+		if err := s.redirect.attach(s.public.gateway, h); err != nil {
+			return err
+		}
+		s.doors.callers = append(s.doors.callers, s.redirect)
+	}
 	if s.doors.operators, err = openAdminDoors(operators, s, h); err != nil {
 		return err
 	}
@@ -138,6 +154,9 @@ func (s *Server) Run(ctx context.Context) error {
 		if err := startDemo(ctx, s.config, s.backend, s.Addr(), &while); err != nil {
 			return err
 		}
+	}
+	if s.acme != nil {
+		while.own(runACME(ctx, s.acme))
 	}
 	s.manager.notifyReady(s.policy.State())
 	while.own(s.manager.feedWatchdog((&pulse{counter: s.counter, gateway: s.public.gateway, at: s.Addr()}).alive))

@@ -16,10 +16,11 @@ import (
 
 // listeners are the sockets that a server begins with.
 type listeners struct {
-	public  net.Listener
-	admin   net.Listener // nil: the service manager has passed none
-	metrics net.Listener // as admin
-	held    bool         // the service manager has passed them: they outlive this process
+	public   net.Listener
+	admin    net.Listener // nil: the service manager has passed none
+	metrics  net.Listener // as admin
+	redirect net.Listener // as admin
+	held     bool         // the service manager has passed them: they outlive this process
 
 	from   *handover.Previous // the process that this one continues; nil: none
 	toNext []handover.Socket  // all listeners of this process, for the one that continues it
@@ -28,9 +29,10 @@ type listeners struct {
 // The names of sockets that a service manager passes (FileDescriptorName=). A single socket may
 // have any name but those of operators.
 const (
-	publicSocket  = "http"
-	adminSocket   = "admin"
-	metricsSocket = "metrics"
+	publicSocket   = "http"
+	adminSocket    = "admin"
+	metricsSocket  = "metrics"
+	redirectSocket = "redirect"
 )
 
 // openListeners takes the sockets of the previous process, or those that a service manager has
@@ -68,7 +70,7 @@ func newListeners(address string, from *handover.Previous, own *parts) (*listene
 		s, err := heldListeners(names, files)
 		if err != nil {
 			return nil, cli.Fail(fmt.Errorf("take the sockets of the service manager: %w", err),
-				"one ListenStream=PORT in weir.socket, with FileDescriptorName=http and without Accept=yes, and perhaps others in units of their own with FileDescriptorName=admin and FileDescriptorName=metrics")
+				"one ListenStream=PORT in weir.socket, with FileDescriptorName=http and without Accept=yes, and perhaps others in units of their own with FileDescriptorName=admin, FileDescriptorName=metrics and FileDescriptorName=redirect")
 		}
 		own.own(s.close)
 		return s, nil
@@ -124,8 +126,10 @@ func heldListeners(names []string, files []*os.File) (_ *listeners, err error) {
 			slot = &s.admin
 		case name == metricsSocket:
 			slot = &s.metrics
+		case name == redirectSocket:
+			slot = &s.redirect
 		case name != publicSocket && len(files) > 1:
-			return nil, fmt.Errorf("of %s one is named %q: the names are %s, %s and %s", cli.Count(len(files), "socket"), name, publicSocket, adminSocket, metricsSocket)
+			return nil, fmt.Errorf("of %s one is named %q: the names are %s, %s, %s and %s", cli.Count(len(files), "socket"), name, publicSocket, adminSocket, metricsSocket, redirectSocket)
 		}
 		if *slot != nil {
 			return nil, fmt.Errorf("two sockets are named %q: give each socket a name of its own", name)
@@ -192,7 +196,7 @@ func (s *listeners) row(url string) Row {
 
 // close closes this process's copies of the sockets.
 func (s *listeners) close() error {
-	for _, l := range []net.Listener{s.public, s.admin, s.metrics} {
+	for _, l := range []net.Listener{s.public, s.admin, s.metrics, s.redirect} {
 		if l != nil {
 			_ = l.Close() // it may be closed already
 		}

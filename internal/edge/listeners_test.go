@@ -33,11 +33,14 @@ func TestASocketsNameDefinesItsUse(t *testing.T) {
 		{"http metrics", false, true, ""},
 		{"metrics admin http", true, true, ""},
 		{"admin http", true, false, ""},
+		{"redirect http", false, false, ""},
+		{"redirect", false, false, `none is named "http"`},
+		{"http redirect redirect", false, false, `two sockets are named "redirect"`},
 		{"admin", false, false, `none is named "http"`},
 		{"metrics", false, false, `none is named "http"`},
 		{"http http", false, false, `two sockets are named "http"`},
 		{"http metrics metrics", false, false, `two sockets are named "metrics"`},
-		{"http scrape", false, false, `of 2 sockets one is named "scrape": the names are http, admin and metrics`},
+		{"http scrape", false, false, `of 2 sockets one is named "scrape": the names are http, admin, metrics and redirect`},
 		{"unix:http", false, false, "expected TCP"},
 	} {
 		names := strings.Fields(test.names)
@@ -53,7 +56,7 @@ func TestASocketsNameDefinesItsUse(t *testing.T) {
 		switch {
 		case test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)):
 			t.Errorf("%s: %v, want %q", test.names, err, test.err)
-		case test.err == "" && (err != nil || s.public == nil || (s.admin != nil) != test.admin || (s.metrics != nil) != test.metrics || !s.held):
+		case test.err == "" && (err != nil || s.public == nil || (s.admin != nil) != test.admin || (s.metrics != nil) != test.metrics || (s.redirect != nil) != strings.Contains(test.names, "redirect") || !s.held):
 			t.Errorf("%s: %+v, %v", test.names, s, err)
 		}
 		if s != nil {

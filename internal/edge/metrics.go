@@ -51,6 +51,9 @@ func (s *Server) sources() telemetry.Sources {
 			return policyState(state), ok
 		},
 	}
+	if s.redirect != nil {
+		all.Redirects = g.Redirects
+	}
 	if g.Fast() {
 		all.Malformed = g.Malformed
 	}

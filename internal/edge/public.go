@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/acme"
 	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/gateway"
@@ -37,7 +38,7 @@ func (c *Config) identityOptions() identity.Options {
 }
 
 // openPublic makes the gateway between callers and the backend.
-func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*publicDoor, error) {
+func openPublic(c *Config, l *listeners, k *counter, b *backend, issued *acme.Manager, h *hooks) (*publicDoor, error) {
 	who := c.identityOptions()
 	who.Sessions, who.Tokens, who.TokenFrom = b.sessions, b.tokens, c.TokenFrom
 	resolver, err := identity.New(who)
@@ -55,9 +56,10 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 		IETF:           c.IETFHeaders,
 		Certificates:   c.Certificates,
 		Clients:        c.Clients,
+		ACME:           issued,
 		ProxyProtocol:  c.Callers.ProxyProtocol,
 		TrustedProxies: c.Callers.TrustedProxies,
-		Degraded:       k.degraded,
+		Degraded:       degraded(k, issued),
 		Observe:        each(h.decisions),
 		Spent:          each(h.spent),
 		Log:            c.Log,
@@ -90,6 +92,15 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, h *hooks) (*pub
 		return nil, cli.UsageError("see 'weir serve --help'", "%w", err)
 	}
 	return &publicDoor{g, l.public}, nil
+}
+
+// degraded returns a function that returns why requests are not served as they should be: by the
+// counter, or without a certificate. issued may be nil.
+func degraded(k *counter, issued *acme.Manager) func() error {
+	if issued == nil {
+		return k.degraded
+	}
+	return func() error { return errors.Join(k.degraded(), issued.Missing(time.Now())) }
 }
 
 // shownUpstreams returns the state of the upstream's addresses for operators.

@@ -18,7 +18,14 @@ func (s *Server) Rows() []Row { return s.rows }
 // describe returns the rows of all parts, in the order in which they are printed.
 func (s *Server) describe(operators *adminSide, h *hooks) []Row {
 	backend, credentials := s.backend.rows()
-	all := append([]Row{s.listeners.row(s.URL())}, s.policy.rows()...)
+	all := []Row{s.listeners.row(s.URL())}
+	if s.redirect != nil {
+		all = append(all, s.redirect.row())
+	}
+	if s.acme != nil {
+		all = append(all, s.config.ACME.row())
+	}
+	all = append(all, s.policy.rows()...)
 	all = append(all, Row{"store", s.counter.store.line})
 	all = append(all, operators.rows...)
 	all = append(all, backend, s.public.row(s.config))

@@ -33,7 +33,7 @@ type ownListeners struct {
 
 type ownListener struct {
 	at netip.AddrPort
-	by string // "--listen", "--admin", "--metrics", or byManager
+	by string // "--listen", "--admin", "--metrics", "--redirect", or byManager
 }
 
 // byManager is what decided the address of a socket that a service manager has passed.
@@ -61,7 +61,7 @@ func (o *ownListeners) claimListener(ctx context.Context, l net.Listener, by str
 		}
 		for _, to := range addressesOf(ctx, host) {
 			if err := o.checkSelfProxy(netip.AddrPortFrom(to, uint16(n))); err != nil {
-				return cli.UsageError("--upstream takes the address of your backend; --listen, --admin and --metrics, or the sockets of a service manager, are addresses of this server",
+				return cli.UsageError("--upstream takes the address of your backend; --listen, --admin, --metrics and --redirect, or the sockets of a service manager, are addresses of this server",
 					"--upstream %s is not a backend: %w", u.Redacted(), err)
 			}
 		}

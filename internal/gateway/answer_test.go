@@ -117,7 +117,7 @@ func TestAnUnreadableCertificateIsReadAgain(t *testing.T) {
 	certificateFiles(t, certFile, keyFile)
 	log := new(lockedText)
 	now := time.Unix(1_800_000_000, 0)
-	c, err := loadCertificates([]KeyPair{{certFile, keyFile}}, textLog(log), func() time.Time { return now })
+	c, err := loadCertificates([]KeyPair{{certFile, keyFile}}, nil, textLog(log), func() time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,23 +2,33 @@ package gateway
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
 	"log/slog"
+	"math/big"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/acme"
 )
 
-// certificates are all that a server has. A client gets the one for the name that it asks for (SNI,
-// RFC 6066, section 3). They are safe for concurrent use.
+// certificates are all that a server has: those of files, and those that it gets by ACME. A client
+// gets the one for the name that it asks for (SNI, RFC 6066, section 3). They are safe for
+// concurrent use.
 type certificates struct {
-	now func() time.Time
+	now  func() time.Time
+	acme *acme.Manager // nil: files alone
 
 	mu      sync.Mutex
-	all     []*certificate            // at least one; the first is the default
+	all     []*certificate            // of files; the first is the default
 	byName  map[string][]*certificate // by names, each in the order of all
 	checked time.Time
 }
@@ -27,9 +37,10 @@ type certificates struct {
 // handshakes, and for a look at the metrics.
 const certificateCheck = time.Second
 
-// loadCertificates reads all pairs. now is the clock.
-func loadCertificates(pairs []KeyPair, log *slog.Logger, now func() time.Time) (*certificates, error) {
-	s := &certificates{now: now, checked: now()}
+// loadCertificates reads all pairs. issued are those by ACME, nil if there are none. now is the
+// clock.
+func loadCertificates(pairs []KeyPair, issued *acme.Manager, log *slog.Logger, now func() time.Time) (*certificates, error) {
+	s := &certificates{now: now, acme: issued, checked: now()}
 	for _, pair := range pairs {
 		c, err := loadCertificate(pair, log)
 		if err != nil {
@@ -70,22 +81,29 @@ func (s *certificates) refresh() {
 	}
 }
 
-// get is a tls.Config.GetCertificate. The exact name comes before a wildcard, and what the client
-// supports before what it does not; without a match, it is the default.
+// get is a tls.Config.GetCertificate. The exact name of a file comes before a name by ACME, that
+// before a wildcard, and what the client supports before what it does not; without a match, it is
+// the default. It returns nil for a name by ACME that has no certificate yet: the client gets the
+// alert unrecognized_name.
 func (s *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refresh()
-	if len(s.all) == 1 {
+	if len(s.all) == 1 && s.acme == nil {
 		return s.all[0].current, nil
 	}
 	exact, wildcard := s.named(hello.ServerName)
-	for _, tier := range [][]*certificate{exact, wildcard} {
-		for _, c := range tier {
-			if hello.SupportsCertificate(c.current) == nil {
-				return c.current, nil
-			}
+	if c := supported(hello, exact); c != nil {
+		return c, nil
+	}
+	name := s.issuedName(hello.ServerName)
+	if name != "" {
+		if c := s.acme.Certificate(name); c != nil && (len(exact)+len(wildcard) == 0 || hello.SupportsCertificate(c) == nil) {
+			return c, nil
 		}
+	}
+	if c := supported(hello, wildcard); c != nil {
+		return c, nil
 	}
 	// A certificate that the client cannot use gives it a better error than another name.
 	for _, tier := range [][]*certificate{exact, wildcard} {
@@ -93,14 +111,46 @@ func (s *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 			return tier[0].current, nil
 		}
 	}
-	unnamed := *hello
-	unnamed.ServerName = ""
-	for _, c := range s.defaults() {
-		if unnamed.SupportsCertificate(c.current) == nil {
-			return c.current, nil
+	if name != "" {
+		return nil, nil
+	}
+	return s.fallback(hello), nil
+}
+
+// supported returns the first certificate that a client supports; nil if there is none.
+func supported(hello *tls.ClientHelloInfo, all []*certificate) *tls.Certificate {
+	for _, c := range all {
+		if hello.SupportsCertificate(c.current) == nil {
+			return c.current
 		}
 	}
-	return s.all[0].current, nil
+	return nil
+}
+
+// issuedName returns the name by ACME that a host is; empty if it is none.
+func (s *certificates) issuedName(host string) string {
+	if s.acme == nil {
+		return ""
+	}
+	folded, ok := weir.AppendHost(nil, host)
+	if !ok || !s.acme.Has(string(folded)) {
+		return ""
+	}
+	return string(folded)
+}
+
+// fallback returns the certificate of a client that asks for no name, or for an unknown one: the
+// first of files, else the first by ACME; nil while there is none. The mutex is held.
+func (s *certificates) fallback(hello *tls.ClientHelloInfo) *tls.Certificate {
+	if len(s.all) == 0 {
+		return s.acme.Certificate(s.acme.Names()[0])
+	}
+	unnamed := *hello
+	unnamed.ServerName = ""
+	if c := supported(&unnamed, s.defaults()); c != nil {
+		return c
+	}
+	return s.all[0].current
 }
 
 // named returns the certificates for a host by its own name, and by the wildcard that covers it:
@@ -118,8 +168,8 @@ func (s *certificates) named(host string) (exact, wildcard []*certificate) {
 	return exact, wildcard
 }
 
-// defaults returns the first certificate, and those of the same names with another kind of key. The
-// mutex is held.
+// defaults returns the first certificate of files, and those of the same names with another kind of
+// key. The mutex is held.
 func (s *certificates) defaults() (all []*certificate) {
 	names := s.all[0].names()
 	for _, c := range s.all {
@@ -145,7 +195,13 @@ func (s *certificates) covers(asked, host string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	exact, wildcard := s.named(asked)
+	if len(exact) == 0 && s.issuedName(asked) != "" {
+		return false // it is for one name
+	}
 	given := slices.Concat(exact, wildcard)
+	if len(given) == 0 && len(s.all) == 0 {
+		return s.acme.Names()[0] == string(name)
+	}
 	if len(given) == 0 {
 		given = s.defaults()
 	}
@@ -158,9 +214,65 @@ func (s *certificates) covers(asked, host string) bool {
 	return true
 }
 
+// isFor reports whether there is, or will be, a certificate for a host in the form of
+// weir.AppendHost. If none names a host, it is true for all.
+func (s *certificates) isFor(host string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.byName) == 0 && s.acme == nil {
+		return true
+	}
+	exact, wildcard := s.named(host)
+	return len(exact)+len(wildcard) > 0 || s.issuedName(host) != ""
+}
+
 // config returns the configuration of a listener.
 func (s *certificates) config() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.get}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.get}
+	if s.acme != nil {
+		// An authority that validates a name agrees on a protocol of its own, and shows no
+		// certificate.
+		c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) { return s.acme.Challenge(hello), nil }
+	}
+	return c
+}
+
+// operators returns the configuration of a listener for operators. Until the first certificate by
+// ACME it has one that nobody has signed, so that they can see why there is none.
+func (s *certificates) operators() (*tls.Config, error) {
+	c := s.config()
+	if len(s.all) > 0 {
+		return c, nil
+	}
+	unsigned, err := unsignedCertificate(s.now())
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate for operators: %w", err)
+	}
+	c.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if found, err := s.get(hello); found != nil || err != nil {
+			return found, err
+		}
+		return unsigned, nil
+	}
+	return c, nil
+}
+
+// unsignedCertificate returns a certificate for no name. now is when the server starts; it lasts
+// for as long as a server may.
+func unsignedCertificate(now time.Time) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "no certificate by ACME yet"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(10, 0, 0), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
 // warn logs which certificates expire soon.
@@ -170,6 +282,9 @@ func (s *certificates) warn() {
 	s.refresh()
 	for _, c := range s.all {
 		c.warn(s.now())
+	}
+	if s.acme != nil {
+		s.acme.Warn(s.now())
 	}
 }
 
@@ -194,6 +309,9 @@ func (s *certificates) expiries() map[string]time.Time {
 	defer s.mu.Unlock()
 	s.refresh()
 	ends := make(map[string]time.Time, len(s.all))
+	if s.acme != nil {
+		ends = s.acme.Expiries()
+	}
 	for _, c := range s.all {
 		end := c.current.Leaf.NotAfter
 		if first, ok := ends[c.label()]; !ok || end.Before(first) {

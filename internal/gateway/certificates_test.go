@@ -160,7 +160,7 @@ func TestAClientGetsTheKindOfKeyThatItSupports(t *testing.T) {
 func TestEachPairIsReloadedByItself(t *testing.T) {
 	dir, now, log := t.TempDir(), time.Now(), new(lockedText)
 	pairs := certificatesFor(t, dir, "a.example.com", "b.example.com")
-	s, err := loadCertificates(pairs, slog.New(slog.NewTextHandler(log, nil)), func() time.Time { return now })
+	s, err := loadCertificates(pairs, nil, slog.New(slog.NewTextHandler(log, nil)), func() time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestACertificateThatExpiresSoonIsReportedDaily(t *testing.T) {
 			pairs = append(pairs, pair)
 		}
 		log := new(lockedText)
-		s, err := loadCertificates(pairs, slog.New(slog.NewTextHandler(log, nil)), time.Now)
+		s, err := loadCertificates(pairs, nil, slog.New(slog.NewTextHandler(log, nil)), time.Now)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@
 //	serve.go        start and drain
 //	certificate.go  a TLS certificate; certificates.go  all of them, and which one a client gets
 //	clientcert.go   the authorities that certificates of clients must come from
+//	redirect.go     another listener, which sends clients to https
 //	upstreams.go    the addresses of the upstream; upstreamtls.go  TLS with them
 //	health.go       their health checks
 //
@@ -105,6 +106,8 @@ type Gateway struct {
 	clock   *pace.Clock
 
 	lingerFor atomic.Int64 // see LingerFor; 0: Limits.Linger
+
+	redirects redirectTally
 }
 
 // New checks the options and returns a Gateway that does not listen yet. An error about what
@@ -124,11 +127,11 @@ func New(o Options) (*Gateway, error) {
 	if with.Sites, err = g.newSites(secure); err != nil {
 		return nil, err
 	}
-	if len(o.Certificates) > 0 {
-		if g.certs, err = loadCertificates(o.Certificates, log, time.Now); err != nil {
+	if len(o.Certificates) > 0 || o.ACME != nil {
+		if g.certs, err = loadCertificates(o.Certificates, o.ACME, log, time.Now); err != nil {
 			return nil, err
 		}
-		if len(o.Certificates) > 1 || len(o.Sites) > 1 {
+		if len(o.Certificates)+o.issued() > 1 || len(o.Sites) > 1 {
 			with.Covers = g.certs.covers
 		}
 	}
@@ -167,6 +170,14 @@ func (o *Options) check() error {
 		return errors.New("new gateway: the PROXY protocol needs trusted proxies to take it from: name their networks")
 	}
 	return o.HealthCheck.check()
+}
+
+// issued returns how many names get their certificates by ACME.
+func (o *Options) issued() int {
+	if o.ACME == nil {
+		return 0
+	}
+	return len(o.ACME.Names())
 }
 
 // rules returns the options that the engines' rules are made from.
@@ -213,6 +224,15 @@ func (g *Gateway) TLSConfig() *tls.Config {
 		return nil
 	}
 	return g.certs.config()
+}
+
+// OperatorTLS returns what connections of operators to another listener of the same server are
+// secured by; nil if they are not.
+func (g *Gateway) OperatorTLS() (*tls.Config, error) {
+	if g.certs == nil {
+		return nil, nil
+	}
+	return g.certs.operators()
 }
 
 // Certificates returns when the first certificate of each name expires; none without TLS. A

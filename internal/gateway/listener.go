@@ -21,19 +21,24 @@ func (g *Gateway) listener(l net.Listener) net.Listener {
 	if wrap := g.options.WrapListener; wrap != nil {
 		l = wrap(l)
 	}
-	if g.options.ProxyProtocol {
-		l = &proxyproto.Listener{
-			Listener:          l,
-			ConnPolicy:        g.proxyPolicy,
-			ValidateHeader:    checkProxyHeader,
-			ReadHeaderTimeout: g.rules.Limits.ProxyHeader,
-		}
-	}
-	l = &pace.Listener{Listener: l, Limits: g.rules.AnswerPace, Clock: g.clock}
+	l = &pace.Listener{Listener: g.proxied(l), Limits: g.rules.AnswerPace, Clock: g.clock}
 	if !g.Fast() {
 		l = g.std.Listener(l)
 	}
 	return l
+}
+
+// proxied puts the PROXY protocol around l, if that is on.
+func (g *Gateway) proxied(l net.Listener) net.Listener {
+	if !g.options.ProxyProtocol {
+		return l
+	}
+	return &proxyproto.Listener{
+		Listener:          l,
+		ConnPolicy:        g.proxyPolicy,
+		ValidateHeader:    checkProxyHeader,
+		ReadHeaderTimeout: g.rules.Limits.ProxyHeader,
+	}
 }
 
 // proxyPolicy requires the header from trusted peers and refuses it from all others (D12).

@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/acme"
 	"github.com/weirlimit/weir/internal/target"
 )
 
@@ -63,6 +64,8 @@ type Options struct {
 	// Clients is whether clients are asked for certificates. It needs Certificates. Identity must
 	// know it too (identity.Options.Certificates).
 	Clients ClientTLS
+	// ACME has more of them, each for one name. Nil: none. The caller runs and closes it.
+	ACME *acme.Manager
 
 	// ProxyProtocol requires a PROXY protocol header from TrustedProxies and refuses it from others
 	// (D12).

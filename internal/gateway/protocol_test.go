@@ -105,7 +105,7 @@ func TestAChangedCertificateIsServedAndABrokenOneIsNot(t *testing.T) {
 	certificateFiles(t, certFile, keyFile)
 	now := time.Now()
 	log := new(lockedText)
-	c, err := loadCertificates([]KeyPair{{certFile, keyFile}}, slog.New(slog.NewTextHandler(log, nil)), func() time.Time { return now })
+	c, err := loadCertificates([]KeyPair{{certFile, keyFile}}, nil, slog.New(slog.NewTextHandler(log, nil)), func() time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -344,7 +344,7 @@ func TestNoLabelHasAValueThatACallerChose(t *testing.T) {
 	}
 	fixed := []string{
 		"", "admitted", "refused", "unauthenticated", "store_unavailable", "unlimited", "counted_locally", "allowed_uncounted",
-		"would_admit", "would_refuse", "skipped", "denied", "logged", "unlogged", "repeated", "delivered", "rejected", "expired", "dropped", "unsent", "same", "newly_refused", "newly_admitted", "edge", "file", "v1", "abc", "0123abcd", "89abcdef",
+		"would_admit", "would_refuse", "skipped", "denied", "logged", "unlogged", "repeated", "delivered", "rejected", "expired", "dropped", "unsent", "same", "newly_refused", "newly_admitted", "redirected", "challenge", "edge", "file", "v1", "abc", "0123abcd", "89abcdef",
 		runtime.Version(), "go1", "*", "http://backend.example.com:3000", "http://backend.example.com:3001", "api.example.com", "400", "431", "502", "504",
 		"2xx", "4xx", "5xx",
 	}

@@ -69,6 +69,10 @@ type Sources struct {
 	// Certificates returns when the first TLS certificate of each name expires.
 	Certificates func() map[string]time.Time
 
+	// Redirects returns the total requests at the listener that redirects to https, by the answer,
+	// from a fixed set. Nil: there is none.
+	Redirects func() map[string]int64
+
 	PolicyState    func() PolicyState         // the origin of the policy in force
 	CandidateState func() (PolicyState, bool) // likewise; false if there is no candidate
 }

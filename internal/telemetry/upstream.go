@@ -36,11 +36,13 @@ var (
 		"Failures that counted against the address: one for an outage, and one for each probe that fails during it.", []string{"site", "upstream"}, nil)
 	descCertificate = prometheus.NewDesc("weir_certificate_expires_timestamp_seconds",
 		"When the TLS certificate expires, in Unix time. name is the first host that it is for; of several certificates of one name, it is the first that expires.", []string{"name"}, nil)
+	descRedirects = prometheus.NewDesc("weir_redirect_requests_total",
+		"Requests at the listener of --redirect, by the answer: redirected to https, challenge (of the authority of --acme), or rejected, such as for a host that is not served. They count against no limit and are not in the access log.", []string{"answer"}, nil)
 )
 
 // gatewayDescs returns the descriptions of those families.
 func gatewayDescs() []*prometheus.Desc {
-	return []*prometheus.Desc{descMalformed, descUnanswered, descUpstreamUp, descUpstreamBusy, descUpstreamKept, descUpstreamFailures, descCertificate}
+	return []*prometheus.Desc{descMalformed, descUnanswered, descUpstreamUp, descUpstreamBusy, descUpstreamKept, descUpstreamFailures, descCertificate, descRedirects}
 }
 
 // collectGateway collects those families.
@@ -60,6 +62,11 @@ func (s *Sources) collectGateway(to chan<- prometheus.Metric) {
 	if s.Certificates != nil {
 		for name, end := range s.Certificates() {
 			to <- prometheus.MustNewConstMetric(descCertificate, prometheus.GaugeValue, float64(end.Unix()), name)
+		}
+	}
+	if s.Redirects != nil {
+		for answered, n := range s.Redirects() {
+			to <- prometheus.MustNewConstMetric(descRedirects, prometheus.CounterValue, float64(n), answered)
 		}
 	}
 	if s.Upstreams == nil {

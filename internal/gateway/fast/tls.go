@@ -13,7 +13,7 @@ import (
 )
 
 // handshake performs the TLS handshake. It reports whether the connection goes on here: not if the
-// handshake failed, and not if HTTP/2 was agreed on.
+// handshake failed, and not if another protocol was agreed on.
 func (c *conn) handshake() bool {
 	hello := &helloConn{Conn: c.raw, c: c}
 	secured := tls.Server(hello, c.engine.secure)
@@ -34,12 +34,15 @@ func (c *conn) handshake() bool {
 	c.Conn = secured
 	state := secured.ConnectionState()
 	c.serverName = state.ServerName
-	if state.NegotiatedProtocol != "h2" {
+	switch state.NegotiatedProtocol {
+	case "h2":
+		hello.Conn = newGatheringConn(c.engine.Rules, c.raw)
+		c.hand(secured)
+		return false
+	case "", "http/1.1", "http/1.0":
 		return true
 	}
-	hello.Conn = newGatheringConn(c.engine.Rules, c.raw)
-	c.hand(secured)
-	return false
+	return false // an authority that validates a name wants nothing but the handshake (RFC 8737)
 }
 
 // isForeign reports whether the connection was made for another host than that of a request.

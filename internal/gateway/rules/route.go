@@ -68,7 +68,7 @@ func (r *Rules) Own(ctx context.Context, t *Route, values func(name string) []st
 		return &outdated
 	}
 	if t.Foreign || t.Site == nil && len(r.Sites) > 0 {
-		return &misdirected
+		return &Misdirected
 	}
 	switch t.Choice.Kind {
 	case target.Unreadable:

@@ -92,6 +92,9 @@ func (r *Rules) siteOf(host string) *Site {
 	return nil
 }
 
+// IsServed reports whether requests for a host have a backend. The host may have a port.
+func (r *Rules) IsServed(host string) bool { return len(r.Sites) == 0 || r.siteOf(host) != nil }
+
 // IsForeign reports whether a request for a host came on a TLS connection that was made for
 // another: its client asked for that one's name (SNI). A trusted proxy may send requests for all
 // hosts on one connection.
@@ -99,7 +102,7 @@ func (r *Rules) IsForeign(peer netip.Addr, asked, host string) bool {
 	return r.Covers != nil && !r.Covers(asked, host) && !r.Trusts(peer)
 }
 
-// misdirected answers a request for a host that no upstream serves, or that the certificate of its
+// Misdirected answers a request for a host that no upstream serves, or that the certificate of its
 // connection does not cover (RFC 9110, section 15.5.20).
-var misdirected = Answer{Status: http.StatusMisdirectedRequest, Code: "misdirected_request",
+var Misdirected = Answer{Status: http.StatusMisdirectedRequest, Code: "misdirected_request",
 	Message: "No service with this host name is served on this connection. Check the address, or the Host field."}

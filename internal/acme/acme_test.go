@@ -1,0 +1,529 @@
+package acme
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+)
+
+// An authority issues certificates in place of a real one.
+type authority struct {
+	t    testing.TB
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+	life time.Duration
+
+	mu     sync.Mutex
+	err    error // why it issues none; nil: it does
+	silent bool  // it does not answer
+	asked  int
+	issued int64
+}
+
+func newAuthority(t testing.TB, life time.Duration) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0), KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{t: t, key: key, cert: cert, life: life}
+}
+
+func (a *authority) IssuerKey() string { return "authority.example.com" }
+
+func (a *authority) Issue(ctx context.Context, request *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked++
+	if a.silent {
+		a.mu.Unlock()
+		<-ctx.Done()
+		a.mu.Lock()
+		return nil, fmt.Errorf("ask the authority: %w", ctx.Err())
+	}
+	if a.err != nil {
+		return nil, a.err
+	}
+	a.issued++
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(100 + a.issued), DNSNames: request.DNSNames,
+		NotBefore: time.Now(), NotAfter: time.Now().Add(a.life), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, request.PublicKey, a.key)
+	if err != nil {
+		return nil, err
+	}
+	return &certmagic.IssuedCertificate{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+}
+
+// fails makes it refuse until it is given nil.
+func (a *authority) fails(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err = err
+}
+
+// counts returns how often it was asked, and how many certificates it has issued.
+func (a *authority) counts() (asked int, issued int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asked, a.issued
+}
+
+// A text is a log.
+type text struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *text) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// warnings returns the warnings that contain a word.
+func (l *text) warnings(of string) (all []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.b.String()) {
+		if !strings.Contains(line, "level=INFO") && strings.Contains(line, of) {
+			all = append(all, strings.TrimSpace(line))
+		}
+	}
+	return all
+}
+
+const api, www = "api.example.com", "www.example.com"
+
+// open returns a Manager of two names, which asks a.
+func open(t testing.TB, dir string, a *authority) (*Manager, *text) {
+	t.Helper()
+	log := new(text)
+	m, err := New(Options{Names: []string{api, www}, Dir: dir, Log: slog.New(slog.NewTextHandler(log, nil)), issuer: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, log
+}
+
+// run runs it until stop is called, which also closes it.
+func (m *Manager) run(t testing.TB) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { m.Run(ctx) })
+	return sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// serial returns the serial number of the certificate that clients get; 0 if there is none.
+func (m *Manager) serial(name string) int64 {
+	c := m.Certificate(name)
+	if c == nil {
+		return 0
+	}
+	return c.Leaf.SerialNumber.Int64()
+}
+
+func TestEachNameGetsACertificateOfItsOwnAndARestartKeepsIt(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "acme")
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthority(t, 90*24*time.Hour)
+		m, log := open(t, dir, a)
+		if err := m.Missing(time.Now()); err == nil || !strings.Contains(err.Error(), "api.example.com, www.example.com") {
+			t.Errorf("missing: %v", err)
+		}
+		stop := m.run(t)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if err := m.Missing(time.Now()); err != nil {
+			t.Error(err)
+		}
+		for _, name := range []string{api, www} {
+			if c := m.Certificate(name); c == nil || c.Leaf.VerifyHostname(name) != nil || len(c.Leaf.DNSNames) != 1 {
+				t.Errorf("%s has %v", name, c)
+			}
+		}
+		stop()
+		if w := log.warnings(""); len(w) > 0 {
+			t.Errorf("warned: %q", w)
+		}
+
+		a.fails(errors.New("nothing is to be asked for"))
+		again, _ := open(t, dir, a)
+		if again.serial(api) != m.serial(api) || again.serial(www) != m.serial(www) {
+			t.Error("a restart does not use what is stored")
+		}
+		stop = again.run(t)
+		time.Sleep(time.Hour)
+		stop()
+		if asked, _ := a.counts(); asked != 2 {
+			t.Errorf("the authority was asked %d times", asked)
+		}
+	})
+	checkModes(t, dir)
+}
+
+// checkModes checks that nobody else can read a directory and what is in it.
+func checkModes(t *testing.T, dir string) {
+	t.Helper()
+	keys := 0
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		if filepath.Ext(path) == ".key" {
+			keys++
+		}
+		return err
+	})
+	if err != nil || keys != 2 {
+		t.Errorf("%d keys: %v", keys, err)
+	}
+}
+
+// One WARN a name, however often it is tried again; the other name is not affected.
+func TestAFailureIsReportedOnceAndTriedUntilItSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthority(t, 90*24*time.Hour)
+		a.fails(errors.New("the name does not resolve"))
+		m, log := open(t, t.TempDir(), a)
+		stop := m.run(t)
+		time.Sleep(time.Hour)
+		asked, _ := a.counts()
+		if asked < 8 || asked > 30 {
+			t.Errorf("it was asked %d times for two names in an hour", asked)
+		}
+		for _, name := range []string{api, www} {
+			w := log.warnings("name=" + name)
+			if len(w) != 1 || !strings.Contains(w[0], "the name does not resolve") || !strings.Contains(w[0], "level=WARN") || !strings.Contains(w[0], "port 443") {
+				t.Errorf("%s: %q", name, w)
+			}
+		}
+		if m.Certificate(api) != nil || m.Missing(time.Now()) == nil {
+			t.Error("there is a certificate")
+		}
+		a.fails(nil)
+		time.Sleep(time.Hour)
+		if err := m.Missing(time.Now()); err != nil {
+			t.Error(err)
+		}
+		stop()
+	})
+}
+
+// A certificate is renewed while it is served. If that fails, it stays in use, also past its end.
+func TestARenewalThatFailsKeepsTheCertificateInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthority(t, 12*time.Hour)
+		m, log := open(t, t.TempDir(), a)
+		stop := m.run(t)
+		time.Sleep(6 * time.Hour)
+		first := m.serial(api)
+		if first == 0 || len(log.warnings("")) > 0 {
+			t.Fatalf("serial %d, %q", first, log.warnings(""))
+		}
+		time.Sleep(4 * time.Hour) // renewed when a third was left
+		second := m.serial(api)
+		if second == first {
+			t.Fatal("it was not renewed")
+		}
+
+		a.fails(errors.New("too many certificates"))
+		time.Sleep(15 * time.Hour)
+		if m.serial(api) != second {
+			t.Error("another certificate is in use")
+		}
+		w := log.warnings("name=" + api)
+		if len(w) != 1 || !strings.Contains(w[0], "could not be renewed, and stays in use") || !strings.Contains(w[0], "too many certificates") {
+			t.Errorf("warned %d times: %q", len(w), w)
+		}
+		if err := m.Missing(time.Now()); err == nil {
+			t.Error("it has expired, and nothing is missing")
+		}
+		m.Warn(time.Now())
+		if w := log.warnings("has expired"); len(w) != 2 {
+			t.Errorf("warned of %q", w)
+		}
+		if end := m.Expiries()[api]; !end.Equal(m.Certificate(api).Leaf.NotAfter) {
+			t.Errorf("it expires at %v", end)
+		}
+
+		a.fails(nil)
+		time.Sleep(6 * time.Hour)
+		if m.serial(api) == second || m.Missing(time.Now()) != nil {
+			t.Error("it was not renewed after the failure")
+		}
+		a.fails(errors.New("too many again"))
+		time.Sleep(10 * time.Hour)
+		if w := log.warnings("too many again"); len(w) != 2 { // one a name
+			t.Errorf("warned of the second failure: %q", w)
+		}
+		// Certmagic has its pauses in a variable, so the next test would begin with one.
+		a.fails(nil)
+		time.Sleep(6 * time.Hour)
+		stop()
+	})
+}
+
+// What fails before the authority is asked is reported once too, and tried again.
+func TestADirectoryThatCannotBeUsedIsReported(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "acme")
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthority(t, 12*time.Hour)
+		m, log := open(t, dir, a)
+		// Root may write everywhere, but not below a file.
+		obstruct := func() {
+			if err := errors.Join(os.Rename(dir, dir+".away"), os.WriteFile(dir, nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		clear := func() {
+			if err := errors.Join(os.Remove(dir), os.Rename(dir+".away", dir)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		obstruct()
+		stop := m.run(t)
+		time.Sleep(3 * time.Hour)
+		if w := log.warnings("name=" + api); len(w) != 1 || !strings.Contains(w[0], "no certificate by ACME") {
+			t.Errorf("before the first: %q", w)
+		}
+		clear()
+		time.Sleep(3 * time.Hour)
+		first := m.serial(api)
+		if first == 0 {
+			t.Fatal("there is no certificate")
+		}
+		obstruct()
+		time.Sleep(10 * time.Hour)
+		if w := log.warnings("name=" + api); len(w) != 2 || !strings.Contains(w[1], "could not be renewed, and stays in use") || m.serial(api) != first {
+			t.Errorf("before a renewal: %q", w)
+		}
+		clear()
+		time.Sleep(6 * time.Hour)
+		if m.serial(api) == first {
+			t.Error("it was not renewed")
+		}
+		if w := log.warnings("api"); len(w) != 2 {
+			t.Errorf("warned of %q", w)
+		}
+		stop()
+	})
+}
+
+// A certificate that expires tonight is renewed by a server that starts.
+func TestAStoredCertificateThatExpiresTonightIsRenewed(t *testing.T) {
+	const day = 24 * time.Hour
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthority(t, 90*day)
+		m, _ := open(t, dir, a)
+		stop := m.run(t)
+		time.Sleep(time.Hour)
+		stop()
+		old := m.serial(api)
+		time.Sleep(89*day + 12*time.Hour)
+		m, log := open(t, dir, a)
+		if m.serial(api) != old {
+			t.Error("it is not in use meanwhile")
+		}
+		m.Warn(time.Now())
+		if w := log.warnings("expires soon"); len(w) != 2 {
+			t.Errorf("warned of %q", w)
+		}
+		stop = m.run(t)
+		time.Sleep(time.Hour)
+		if m.serial(api) == old || m.serial(api) == 0 {
+			t.Error("it was not renewed")
+		}
+		stop()
+	})
+}
+
+// A server that ends while the authority is asked has not failed.
+func TestTheEndOfTheServerIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthority(t, 12*time.Hour)
+		a.silent = true
+		m, log := open(t, t.TempDir(), a)
+		stop := m.run(t)
+		time.Sleep(time.Second)
+		if asked, _ := a.counts(); asked != 2 {
+			t.Errorf("asked %d times", asked)
+		}
+		stop()
+		if w := log.warnings(""); len(w) > 0 {
+			t.Errorf("warned: %q", w)
+		}
+	})
+}
+
+// Half-written files are put aside, and others obtained. Files that cannot be read are left alone.
+func TestDamagedFilesArePutAside(t *testing.T) {
+	for _, kind := range []string{"crt", "key", "json"} {
+		t.Run(kind, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				a := newAuthority(t, 90*24*time.Hour)
+				m, _ := open(t, dir, a)
+				stop := m.run(t)
+				time.Sleep(time.Hour)
+				stop()
+				old, other := m.serial(api), m.serial(www)
+				cut(t, filepath.Join(dir, "certificates", "authority.example.com", api, api+"."+kind))
+				m, log := open(t, dir, a)
+				if m.Certificate(api) != nil || m.serial(www) != other {
+					t.Error("the wrong one is in use")
+				}
+				if w := log.warnings("is damaged"); len(w) != 1 || !strings.Contains(w[0], filepath.Join("damaged", "certificate-"+api)) {
+					t.Errorf("warned %q", w)
+				}
+				stop = m.run(t)
+				time.Sleep(time.Hour)
+				if m.serial(api) == 0 || m.serial(api) == old {
+					t.Error("no other was obtained")
+				}
+				stop()
+			})
+		})
+	}
+}
+
+// cut halves a file.
+func cut(t testing.TB, path string) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, b[:len(b)/2], 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestADamagedAccountIsPutAside(t *testing.T) {
+	for _, file := range []string{"default.json", "default.key"} {
+		dir := t.TempDir()
+		account := filepath.Join(dir, "acme", "authority.example.com", "users", "default")
+		if err := os.MkdirAll(account, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		whole := map[string]string{"default.json": `{"status": "valid"}`, "default.key": "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"}
+		for name, content := range whole {
+			if err := os.WriteFile(filepath.Join(account, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := newAuthority(t, time.Hour)
+		m, log := open(t, dir, a)
+		if w := log.warnings(""); len(w) > 0 {
+			t.Errorf("a whole account: %q", w)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		cut(t, filepath.Join(account, file))
+		m, log = open(t, dir, a)
+		if w := log.warnings("another is registered"); len(w) != 1 {
+			t.Errorf("%s: %q", file, w)
+		}
+		if _, err := os.Stat(account); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: the account is still there: %v", file, err)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Two servers share a directory: each name is asked for once, and both use what it gets.
+func TestServersThatShareADirectoryAskOnce(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthority(t, 6*24*time.Hour)
+		one, _ := open(t, dir, a)
+		other, _ := open(t, dir, a)
+		stopOne, stopOther := one.run(t), other.run(t)
+		for day := range 12 {
+			time.Sleep(24 * time.Hour)
+			if one.serial(api) == 0 || one.serial(api) != other.serial(api) || one.serial(www) != other.serial(www) {
+				t.Errorf("day %d: they have %d and %d", day, one.serial(api), other.serial(api))
+			}
+		}
+		if asked, issued := a.counts(); asked != int(issued) || issued != 6 { // on days 0, 4 and 8
+			t.Errorf("asked %d times, issued %d", asked, issued)
+		}
+		stopOne()
+		stopOther()
+	})
+}
+
+// Whatever name and protocol a client sends, no other name gets a certificate or a challenge.
+func TestOtherNamesAreNeverServed(t *testing.T) {
+	a := newAuthority(t, time.Hour)
+	m, _ := open(t, t.TempDir(), a)
+	for _, hello := range []*tls.ClientHelloInfo{
+		{ServerName: "other.example.com", SupportedProtos: []string{Protocol}},
+		{ServerName: "", SupportedProtos: []string{Protocol}},
+		{ServerName: api, SupportedProtos: []string{Protocol, "h2"}},
+		{ServerName: api, SupportedProtos: []string{"h2"}},
+		{ServerName: "../" + api, SupportedProtos: []string{Protocol}},
+	} {
+		if m.Challenge(hello) != nil {
+			t.Errorf("%q %q is a challenge", hello.ServerName, hello.SupportedProtos)
+		}
+	}
+	if m.Challenge(&tls.ClientHelloInfo{ServerName: "API.example.com", SupportedProtos: []string{Protocol}}) == nil {
+		t.Error("a challenge is none")
+	}
+	if m.Certificate("other.example.com") != nil || m.Has("other.example.com") {
+		t.Error("another name has a certificate")
+	}
+	if asked, _ := a.counts(); asked != 0 {
+		t.Errorf("the authority was asked %d times", asked)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+}
