@@ -74,7 +74,8 @@ func TestNoAnswerReachesAnotherStream(t *testing.T) {
 	o := newErratic(t)
 	e := open(t, nil, o.use)
 	kinds := []string{"", "chunks", "early", "hints", "half", "nothing", "nonsense"}
-	if e.gateway.Fast() { // net/http may take what follows an answer for the answer to the next request
+	// net/http may take what follows an answer for the answer to the next request
+	if e.gateway.Fast() {
 		kinds = append(kinds, "unasked")
 	}
 	var all sync.WaitGroup
