@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -384,12 +385,15 @@ func newStreams(e *edge) *streams {
 	return s
 }
 
-// headers begins a stream, and ends it too if ends.
-func (s *streams) headers(id uint32, ends bool, method, path string) {
+// headers begins a stream, and ends it too if ends. more are names and values of fields.
+func (s *streams) headers(id uint32, ends bool, method, path string, more ...string) {
 	s.t.Helper()
 	s.block.Reset()
 	for _, f := range [][2]string{{":method", method}, {":scheme", "http"}, {":authority", "weir.test"}, {":path", path}} {
 		_ = s.enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	}
+	for i := 0; i < len(more); i += 2 {
+		_ = s.enc.WriteField(hpack.HeaderField{Name: more[i], Value: more[i+1]})
 	}
 	err := s.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: s.block.Bytes(), EndStream: ends, EndHeaders: true})
 	if err != nil {
@@ -430,5 +434,32 @@ func (s *streams) answer(id uint32) (got framed) {
 		if frame.Header().Flags.Has(http2.FlagDataEndStream) && frame.Header().Type <= http2.FrameHeaders {
 			return got
 		}
+	}
+}
+
+// A body of known length is whole with its last byte. If the upstream answers before the end of the
+// stream has come, the answer is no early one, and the connection is kept.
+func TestALastByteEndsABody(t *testing.T) {
+	const size = 20_000 // more than is awaited whole
+	o := answering(t, ok200)
+	e := open(t, nil, o.use)
+	if !e.gateway.Fast() {
+		return // net/http waits for the end for a moment
+	}
+	c := newStreams(e)
+	for id := uint32(1); id < 7; id += 2 {
+		c.headers(id, false, "POST", "/v1/wp/x", "content-length", fmt.Sprint(size))
+		for range 2 {
+			if err := c.framer.WriteData(id, false, make([]byte, size/2)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := c.answer(id); got.status != "200" || got.body != "ok" {
+			t.Errorf("%+v", got)
+		}
+		eventually(t, "the connection is put back", func() bool { return e.gateway.Upstreams()[0].Kept == 1 })
+	}
+	if n := o.conns.Load(); n != 1 {
+		t.Errorf("%d connections, want 1", n)
 	}
 }

@@ -41,8 +41,9 @@ type Call struct {
 	// Body, if set, is sent after Request, as it comes, by a goroutine of the Call. Its Close must
 	// end a Read that another goroutine is in. The Call closes it if the end of the answer, or a
 	// failure, comes before its end.
-	Body io.ReadCloser
-	How  Framing // of Body
+	Body   io.ReadCloser
+	Length int64   // of Body, which then has neither more nor less; 0: not known
+	How    Framing // of Body
 	// Trailers returns the trailers of a Body in chunks, once it has ended; nil: it has none.
 	Trailers func() []wire.Field
 

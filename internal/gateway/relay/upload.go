@@ -17,6 +17,7 @@ import (
 type upload struct {
 	done     chan struct{}
 	read     atomic.Bool // the body has arrived, and its last piece is on its way
+	whole    atomic.Bool // it went out whole; its end may still be awaited
 	received error       // why the body did not arrive here whole; valid after done
 	stuck    error       // why it did not go out whole; valid after done
 
@@ -40,6 +41,11 @@ func (c *Call) startUpload(u *upstream.Conn) {
 		defer close(l.done)
 		if !c.sendBody(u, l) {
 			_ = u.Close() // ends the wait for an answer, after which Do asks why
+			return
+		}
+		if l.stuck == nil {
+			l.whole.Store(true)
+			c.readEnd()
 		}
 	}()
 }
@@ -74,7 +80,7 @@ func (c *Call) attemptCopy(u *upstream.Conn, l *upload) (received, sent error) {
 
 // copyBody copies the body to the upstream. It returns the error of either side.
 func (c *Call) copyBody(u *upstream.Conn, l *upload) (received, sent error) {
-	_, received, sent = c.Buffers.Copy(u, &uploaded{c.Body, l}, c.How)
+	_, received, sent = c.Buffers.Copy(u, &uploaded{c.Body, l, c.Length}, c.How)
 	if received != nil || sent != nil || c.How == Plain {
 		return received, sent
 	}
@@ -86,15 +92,31 @@ func (c *Call) copyBody(u *upstream.Conn, l *upload) (received, sent error) {
 	return nil, sent
 }
 
-// uploaded is a request's body that records when it has come in whole.
+// readEnd reads the end of a body of known length. HTTP/2 may send it apart from the last byte, and
+// a server that has not read it resets the stream, after which some clients drop the answer.
+func (c *Call) readEnd() {
+	if c.Length > 0 {
+		var end [1]byte
+		_, _ = c.Body.Read(end[:]) // the request went out whole, whatever comes
+	}
+}
+
+// uploaded is a request's body that records when it has come in whole. One of known length ends
+// with its last byte.
 type uploaded struct {
 	io.Reader
 	*upload
+	left int64 // of a known length; 0: the length is not known
 }
 
 // Read is io.Reader's.
 func (b *uploaded) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
+	if b.left > 0 {
+		if b.left -= int64(n); b.left <= 0 && err == nil {
+			err = io.EOF
+		}
+	}
 	if errors.Is(err, io.EOF) {
 		b.upload.read.Store(true)
 	}
@@ -116,7 +138,7 @@ func (c *Call) endUpload() (received, stuck error) {
 		return nil, nil
 	}
 	c.upload = nil
-	if l.read.Load() { // what is left is one write
+	if l.read.Load() { // what is left is one write, and the end
 		last := time.NewTimer(lastPiece)
 		defer last.Stop()
 		select {
@@ -130,8 +152,12 @@ func (c *Call) endUpload() (received, stuck error) {
 		return l.received, l.stuck
 	default:
 	}
-	_ = c.conn.Close()
+	whole := l.whole.Load()
+	if !whole {
+		_ = c.conn.Close()
+	}
 	_ = c.Body.Close()
 	<-l.done
+	c.sent = whole
 	return nil, nil // its errors are what we have just caused
 }

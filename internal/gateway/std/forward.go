@@ -214,7 +214,7 @@ func addBody(c *relay.Call, r *http.Request, length int64) error {
 		c.How = relay.Chunked
 		fallthrough
 	case length > maxGathered:
-		c.Body = r.Body
+		c.Body, c.Length = r.Body, max(length, 0)
 		return nil
 	}
 	n := len(c.Request)
