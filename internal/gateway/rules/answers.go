@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/upstream"
 )
 
 // An Answer is one of the gateway's own, before the fields of the limiter, of browsers and of the
@@ -107,16 +108,21 @@ func BodyFailed(err error) *Answer {
 	return &bodyBroken
 }
 
-// NoUpstream counts that the upstream of a site did not answer, at an address, and returns what the
-// client is answered. Of an outage the log has the first request and a summary.
-func (r *Rules) NoUpstream(s *Site, method, at string, err error) *Answer {
+// NoUpstream counts that the upstream of a site did not answer, and returns what the client is
+// answered. at is the address that was asked last; zero: none could be connected to, which err
+// reports. Of an outage the log has the first request of each kind and a summary.
+func (r *Rules) NoUpstream(s *Site, method string, at upstream.Address, err error) *Answer {
 	what, answer := "the upstream is not available", &upstreamUnavailable
 	if pace.IsTimeout(err) {
 		what, answer = "the upstream did not answer in time", &upstreamTimeout
 	}
-	if s.outage.note(answer.Status, s.Host, r.Log) {
-		r.Log.Warn(what, "method", method, "upstream", at, "error", err)
+	if s.outage.note(answer.Status, err, s, r.Log) {
+		all := []any{"site", s.name(), "method", method}
+		if at.Host != "" {
+			all = append(all, "upstream", at.String())
+		}
+		r.Log.Warn(what, append(all, "error", err)...)
 	}
-	r.Unanswered.Add(answer.Status)
+	s.Unanswered.Add(answer.Status)
 	return answer
 }
