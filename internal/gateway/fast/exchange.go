@@ -219,6 +219,9 @@ func (x *exchange) route() {
 	x.Asked.Query = x.query
 	x.Asked.Ambiguous = x.query != "" && identity.AgentIsAmbiguous(x.query) && !identity.NamesAgent(x)
 	e.Choose(&x.Route, x.field)
+	if x.Asked.Sent != "" {
+		x.Path = x.CountedPath()
+	}
 	e.Identity.Start(&x.caller, x)
 	if x.head.Length == 0 { // else its body may be awaited before a credential is judged
 		x.caller.Arrived(x.Start)
