@@ -121,6 +121,22 @@ func TestAPathAsSentSharesABudgetWithItsOtherSpellings(t *testing.T) {
 	}
 }
 
+// The advice of a 400 is about what is wrong with the path.
+func TestTheAdviceOfA400IsAboutThePath(t *testing.T) {
+	e := open(t, nil, func(options *Options) {
+		behind(t, new(recorder).ServeHTTP)(options)
+		options.Paths, options.Decider = AsSent, sentDecider(t)
+	})
+	for path, want := range map[string]string{
+		"/x/../v1/search": "without dot segments", "/x%5cy": "backslashes", "//v1/search": "two slashes at its beginning", "/x/;a/y": "segments that have no name",
+		"/projects//a": "without empty segments", "/v1%2fsearch": "escaped slashes", "/v1//search": "without empty segments", "/v1/%2573earch": "escaped more than once",
+	} {
+		if got := text(t, e.ask("GET "+path)); !strings.Contains(got, want) {
+			t.Errorf("%s is answered %s: want %q", path, got, want)
+		}
+	}
+}
+
 // Strict, which is the default, forwards the canonical form and rejects what has none.
 func TestPathsAreStrictByDefault(t *testing.T) {
 	o, heads := recordingOrigin(t)

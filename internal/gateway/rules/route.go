@@ -64,7 +64,7 @@ func (r *Rules) Own(ctx context.Context, t *Route, values func(name string) []st
 	}
 	switch t.Choice.Kind {
 	case target.Unreadable:
-		return &ambiguousPath
+		return r.unreadable(&t.Asked)
 	case target.AmbiguousQuery:
 		return ambiguousQuery(t.Choice.Parameter)
 	case target.UnknownMethod:
