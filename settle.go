@@ -195,6 +195,10 @@ func (d *Decider) SpentFrom(ctx context.Context, s *Scratch, from Reading, units
 	d.send(ctx, s, b, out)
 }
 
+// KeepReserved ends the wait for the cost of the last decision's request: no answer will report it,
+// so what was reserved is the cost. It is for a request that is answered without being served.
+func (s *Scratch) KeepReserved() { s.awaits &^= AwaitsCost }
+
 // awaitsCost reports whether the answer is to report the cost of a charge.
 func (s *Scratch) awaitsCost(i int) bool {
 	c := &s.charges[i]

@@ -38,7 +38,9 @@ type Question struct {
 	// one that is only tried out, reserves by its own Reserve. If nil, the request reports nothing.
 	Reporter weir.Reporter
 
-	Public bool // the request needs no credential, so it is never answered 401
+	// the door itself answers the request: it needs no credential, so it is never answered 401, and
+	// its cost is what was reserved
+	Public bool
 
 	// Languages are the lines of an Accept-Language field; used if Caller is nil.
 	Languages []string
@@ -193,6 +195,9 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 	counted := a.scratch.Caller(r.Keys)
 	if a.denies && a.Outcome == Refused {
 		a.denial = j.options.Denial(&a.Decision, counted, &a.scratch)
+	}
+	if a.Status != 0 || q.Public { // no handler reports the cost
+		a.scratch.KeepReserved()
 	}
 	if a.Status != 0 && a.Settles() {
 		j.settleOwn(ctx, a)

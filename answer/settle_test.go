@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
+	"github.com/weirlimit/weir/memstore"
 )
 
 const flightText = "Too many requests at the same time. Please wait until one of them has ended."
@@ -276,6 +277,52 @@ func TestARequestThatLacksACredentialIsSettledAtOnce(t *testing.T) {
 		if a, fields := d.ask(from("192.0.2.7", ""), chat); a.Status != 401 || fields["X-RateLimit-Remaining"] != "100" {
 			t.Errorf("the status is %d, and %s units are left", a.Status, fields["X-RateLimit-Remaining"])
 		}
+	}
+}
+
+// No response reports the cost of a request that the judge or its door answers: it is what was
+// reserved, and not reported as unknown, so that strangers cannot cause an alert.
+func TestARequestThatIsNotServedHasAKnownCost(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		requires string
+		public   bool
+		status   int
+		reports  int
+	}{
+		{"it lacks a credential", "session", false, 401, 0},
+		{"the door answers", "session", true, 0, 0},
+		{"a handler answers, and reports no cost", "", false, 0, 1},
+	} {
+		p := settling(func(l *weir.Limiter) {
+			l.Requires, l.Actual = test.requires, weir.Reading{Form: weir.ReadJSON, Name: "usage.total"}
+		})
+		d := open(t, p, answer.Options{})
+		store, err := memstore.New(memstore.Options{Now: d.clock.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		reports := 0
+		decider, err := weir.New(p, store, weir.Options{OnSettled: func(weir.Settled) { reports++ }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.judge, err = answer.New(decider, answer.Options{Identity: d.who}); err != nil {
+			t.Fatal(err)
+		}
+		q := chat
+		q.Public = test.public
+		a, fields := d.ask(from("192.0.2.7", ""), q)
+		if a.Status == 0 {
+			d.judge.Head(t.Context(), a, 400, head("Content-Type: application/json"))
+			fields = maps.Collect(a.Fields())
+		}
+		d.judge.End(t.Context(), a)
+		if a.Status != test.status || reports != test.reports || fields["X-RateLimit-Remaining"] != "90" {
+			t.Errorf("%s: status %d, %d costs reported as unknown, %s units left; want %d, %d, 90", test.name, a.Status, reports, fields["X-RateLimit-Remaining"], test.status, test.reports)
+		}
+		d.wantRemaining(90)
 	}
 }
 

@@ -162,7 +162,7 @@ func (m *Middleware) Serve(w http.ResponseWriter, r *http.Request, match weir.Ma
 
 // Charge is Serve for a response that needs no credential, such as a preflight's or a 400. The
 // request is counted, by address if it has no valid credential, and next answers it unless it is
-// refused. It is never answered 401.
+// refused. It is never answered 401, and costs what was reserved for it.
 func (m *Middleware) Charge(w http.ResponseWriter, r *http.Request, match weir.Match, next http.Handler) {
 	e := m.begin(r, match)
 	e.question.Public = true

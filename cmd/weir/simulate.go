@@ -57,6 +57,7 @@ type simulateFlags struct {
 	trustedProxies  cli.Prefixes
 	clientIPHeader  string
 	ipv6Prefix      cli.Number
+	paths           cli.Choice
 	memory          cli.Size
 	paced           cli.OnOff
 	patience        cli.Span
@@ -75,6 +76,7 @@ func newSimulate() *cobra.Command {
 		format:         "auto",
 		clientIPHeader: "X-Forwarded-For",
 		ipv6Prefix:     cli.Number{Value: 64, Min: 1, Max: 128},
+		paths:          cli.Choice{Value: pathsStrict, Of: []string{pathsStrict, pathsAsSent}},
 		memory:         256 << 20,
 		patience:       cli.Span{Duration: time.Hour, Min: time.Second, Max: 31 * 24 * time.Hour},
 		touch:          portion{Rat: big.NewRat(1, 1000)},
@@ -115,6 +117,7 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.trustedProxies, "trusted-proxies", "networks whose peers may name the client (default none)")
 	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the `HEADER` in which these peers name the client, for --key ip=FIELD: X-Forwarded-For, Forwarded or X-Real-IP")
 	flags.Var(&f.ipv6Prefix, "ipv6-prefix", "how many bits of an IPv6 address identify a caller")
+	flags.Var(&f.paths, "paths", "how paths are read: strict or as-sent, as weir serve reads them with the same flag")
 	flags.Var(&f.memory, "memory", "maximum memory for the counts of callers, in B, KiB, MiB or GiB, at least 16MiB")
 	cli.SwitchFlag(cmd, &f.paced, "paced", "have callers wait for their window, as the contract asks, and show how long")
 	flags.Var(&f.patience, "patience", "how long callers wait before they give up; only with --paced")
@@ -137,6 +140,7 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 	}
 	words("format", accesslog.Formats()...)
 	words("client-ip-header", clientIPHeaders...)
+	words("paths", f.paths.Of...)
 	words("paced", "on", "off")
 	words("strict", "on", "off")
 }

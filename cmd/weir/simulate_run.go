@@ -87,7 +87,7 @@ func (s *simulation) options(cmd *cobra.Command) (replay.Options, error) {
 	o := replay.Options{
 		TrustedProxies: f.trustedProxies, ClientIPHeader: f.clientIPHeader, IPv6Prefix: f.ipv6Prefix.Value,
 		Keys: map[string]int{}, Forwarded: -1, Memory: int64(f.memory), Paced: bool(f.paced), Patience: f.patience.Duration,
-		Worst: f.worst.Value,
+		Worst: f.worst.Value, Paths: pathForms[f.paths.Value],
 	}
 	for i, key := range f.keys {
 		if key.source == identity.IP {

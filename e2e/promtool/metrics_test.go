@@ -46,7 +46,7 @@ func everything(t *testing.T) *telemetry.Metrics {
 
 		Events:     func() map[string]int64 { return map[string]int64{"delivered": 2, "dropped": 0} },
 		Malformed:  func() map[int]int64 { return map[int]int64{400: 7, 431: 0} },
-		Unanswered: func() map[int]int64 { return map[int]int64{502: 1, 504: 0} },
+		Unanswered: func() map[string]map[int]int64 { return map[string]map[int]int64{"": {502: 1, 504: 0}} },
 		Upstreams: func() []telemetry.Upstream {
 			return []telemetry.Upstream{
 				{Address: "http://backend.example.com:3000", Well: true, Busy: 3, Kept: 2},

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -214,7 +215,7 @@ func TestOperatorCommandsWorkThroughATunnelAndTLS(t *testing.T) {
 	if err := writeCertificate(cert, key); err != nil {
 		t.Fatal(err)
 	}
-	secure := serveWeir(t, "--policy", "contract", "--upstream", accepting(t), "--tls-cert", cert, "--tls-key", key)
+	secure := serveWeir(t, "--policy", "contract", "--upstream", accepting(t), "--tls-cert", cert, "--tls-key", key, "--admin", ":0")
 	at := secure.adminURL(t)
 	if _, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "192.0.2.7", "--admin", at, "--data", secure.data); code != cli.Failed || !strings.Contains(stderr, "SSL_CERT_FILE") {
 		t.Errorf("an untrusted certificate: status %d: %s", code, stderr)
@@ -225,5 +226,31 @@ func TestOperatorCommandsWorkThroughATunnelAndTLS(t *testing.T) {
 	t.Setenv("SSL_CERT_FILE", cert)
 	if stdout, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "192.0.2.7", "--admin", at, "--data", secure.data, "--json"); code != cli.Done || !json.Valid([]byte(stdout)) {
 		t.Errorf("by TLS: status %d: %s %s", code, stdout, stderr)
+	}
+}
+
+// A certificate for callers does not get between operators and a server on their machine: at a
+// loopback address the listeners for operators use plain HTTP, which commands use by default.
+func TestOperatorsNeedNoCertificateAtALoopbackAddress(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	if err := writeCertificate(cert, key); err != nil {
+		t.Fatal(err)
+	}
+	s := serveWeir(t, "--policy", "contract", "--upstream", accepting(t), "--tls-cert", cert, "--tls-key", key, "--metrics", "127.0.0.1:0", "--metrics-open")
+	at := s.adminURL(t)
+	if !strings.HasPrefix(s.url, "https://") || !strings.HasPrefix(at, "http://127.0.0.1:") {
+		t.Fatalf("callers are at %s, operators at %s", s.url, at)
+	}
+	stdout, stderr, code := weirCommand(t.Context(), t, "key", "show", "--ip", "192.0.2.7", "--admin", hostOf(t, at), "--data", s.data, "--json")
+	if code != cli.Done || !json.Valid([]byte(stdout)) {
+		t.Errorf("status %d: %s %s", code, stdout, stderr)
+	}
+	metrics := regexp.MustCompile(`(?m)^metrics +(http://\S+/metrics),`).FindStringSubmatch(s.stdout.String())
+	if metrics == nil {
+		t.Fatalf("start-up prints no http URL of the metrics:\n%s", s.stdout.String())
+	}
+	if page := curl(t, metrics[1]); page.status != http.StatusOK || !strings.Contains(page.body, "weir_build_info") {
+		t.Errorf("GET %s: %d", metrics[1], page.status)
 	}
 }

@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -89,4 +90,45 @@ func TestTheDashboardHasCallersFirstOnAPhone(t *testing.T) {
 	b.until(`document.documentElement.scrollWidth <= 390`)
 	b.do("resize", chromedp.EmulateViewport(1280, 900))
 	b.until(`!` + before)
+}
+
+// If more sites are down than the headline names, it says how many more. On a phone the alarm has
+// the whole width.
+func TestTheDashboardShowsThatManySitesAreDown(t *testing.T) {
+	var upstreams []string
+	for i := range 7 {
+		upstreams = append(upstreams, fmt.Sprintf("s%d.example.com=http://127.0.0.1:%d", i, i+1))
+	}
+	s := serveWeir(t, "--upstream", strings.Join(upstreams, ","), "--access-log=off", "--policy", policyFile(t, onePerHour))
+	b := dashboard(t, s)
+	for i := range 7 {
+		r, err := http.NewRequest(http.MethodGet, s.url+"/x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = fmt.Sprintf("s%d.example.com", i)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+	}
+	b.until(`document.getElementById("verdict-text").textContent === "7 backends are down"`)
+	b.until(`document.querySelectorAll("#troubles li").length === 6`)
+	if got := ask[string](b, `document.querySelector("#troubles li:last-child").textContent`); got != "And 2 more: see Backend." {
+		t.Errorf("after five sites the headline says %q", got)
+	}
+	if got := b.text("#troubles"); !strings.Contains(got, "s0.example.com: no answer since ") {
+		t.Errorf("the troubles are %q", got)
+	}
+	if got := b.text("#fact-backend"); !strings.Contains(got, "7 of 7 down") || !strings.Contains(got, "addresses") {
+		t.Errorf("the tile of the backend says %q", got)
+	}
+	b.do("resize", chromedp.EmulateViewport(390, 844))
+	b.until(`part("verdict").getBoundingClientRect().width > 340 && document.documentElement.scrollWidth <= 390`)
+	if height := ask[float64](b, `part("verdict").getBoundingClientRect().height`); height > 500 {
+		t.Errorf("the alarm is %v pixels high on a phone", height)
+	}
+	b.leave()
+	s.end(t)
 }

@@ -148,15 +148,15 @@ func TestMetricsDescribeTheUpstream(t *testing.T) {
 			`weir_upstream_up{site="*",upstream="` + down + `"} 0`,
 			`weir_upstream_failures_total{site="*",upstream="` + down + `"} 2`,
 			`weir_upstream_requests_in_flight{site="*",upstream="` + down + `"} 0`,
-			`weir_upstream_unanswered_total{status="502"} 2`,
-			`weir_upstream_unanswered_total{status="504"} 0`,
+			`weir_upstream_unanswered_total{site="*",status="502"} 2`,
+			`weir_upstream_unanswered_total{site="*",status="504"} 0`,
 		},
 		several: {
 			`weir_upstream_up{site="*",upstream="` + backend.URL + `"} 1`,
 			`weir_upstream_up{site="*",upstream="` + down + `"} 0`,
 			`weir_upstream_failures_total{site="*",upstream="` + backend.URL + `"} 0`,
 			`weir_upstream_failures_total{site="*",upstream="` + down + `"} 1`,
-			`weir_upstream_unanswered_total{status="502"} 0`,
+			`weir_upstream_unanswered_total{site="*",status="502"} 0`,
 		},
 	} {
 		if testEngine == engineAuto {

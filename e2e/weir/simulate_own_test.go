@@ -63,16 +63,55 @@ func TestAServersOwnLogReplaysAsServed(t *testing.T) {
 	}
 }
 
+// The log of a server that forwards paths as sent has the path that was counted, so that it replays as
+// served without a flag, and with --paths as-sent. So do the lines of an outage of its backend.
+func TestAServersOwnLogOfPathsAsSentReplaysAsServed(t *testing.T) {
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte(`limiters: [{name: packages, routes: ["/p/{scope}", "/p/{scope}/*"], windows: ["3 per hour by path:scope"], chosen: yes}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range []string{"text", "json"} {
+		s := serveWeir(t, "--upstream", "http://127.0.0.1:1", "--policy", policy, "--log-format", format, "--paths", "as-sent")
+		got := map[int]int{}
+		for _, path := range []string{
+			"/p/@acme%2Fa", "/p/@acme%2fb", "/p/%40acme/c", "/p/@ACME%2Fd", "/p/%2540acme/x", "/p/@acme//e", // 3 are refused
+			"/p/caf\xc3\xa9", "/p/caf%C3%A9%2Fx", "/p/caf%E9", "/P/CAF\xc3\x89", // 1
+		} {
+			r, err := http.NewRequest(http.MethodGet, s.url, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.URL.Opaque = path
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer.Body.Close()
+			got[answer.StatusCode]++
+		}
+		s.end(t)
+		log := s.stdout.String() + s.stderr.String()
+		if fmt.Sprint(got) != "map[429:4 502:6]" {
+			t.Fatalf("%s: answered %v; the log:\n%s", format, got, log)
+		}
+		for _, flag := range []string{"strict", "as-sent"} {
+			if got := replayOwn(t, policy, log, "--strict", "--paths", flag); got.Policy.Refused != 4 || got.Log.Malformed != 0 || got.Log.Requests != 10 {
+				t.Errorf("%s, --paths %s: %+v\n%s", format, flag, got, log)
+			}
+		}
+	}
+}
+
 type ownReport struct {
 	Log    struct{ Requests, Malformed int64 }
 	Policy struct{ Refused, Unknown int64 }
 }
 
 // replayOwn replays a log from standard input.
-func replayOwn(t *testing.T, policy, log string) (out ownReport) {
+func replayOwn(t *testing.T, policy, log string, flags ...string) (out ownReport) {
 	t.Helper()
 	var stdout, errs bytes.Buffer
-	if code := run([]string{"simulate", "-", "--policy", policy, "--json"}, nil, strings.NewReader(log), &stdout, &errs); code != 0 {
+	if code := run(append([]string{"simulate", "-", "--policy", policy, "--json"}, flags...), nil, strings.NewReader(log), &stdout, &errs); code != 0 {
 		t.Fatalf("status %d: %s", code, errs.String())
 	}
 	if err := json.Unmarshal(stdout.Bytes(), &out); err != nil {

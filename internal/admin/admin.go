@@ -86,11 +86,18 @@ type Options struct {
 	// is nil, the answer is 404.
 	Page http.Handler
 
-	// TLS is the listener's TLS configuration; nil means plain text.
+	// TLS is the configuration of the listeners that use TLS (UsesTLS); nil means plain text at all.
 	TLS *tls.Config
 
 	Now func() time.Time // nil means time.Now
 	Log *slog.Logger     // nil means slog.Default()
+}
+
+// UsesTLS reports whether a listener at an address uses Options.TLS. One at a loopback address does
+// not: its bytes do not leave the machine, and no certificate is for its name.
+func UsesTLS(at net.Addr) bool {
+	tcp, ok := at.(*net.TCPAddr)
+	return !ok || !tcp.IP.IsLoopback()
 }
 
 // A Server is the admin listener. It is safe for concurrent use.
@@ -166,7 +173,7 @@ func (s *Server) serveAt(ctx context.Context, l net.Listener, handler http.Handl
 	}
 	ended := make(chan error, 1)
 	go func() {
-		if s.options.TLS != nil {
+		if s.options.TLS != nil && UsesTLS(l.Addr()) {
 			ended <- server.ServeTLS(l, "", "")
 			return
 		}

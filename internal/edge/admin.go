@@ -66,7 +66,7 @@ func (a *adminSide) begin(ctx context.Context, c *Config) error {
 	if err != nil {
 		return cli.Fail(err, "")
 	}
-	url := reachable(a.listener.Addr(), c.secure())
+	url := c.operatorURL(a.listener.Addr())
 	line := fmt.Sprintf("%s, its token is in %s", url, a.tokens.OperatorPath())
 	if made != "" {
 		line = fmt.Sprintf("%s/#token=%s (shown this once; kept in %s)", url, made, a.tokens.OperatorPath())
@@ -83,7 +83,12 @@ func (a *adminSide) describeMetrics(c *Config) {
 	} else {
 		warnOfClearText(c, "--metrics", a.metrics.Addr())
 	}
-	a.rows = append(a.rows, Row{"metrics", fmt.Sprintf("%s/metrics, %s; /livez and /readyz", reachable(a.metrics.Addr(), c.secure()), access)})
+	a.rows = append(a.rows, Row{"metrics", fmt.Sprintf("%s/metrics, %s; /livez and /readyz", c.operatorURL(a.metrics.Addr()), access)})
+}
+
+// operatorURL returns the URL of a listener for operators.
+func (c *Config) operatorURL(at net.Addr) string {
+	return reachable(at, c.secure() && admin.UsesTLS(at))
 }
 
 // warnOfClearText warns of tokens that can be read on the network.

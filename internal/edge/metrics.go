@@ -58,7 +58,16 @@ func (s *Server) sources() telemetry.Sources {
 		all.Malformed = g.Malformed
 	}
 	if g.Upstreams() != nil {
-		all.Unanswered, all.Upstreams = g.Unanswered, s.public.upstreams
+		all.Unanswered, all.Upstreams = s.public.unanswered, s.public.upstreams
+	}
+	return all
+}
+
+// unanswered returns how many requests of each site its upstream did not answer.
+func (d *publicDoor) unanswered() map[string]map[int]int64 {
+	all := make(map[string]map[int]int64)
+	for _, s := range d.gateway.Upstreams() {
+		all[s.Site] = s.Unanswered
 	}
 	return all
 }

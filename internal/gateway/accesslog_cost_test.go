@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,8 +23,10 @@ func TestALineHasWhatItsRequestHasCost(t *testing.T) {
 		}
 		e.stop()
 		lines := strings.Split(e.access.String(), "\n")
+		// The client may have its answer, and ask again, before the line is written.
+		slices.SortFunc(lines[:2], func(a, b string) int { return strings.Count(a, "healthz") - strings.Count(b, "healthz") })
 		if !strings.Contains(lines[0], test.want) || strings.Contains(lines[1], "cost=") {
-			t.Errorf("the access log is\n%s\nwant %q in its first line alone", e.access.String(), test.want)
+			t.Errorf("the access log is\n%s\nwant %q in the line of / alone", e.access.String(), test.want)
 		}
 	}
 }

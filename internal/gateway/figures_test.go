@@ -80,7 +80,7 @@ func TestUpstreamFailuresAreCountedByStatus(t *testing.T) {
 		if !c.own {
 			want[c.status]++
 		}
-		if got := e.gateway.Unanswered(); !maps.Equal(got, want) {
+		if got := e.gateway.Upstreams()[0].Unanswered; !maps.Equal(got, want) {
 			t.Errorf("after %s: %v, want %v", c.path, got, want)
 		}
 	}

@@ -264,10 +264,6 @@ func (g *Gateway) Ready(ctx context.Context) (status int, text string) { return 
 // report those that it refuses.
 func (g *Gateway) Malformed() map[int]int64 { return g.rules.AllMalformed() }
 
-// Unanswered returns how many requests of both engines the gateway answered because the upstream
-// gave no answer that could be passed on, by the status of the gateway's answer.
-func (g *Gateway) Unanswered() map[int]int64 { return g.rules.AllUnanswered() }
-
 // An UpstreamState is how an address of a site's upstream is doing.
 type UpstreamState struct {
 	Site string // Site.Host

@@ -114,8 +114,26 @@ func TestAPathAsSentSharesABudgetWithItsOtherSpellings(t *testing.T) {
 		}
 	}
 	e.stop()
-	if log := e.access.String(); !strings.Contains(log, "path=/projects/a%2fb ") {
-		t.Errorf("the access log does not have the path as sent:\n%.300s", log)
+	for _, path := range []string{"/projects/a/b", "/Projects/a", "/projects/A/c", "/projects/a;x/", "/v1%2fsearch", "//v1/search", "/x/../v1/search"} {
+		if log := e.access.String(); !strings.Contains(log, " path="+path+" ") {
+			t.Errorf("the access log has no path %s: the one that was counted, or as sent if it was refused\n%s", path, log)
+		}
+	}
+}
+
+// The advice of a 400 is about what is wrong with the path.
+func TestTheAdviceOfA400IsAboutThePath(t *testing.T) {
+	e := open(t, nil, func(options *Options) {
+		behind(t, new(recorder).ServeHTTP)(options)
+		options.Paths, options.Decider = AsSent, sentDecider(t)
+	})
+	for path, want := range map[string]string{
+		"/x/../v1/search": "without dot segments", "/x%5cy": "backslashes", "//v1/search": "two slashes at its beginning", "/x/;a/y": "segments that have no name",
+		"/projects//a": "without empty segments", "/v1%2fsearch": "escaped slashes", "/v1//search": "without empty segments", "/v1/%2573earch": "escaped more than once",
+	} {
+		if got := text(t, e.ask("GET "+path)); !strings.Contains(got, want) {
+			t.Errorf("%s is answered %s: want %q", path, got, want)
+		}
 	}
 }
 

@@ -63,6 +63,24 @@ func TestAnUpstreamMayBeAUnixSocket(t *testing.T) {
 	}
 }
 
+// A health check reaches a backend at its socket, so that /readyz and the metrics are true.
+func TestASocketIsHealthChecked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.sock")
+	s := socketBackend(t, path, "app")
+	e := open(t, nil, func(o *Options) {
+		o.Sites = To(socketAt(path))
+		o.HealthCheck = HealthCheck{Path: "/up", Every: 50 * time.Millisecond, within: patience}
+	})
+	ready := func(want string) func() bool {
+		return func() bool { return text(t, e.ask("GET /readyz")) == want }
+	}
+	eventually(t, "the check succeeds", ready("ok\n"))
+	s.Close()
+	eventually(t, "the check fails", ready("degraded: no address of any upstream passes its health check\n"))
+	socketBackend(t, path, "app")
+	eventually(t, "the check succeeds again", func() bool { return e.gateway.Upstreams()[0].Well && ready("ok\n")() })
+}
+
 // While a socket is gone, requests are answered 502; when it is back, they are served.
 func TestASocketThatIsGoneIs502AndThenServedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "app.sock")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/target"
 )
 
 func getFor(peer, path string) string {
@@ -40,6 +41,30 @@ func TestALogIsCountedByTheParametersOfItsPaths(t *testing.T) {
 	}
 	if len(out.Log.Lacks) != 0 {
 		t.Errorf("lacks %+v", out.Log.Lacks)
+	}
+}
+
+// Paths are read as the server does that forwards them as sent: what it counts by one limiter, and
+// what it answers 400.
+func TestALogOfPathsAsSentIsCountedByTheirFoldedForm(t *testing.T) {
+	tenants := limiterOf(t, "tenants", "2 per minute by path:tenant")
+	tenants.Routes = []weir.Route{{Path: "/t/{tenant}/", Prefix: true}}
+	rest := limiterOf(t, "rest", "100 per minute by ip")
+	rest.Routes = []weir.Route{{Path: "/", Prefix: true}}
+	lines := []string{}
+	for _, path := range []string{
+		"/t/a%2Fb/x", "/t/%61/x%2fy", "/t/%2561/x?q=1", "/T/a/x", // a: 4, 2 refused
+		"/t//a/x", "/x/..%2ft/a", "//t/a/x", // answered 400
+		"/t/" + strings.Repeat("long", 100), "/t/" + strings.Repeat("long", 100) + "%2Fx", // 2
+	} {
+		lines = append(lines, getFor("192.0.2.1", path))
+	}
+	for paths, want := range map[target.Paths][3]int64{target.AsSent: {6, 2, 3}, target.Strict: {4, 1, 5}} {
+		out := fromLog(t, Options{Policy: policyOf(tenants, rest), Forwarded: -1, Paths: paths}, lines...)
+		got := [3]int64{out.Policy.Limiters[0].Requests, out.Policy.Limiters[0].Refused, out.Policy.Limiters[1].Requests}
+		if got != want {
+			t.Errorf("paths %v: %d requests of tenants, %d refused, %d of the rest, want %v", paths, got[0], got[1], got[2], want)
+		}
 	}
 }
 

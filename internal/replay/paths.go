@@ -40,7 +40,7 @@ func (r *Replay) choose(method, host, raw string, named bool) (chosen *remembere
 		return r.chooseOdd(method, host, raw, ambiguous)
 	}
 	if len(host)+len(path) > maxRemembered {
-		if !target.IsPlain(path) {
+		if !r.isPlain(path) {
 			return r.chooseOdd(method, host, raw, false)
 		}
 		r.chooseInto(&r.paths.last, &target.Request{Method: method, Host: host, Path: path})
@@ -54,13 +54,18 @@ func (r *Replay) choose(method, host, raw string, named bool) (chosen *remembere
 	if text(slot.path) == path && text(slot.method) == method && text(slot.host) == host {
 		return slot, query, true
 	}
-	if !target.IsPlain(path) {
+	if !r.isPlain(path) {
 		return r.chooseOdd(method, host, raw, false)
 	}
 	slot.method, slot.host, slot.path = append(slot.method[:0], method...), append(slot.host[:0], host...), append(slot.path[:0], path...)
 	// The choices refer to the path, so it must live as long as they do.
 	r.chooseInto(slot, &target.Request{Method: method, Host: host, Path: text(slot.path)})
 	return slot, query, true
+}
+
+// isPlain reports whether a path is counted as it is logged.
+func (r *Replay) isPlain(path string) bool {
+	return target.IsPlain(path) && (r.options.Paths != target.AsSent || target.IsPlainAsSent(path))
 }
 
 // isOdd reports whether a query can be read in more than one way for a parameter that a policy
@@ -79,7 +84,15 @@ func (r *Replay) chooseOdd(method, host, raw string, ambiguous bool) (chosen *re
 		return nil, "", false
 	}
 	asked := target.Request{Method: method, Host: host, Ambiguous: ambiguous, Query: u.RawQuery}
-	asked.Read(u)
+	path, _, _ := strings.Cut(raw, "?")
+	switch {
+	case r.options.Paths != target.AsSent || path == "" || path[0] != '/':
+		asked.Read(u)
+	case target.IsPlainQuery(u.RawQuery):
+		asked.ReadAsSent(path)
+	default:
+		asked.Raw = path
+	}
 	r.chooseInto(&r.paths.last, &asked)
 	return &r.paths.last, u.RawQuery, true
 }

@@ -61,6 +61,9 @@ type Options struct {
 	// it
 	Forwarded int
 
+	// Paths is how the server that is replayed reads paths: the zero value is target.Strict
+	Paths target.Paths
+
 	// Keys maps key sources, as policies spell them, to indexes into accesslog.Options.Fields:
 	// session, token, agent, ip, header:X-Api-Key, or one of your own. PlanKey maps the plan. The
 	// value of such a field counts as verified; without a value the caller has no such credential.

@@ -2,6 +2,7 @@ package target
 
 import (
 	"errors"
+	"net/url"
 	"strings"
 	"unicode/utf8"
 
@@ -58,6 +59,17 @@ func (r *Request) ReadAsSent(path string) {
 	for _, t := range texts {
 		r.readings = t.appendReadings(r.readings, r.Path)
 	}
+}
+
+// Counted returns the path by which a request is counted whose path is forwarded as sent: its
+// folded form, escaped. It leads to the same limiter and the same parameters, read as Strict or
+// again as sent. A path whose folded form is not canonical is returned as sent. Sent must be set.
+func (r *Request) Counted() string {
+	u := url.URL{Path: r.Path}
+	if escaped, _, err := Decode(u.EscapedPath()); err == nil {
+		return escaped
+	}
+	return r.Sent
 }
 
 // IsPlainAsSent reports whether a path is plain (see IsPlain), and has no segment that is empty

@@ -263,6 +263,59 @@ func TestNoSpellingAsSentHasABudgetOfItsOwn(t *testing.T) {
 	})
 }
 
+// What the access log has of a path that was forwarded leads to the same charge, however the log is
+// read.
+func checkCounted(t interface {
+	Fatalf(string, ...any)
+}, d *weir.Decider, path string) {
+	r := Request{Method: "GET"}
+	r.ReadAsSent(path)
+	var choice Choice
+	if Choose(d, &r, &choice); choice.Kind != Plain || r.Sent == "" {
+		return
+	}
+	want, _ := chargeOf(d, path)
+	counted := r.Counted()
+	if got, ok := chargeOf(d, counted); !ok || got != want {
+		t.Fatalf("%q is counted as %q by %v; that path as sent: forwarded %v, counted by %v", path, counted, want, ok, got)
+	}
+	u, err := Parse("GET", counted)
+	if err != nil || counted == path && !IsPlain(path) {
+		return // only for as-sent
+	}
+	strict := Request{Method: "GET"}
+	strict.Read(u)
+	Choose(d, &strict, &choice)
+	tenant, _ := choice.Match.Parameter("tenant")
+	if got := (charge{choice.Match.Limiter().Name, tenant}); choice.Kind != Plain || got != want {
+		t.Fatalf("%q is counted as %q by %v; that path read strictly: kind %v, counted by %v", path, counted, want, choice.Kind, got)
+	}
+}
+
+func TestThePathThatWasCountedIsCountedSoAgain(t *testing.T) {
+	d := sentDecider(t)
+	for path, want := range map[string]string{
+		"/projects/Group%2Fproject":         "/projects/Group/project",
+		"/projects/gro%75p%252fproject":     "/projects/group/project",
+		"/free/caf\xc3\xa9":                 "/free/caf%C3%A9",
+		"/free/caf%E9":                      "/free/caf%C3%A9",
+		"/free/a//b%25":                     "/free/a/b%25",
+		"/free/x%3f%23":                     "/free/x%3F%23",
+		"/free/x%2fhttps://example.com/%40": "/free/x/https:/example.com/@",
+		"/free/%85":                         "/free/%85", // strict has no form of it
+	} {
+		r := Request{Method: "GET"}
+		r.ReadAsSent(path)
+		if got := r.Counted(); r.Sent == "" || got != want {
+			t.Errorf("%q is counted as %q, want %q", path, got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		begin := rapid.SampledFrom([]string{"/", "/v1/", "/projects/", "/v1/a/files/", "/free/"}).Draw(t, "begin")
+		checkCounted(t, d, begin+strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 6).Draw(t, "pieces"), ""))
+	})
+}
+
 // Each of these spells the other differently.
 func TestSpellingsOfOnePathShareABudget(t *testing.T) {
 	d := sentDecider(t)
@@ -289,6 +342,7 @@ func FuzzSpellingsAsSent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, other string) {
 		if strings.HasPrefix(one, "/") && strings.HasPrefix(other, "/") && !strings.Contains(one+other, "?") {
 			checkSent(t, d, one, other)
+			checkCounted(t, d, one)
 		}
 	})
 }

@@ -38,8 +38,10 @@ func everything(t *testing.T) (*telemetry.Metrics, *weir.Decider) {
 		Events: func() map[string]int64 {
 			return map[string]int64{"logged": 3, "unlogged": 0, "repeated": 1, "delivered": 2, "rejected": 0, "expired": 0, "dropped": 0, "unsent": 0}
 		},
-		Malformed:  func() map[int]int64 { return map[int]int64{400: 7, 431: 0} },
-		Unanswered: func() map[int]int64 { return map[int]int64{502: 1, 504: 0} },
+		Malformed: func() map[int]int64 { return map[int]int64{400: 7, 431: 0} },
+		Unanswered: func() map[string]map[int]int64 {
+			return map[string]map[int]int64{"": {502: 1, 504: 0}, "api.example.com": {502: 3, 504: 4}}
+		},
 		Upstreams: func() []telemetry.Upstream {
 			return []telemetry.Upstream{
 				{Address: "http://backend.example.com:3000", Well: true, Busy: 3, Kept: 2},
@@ -86,7 +88,8 @@ func TestTheUpstreamsAddressesAreToldOneByOne(t *testing.T) {
 		"weir_upstream_requests_in_flight" + one: 3, "weir_upstream_requests_in_flight" + two: 0,
 		"weir_upstream_connections_kept" + one: 2,
 		"weir_upstream_failures_total" + one:   0, "weir_upstream_failures_total" + two: 5,
-		`weir_upstream_unanswered_total{status="502"}`: 1, `weir_upstream_unanswered_total{status="504"}`: 0,
+		`weir_upstream_unanswered_total{site="*",status="502"}`: 1, `weir_upstream_unanswered_total{site="*",status="504"}`: 0,
+		`weir_upstream_unanswered_total{site="api.example.com",status="502"}`: 3, `weir_upstream_unanswered_total{site="api.example.com",status="504"}`: 4,
 		`weir_malformed_requests_total{status="400"}`: 7, `weir_malformed_requests_total{status="431"}`: 0,
 	} {
 		want(t, m, series, value)

@@ -62,9 +62,11 @@ type Sources struct {
 
 	Events func() map[string]int64 // total events, by what became of them; from a fixed set
 
-	Malformed  func() map[int]int64 // total malformed requests, by the status of the answer
-	Unanswered func() map[int]int64 // total requests without an answer of the upstream, likewise
-	Upstreams  func() []Upstream    // the upstream's addresses, without duplicates
+	Malformed func() map[int]int64 // total malformed requests, by the status of the answer
+	// total requests without an answer of the upstream, by Upstream.Site and the status of the
+	// answer
+	Unanswered func() map[string]map[int]int64
+	Upstreams  func() []Upstream // the upstream's addresses, without duplicates
 
 	// Certificates returns when the first TLS certificate of each name expires.
 	Certificates func() map[string]time.Time

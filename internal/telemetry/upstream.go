@@ -2,8 +2,6 @@ package telemetry
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,7 +23,7 @@ var (
 	descMalformed = prometheus.NewDesc("weir_malformed_requests_total",
 		"Request heads that the fast engine rejected, because they are ambiguous or not HTTP/1.1, by the status of the answer. They count against no limit and are not in the access log. Those that net/http rejects (HTTP/2, --engine std) are not included.", []string{"status"}, nil)
 	descUnanswered = prometheus.NewDesc("weir_upstream_unanswered_total",
-		"Requests without an answer of the upstream, or with one that could not be forwarded, by the status of the answer: 504 after a time-out, 502 otherwise.", []string{"status"}, nil)
+		"Requests without an answer of the upstream, or with one that could not be forwarded, by the status of the answer: 504 after a time-out, 502 otherwise.", []string{"site", "status"}, nil)
 	descUpstreamUp = prometheus.NewDesc("weir_upstream_up",
 		"1 while the address is in use; 0 from a failure until it answers again, and while it fails its health check: meanwhile other addresses are preferred, and it is probed from time to time.", []string{"site", "upstream"}, nil)
 	descUpstreamBusy = prometheus.NewDesc("weir_upstream_requests_in_flight",
@@ -47,16 +45,16 @@ func gatewayDescs() []*prometheus.Desc {
 
 // collectGateway collects those families.
 func (s *Sources) collectGateway(to chan<- prometheus.Metric) {
-	for _, of := range [...]struct {
-		desc *prometheus.Desc
-		read func() map[int]int64
-	}{{descMalformed, s.Malformed}, {descUnanswered, s.Unanswered}} {
-		if of.read == nil {
-			continue
+	if s.Malformed != nil {
+		for status, n := range s.Malformed() {
+			to <- prometheus.MustNewConstMetric(descMalformed, prometheus.CounterValue, float64(n), strconv.Itoa(status))
 		}
-		counted := of.read()
-		for _, status := range slices.Sorted(maps.Keys(counted)) {
-			to <- prometheus.MustNewConstMetric(of.desc, prometheus.CounterValue, float64(counted[status]), strconv.Itoa(status))
+	}
+	if s.Unanswered != nil {
+		for site, counted := range s.Unanswered() {
+			for status, n := range counted {
+				to <- prometheus.MustNewConstMetric(descUnanswered, prometheus.CounterValue, float64(n), cmp.Or(site, "*"), strconv.Itoa(status))
+			}
 		}
 	}
 	if s.Certificates != nil {

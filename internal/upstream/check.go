@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"sync"
@@ -13,7 +14,7 @@ import (
 // A Check is how the addresses of a pool are asked regularly whether they serve.
 type Check struct {
 	Target string // of the request: a path, and a query if it has one
-	Host   string // the request's Host; empty: that of the address
+	Host   string // the request's Host; empty: that of the address, "localhost" of a socket
 	// between two checks of an address, a tenth more or less at random, so that the nodes of a
 	// fleet do not ask at once; more than zero
 	Every  time.Duration
@@ -36,7 +37,9 @@ func (p *Pool) Check(ctx context.Context, c Check) {
 
 func (p *Pool) checkRegularly(ctx context.Context, a *address, c Check) {
 	transport := &http.Transport{
-		DialContext:       p.options.Dial,
+		DialContext: func(ctx context.Context, _, host string) (net.Conn, error) {
+			return Dial(ctx, host, p.options.Dial)
+		},
 		TLSClientConfig:   a.tls,
 		DisableKeepAlives: true,
 		Protocols:         new(http.Protocols),
@@ -78,14 +81,17 @@ func (a *address) ask(ctx context.Context, through http.RoundTripper, c Check) e
 		return fmt.Errorf("health check: %w", err)
 	}
 	r.Host = c.Host
+	if _, isSocket := SocketOf(a.Host); isSocket && c.Host == "" {
+		r.Host = "localhost"
+	}
 	r.Header.Set("User-Agent", "Weir-Health-Check")
 	res, err := through.RoundTrip(r)
 	if err != nil {
-		return fmt.Errorf("health check of %v: %w", u, err)
+		return fmt.Errorf("health check %s of %v: %w", c.Target, a.Address, err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode < 200 || res.StatusCode > 399 {
-		return fmt.Errorf("health check of %v: status %d: expected 200 to 399", u, res.StatusCode)
+		return fmt.Errorf("health check %s of %v: status %d: expected 200 to 399", c.Target, a.Address, res.StatusCode)
 	}
 	return nil
 }

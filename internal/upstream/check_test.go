@@ -227,3 +227,48 @@ func TestChecksAreSpreadAndKeepTheirConnectionsToThemselves(t *testing.T) {
 		kept.Drop(nil)
 	})
 }
+
+// A check reaches a Unix socket by its path, with any Host, and names it so in the log.
+func TestASocketIsCheckedAtItsPath(t *testing.T) {
+	for _, c := range []struct{ host, want string }{{"", "GET localhost/up"}, {"api.example.com", "GET api.example.com/up"}} {
+		synctest.Test(t, func(t *testing.T) {
+			n := new(checkedNetwork)
+			n.set("/run/app.sock", 200)
+			var networks []string
+			var log strings.Builder
+			o := Options{Connect: 5 * time.Second, Header: time.Minute, Stall: 30 * time.Second, Idle: time.Hour,
+				Addresses: []Address{{Host: socketHost("/run/app.sock")}}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+				Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+					networks = append(networks, network)
+					return n.dial(ctx, network, address)
+				}}
+			p, err := New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			var checks sync.WaitGroup
+			checks.Go(func() {
+				p.Check(ctx, Check{Target: "/up", Host: c.host, Every: 5 * time.Second, Within: 5 * time.Second})
+			})
+			synctest.Wait()
+			if !p.States()[0].Well || len(n.asked) != 1 || n.asked[0] != c.want {
+				t.Errorf("the socket answers 200, its state is %+v, and it was asked %q\n%s", p.States()[0], n.asked, &log)
+			}
+			n.set("/run/app.sock", 503)
+			time.Sleep(aRound)
+			synctest.Wait()
+			cancel()
+			checks.Wait()
+			if p.States()[0].Well || !strings.Contains(log.String(), "health check /up of unix:/run/app.sock: status 503") {
+				t.Errorf("the socket answers 503, its state is %+v, and the log has\n%s", p.States()[0], &log)
+			}
+			for _, network := range networks {
+				if network != "unix" {
+					t.Errorf("a socket was dialled by network %q", network)
+				}
+			}
+		})
+	}
+}

@@ -35,13 +35,5 @@ func Dial(ctx context.Context, host string, dial func(ctx context.Context, netwo
 	return dial(ctx, "tcp", host)
 }
 
-// Name returns the address as it is logged: host:port, or unix: and the path of a socket.
-func (a Address) Name() string {
-	if path, ok := SocketOf(a.Host); ok {
-		return "unix:" + path
-	}
-	return a.Host
-}
-
 // IsSocket reports whether a URL names a Unix socket: unix:/run/app.sock.
 func IsSocket(u *url.URL) bool { return u.Scheme == "unix" }

@@ -292,18 +292,33 @@ const capital = (text) => text[0].toUpperCase() + text.slice(1);
 // unanswered describes the requests of a site that no address answered.
 const unanswered = (u) => [[u.answered_502, 502], [u.answered_504, 504]].filter(([n]) => n > 0).map(([n, status]) => `${many(n, "request")} answered ${status}`).join(", ");
 
-// backendTroubles returns what is wrong with the backend: a level, a head and a text for each site.
+// maxTroubles is how many sites are named of those that are down, and of those that are down in part.
+const maxTroubles = 5;
+
+// firstOf returns the first of some texts, and how many more there are.
+const firstOf = (texts) => texts.length <= maxTroubles ? texts : [...texts.slice(0, maxTroubles), `And ${whole.format(texts.length - maxTroubles)} more: see Backend.`];
+
+// backendTroubles returns what is wrong with the backend: a level, a head and a text for each site. If several are down, the texts
+// are short: the addresses are in the table.
 function backendTroubles(s) {
   const sites = sitesOf(s), gone = [], partly = [];
   for (const [site, all] of sites) {
     const down = all.filter((u) => !u.up);
     if (down.length === 0) continue;
     const since = Math.max(...down.map((u) => u.since)), counts = unanswered(all[0]);
-    if (down.length === all.length) gone.push([site, `${capital(siteOf(site, sites))}, ${down.map((u) => u.address).join(", ")}, has not answered since ${clock(since)}${counts ? `: ${counts} since the start` : ""}.`]);
+    if (down.length === all.length) gone.push({
+      site,
+      alone: `${capital(siteOf(site, sites))}, ${down.map((u) => u.address).join(", ")}, has not answered since ${clock(since)}${counts ? `: ${counts} since the start` : ""}.`,
+      beside: `${site === "*" ? "All other hosts" : site}: no answer since ${clock(since)}${counts ? `; ${counts}` : ""}.`,
+    });
     else partly.push(`${capital(siteOf(site, sites))}: ${down.map((u) => `${u.address} has not answered since ${clock(u.since)}`).join(", ")}; the other addresses get its requests.`);
   }
-  const head = gone.length === 1 ? `${capital(siteOf(gone[0][0], sites))} is down` : `${gone.length} backends are down`;
-  return [...gone.slice(0, 5).map(([, text]) => ["bad", head, text]), ...partly.slice(0, 5).map((text) => ["low", "An address of the backend is down", text])];
+  const alone = gone.length === 1;
+  const head = alone ? `${capital(siteOf(gone[0].site, sites))} is down` : `${whole.format(gone.length)} backends are down`;
+  return [
+    ...firstOf(gone.map((each) => alone ? each.alone : each.beside)).map((text) => ["bad", head, text]),
+    ...firstOf(partly).map((text) => ["low", "An address of the backend is down", text]),
+  ];
 }
 
 function drawBackend(s) {
@@ -311,7 +326,7 @@ function drawBackend(s) {
   for (const id of ["backend", "nav-backend", "fact-backend-place"]) show(part(id), list.length > 0);
   if (list.length === 0) return;
   const inAll = s.upstreams_in_all;
-  fact("fact-backend", down === 0 ? "up" : inAll === 1 ? "down" : `${whole.format(down)} of ${whole.format(inAll)} down`, many(list.reduce((n, u) => n + u.in_flight, 0), "request") + " in flight", down === 0 ? "" : "bad");
+  fact("fact-backend", down === 0 ? "up" : inAll === 1 ? "down" : `${whole.format(down)} of ${whole.format(inAll)} down`, (down > 0 && inAll > 1 ? "addresses, " : "") + many(list.reduce((n, u) => n + u.in_flight, 0), "request") + " in flight", down === 0 ? "" : "bad");
   say(part("backend-said"), inAll > list.length ? `${whole.format(list.length)} of ${whole.format(inAll)} addresses, those that are down first` : "");
   renew(part("backend-rows"), list, (u) => {
     const th = make("th", "", "", make("span", "who", u.address), ...(sites.size > 1 || u.site !== "*" ? [make("span", "of", u.site === "*" ? "all other hosts" : u.site)] : []));

@@ -223,6 +223,9 @@ func (x *exchange) route() {
 	x.Asked.Ambiguous = x.query != "" && identity.AgentIsAmbiguous(x.query) && !identity.NamesAgent(x)
 	e.Choose(&x.Route, x.field)
 	x.Outdated = e.IsOutdated(x.c.chains, x.Start)
+	if x.Asked.Sent != "" {
+		x.Path = x.CountedPath()
+	}
 	e.Identity.Start(&x.caller, x)
 	if x.head.Length == 0 { // else its body may be awaited before a credential is judged
 		x.caller.Arrived(x.Start)

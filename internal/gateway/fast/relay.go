@@ -148,7 +148,7 @@ func (x *exchange) logBroken(err error) {
 		}
 	}
 	if !x.c.isGone() {
-		x.c.engine.Log.Warn("the upstream's answer ended early", "method", x.head.Method, "upstream", x.conn.Address().Name(), "error", err)
+		x.c.engine.Log.Warn("the upstream's answer ended early", "method", x.head.Method, "upstream", x.conn.Address().String(), "error", err)
 	}
 }
 

@@ -236,9 +236,9 @@ func (x *exchange) inform() {
 
 // upstreamFailed answers for an upstream that did not.
 func (x *exchange) upstreamFailed(err error) {
-	at := x.Site.Address
+	var at upstream.Address
 	if x.conn != nil {
-		at = x.conn.Address().Name()
+		at = x.conn.Address()
 	}
 	var broke *uploadError
 	if errors.As(err, &broke) {
@@ -247,9 +247,7 @@ func (x *exchange) upstreamFailed(err error) {
 		return
 	}
 	x.giveUp(err)
-	own := x.c.engine.NoUpstream(x.Site, x.head.Method, at, err)
-	x.Site.Unanswered.Add(own.Status)
-	x.reply(own)
+	x.reply(x.c.engine.NoUpstream(x.Site, x.head.Method, at, err))
 }
 
 // giveUp closes the upstream's connection. failure counts against its address; nil: nothing does.

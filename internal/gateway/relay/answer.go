@@ -116,7 +116,7 @@ func (c *Call) logBroken(err error) {
 	if c.ctx.Err() != nil || c.Log == nil {
 		return
 	}
-	c.Log.Warn("the upstream's answer ended early", "method", c.Method, "upstream", c.At.Name(), "error", err)
+	c.Log.Warn("the upstream's answer ended early", "method", c.Method, "upstream", c.At.String(), "error", err)
 }
 
 // AnswerTrailers returns the trailers of the answer, once Read has returned io.EOF.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/target"
+	"github.com/weirlimit/weir/internal/upstream"
 )
 
 // An Answer is one of the gateway's own, before the fields of the limiter, of browsers and of the
@@ -41,6 +43,12 @@ const AllMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 var (
 	ambiguousPath = Answer{Status: http.StatusBadRequest, Code: "invalid_request",
 		Message: "The request's path can be read in more than one way. Send it without escaped slashes, backslashes, control characters, dot segments or doubly escaped characters."}
+	// With paths as sent: no backend can be sent the first, and the second could be charged to more
+	// than one limiter or parameter.
+	unsafePath = Answer{Status: http.StatusBadRequest, Code: "invalid_request",
+		Message: "The request's path can be read in more than one way. Send it without dot segments, segments that have no name, two slashes at its beginning, backslashes, control characters, and characters that are escaped more than three times."}
+	unclearPath = Answer{Status: http.StatusBadRequest, Code: "invalid_request",
+		Message: "The request's path can be read in more than one way, and its limit depends on that. Send it without empty segments, escaped slashes, and characters that are escaped more than once or are not UTF-8."}
 	ambiguousAgent = Answer{Status: http.StatusBadRequest, Code: "invalid_request",
 		Message: "The request's query can be read as naming more than one agent. Send agent_id once, in exactly this spelling, percent-encoded, and without a semicolon."}
 	upstreamTimeout = Answer{Status: http.StatusGatewayTimeout, Code: "upstream_timeout",
@@ -58,6 +66,17 @@ var (
 	// Unjudged answers a request that the limiter could not judge because it was asked wrongly.
 	Unjudged = Answer{Status: http.StatusInternalServerError, Code: "internal", Message: "The limits of this request could not be checked."}
 )
+
+// unreadable returns the answer to a path that is Unreadable.
+func (r *Rules) unreadable(asked *target.Request) *Answer {
+	switch {
+	case r.Paths != target.AsSent:
+		return &ambiguousPath
+	case asked.Raw != "":
+		return &unsafePath
+	}
+	return &unclearPath
+}
 
 // unknownMethod returns the answer to a method that is not one of those accepted, which are a list.
 func unknownMethod(accepted string) Answer {
@@ -107,16 +126,21 @@ func BodyFailed(err error) *Answer {
 	return &bodyBroken
 }
 
-// NoUpstream counts that the upstream of a site did not answer, at an address, and returns what the
-// client is answered. Of an outage the log has the first request and a summary.
-func (r *Rules) NoUpstream(s *Site, method, at string, err error) *Answer {
+// NoUpstream counts that the upstream of a site did not answer, and returns what the client is
+// answered. at is the address that was asked last; zero: none could be connected to, which err
+// reports. Of an outage the log has the first request of each kind and a summary.
+func (r *Rules) NoUpstream(s *Site, method string, at upstream.Address, err error) *Answer {
 	what, answer := "the upstream is not available", &upstreamUnavailable
 	if pace.IsTimeout(err) {
 		what, answer = "the upstream did not answer in time", &upstreamTimeout
 	}
-	if s.outage.note(answer.Status, s.Host, r.Log) {
-		r.Log.Warn(what, "method", method, "upstream", at, "error", err)
+	if s.outage.note(answer.Status, err, s, r.Log) {
+		all := []any{"site", s.name(), "method", method}
+		if at.Host != "" {
+			all = append(all, "upstream", at.String())
+		}
+		r.Log.Warn(what, append(all, "error", err)...)
 	}
-	r.Unanswered.Add(answer.Status)
+	s.Unanswered.Add(answer.Status)
 	return answer
 }

@@ -14,8 +14,7 @@ type Counts struct {
 	Open     Tally        // connections, those that a handler has taken over (websockets) left out
 	Accepted atomic.Int64 // connections, ever
 
-	Malformed  StatusTally // messages that are not requests, by the status of our answer
-	Unanswered StatusTally // requests that the upstream did not answer, by the status of our answer
+	Malformed StatusTally // messages that are not requests, by the status of our answer
 }
 
 // A Tally counts what is under way.
@@ -90,9 +89,4 @@ func (t *StatusTally) all(named ...int) map[int]int64 {
 func (c *Counts) AllMalformed() map[int]int64 {
 	return c.Malformed.all(http.StatusBadRequest, http.StatusExpectationFailed, http.StatusRequestHeaderFieldsTooLarge,
 		http.StatusNotImplemented, http.StatusHTTPVersionNotSupported)
-}
-
-// AllUnanswered returns the count for each status that Unanswered may have.
-func (c *Counts) AllUnanswered() map[int]int64 {
-	return c.Unanswered.all(upstreamUnavailable.Status, upstreamTimeout.Status)
 }

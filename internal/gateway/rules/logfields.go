@@ -123,7 +123,12 @@ func (j *Joined) appendText(b []byte, want LogFields) []byte {
 	}
 	if want&LogUpstream != 0 && j.UpstreamTime > 0 {
 		if j.Upstream.Host != "" {
-			b = append(append(append(b, " upstream="...), scheme(j.Upstream)...), j.Upstream.Host...)
+			b = append(b, " upstream="...)
+			if isSocket(j.Upstream) {
+				b = appendTextValue(b, j.Upstream.String(), maxText)
+			} else {
+				b = append(append(b, scheme(j.Upstream)...), j.Upstream.Host...)
+			}
 		}
 		b = append(appendMillis(append(b, " upstream_time="...), j.UpstreamTime), "ms"...)
 	}
@@ -149,7 +154,13 @@ func (j *Joined) appendJSON(b []byte, want LogFields) []byte {
 	}
 	if want&LogUpstream != 0 && j.UpstreamTime > 0 {
 		if j.Upstream.Host != "" {
-			b = append(append(append(append(b, `,"upstream":"`...), scheme(j.Upstream)...), j.Upstream.Host...), '"')
+			b = append(b, `,"upstream":"`...)
+			if isSocket(j.Upstream) {
+				b = appendEscaped(b, j.Upstream.String(), maxText)
+			} else {
+				b = append(append(b, scheme(j.Upstream)...), j.Upstream.Host...)
+			}
+			b = append(b, '"')
 		}
 		b = appendMillis(append(b, `,"upstream_time_ms":`...), j.UpstreamTime)
 	}
@@ -166,6 +177,12 @@ func (j *Joined) appendJSON(b []byte, want LogFields) []byte {
 		b = append(j.Caller.append(append(b, `,"caller":"`...)), '"')
 	}
 	return b
+}
+
+// isSocket reports whether an address is a Unix socket, which is logged by its path.
+func isSocket(a upstream.Address) bool {
+	_, ok := upstream.SocketOf(a.Host)
+	return ok
 }
 
 func scheme(a upstream.Address) string {

@@ -3,6 +3,7 @@ package rules
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -65,6 +66,19 @@ func TestTheFieldsOfTheAccessLogAreThoseOfThePage(t *testing.T) {
 	}
 	if got := strings.Join(LogFieldNames(), " "); got != "user_agent upstream request_id traceparent denial caller" {
 		t.Errorf("the fields that can be switched off are %s", got)
+	}
+}
+
+func TestASocketIsLoggedByItsPath(t *testing.T) {
+	e := full()
+	for path, want := range map[string][2]string{
+		"/run/app.sock":   {` upstream=unix:/run/app.sock upstream_time`, `,"upstream":"unix:/run/app.sock","upstream_time`},
+		`/run/a "b".sock`: {` upstream="unix:/run/a \"b\".sock" upstream_time`, `,"upstream":"unix:/run/a \"b\".sock","upstream_time`},
+	} {
+		e.joined.Upstream = upstream.AddressOf(&url.URL{Scheme: "unix", Path: path})
+		if text, object := logged(t, LogText, e), logged(t, LogJSON, e); !strings.Contains(text, want[0]) || !strings.Contains(object, want[1]) {
+			t.Errorf("logged\n%s%s", text, object)
+		}
 	}
 }
 

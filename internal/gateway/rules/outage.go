@@ -1,21 +1,23 @@
 package rules
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 )
 
-// An outage keeps the log to a few lines while requests to a site get no answer: one for the first,
-// one every few minutes, and a summary when it is over. The access log has each of them. The zero
-// value is no outage. It is safe for concurrent use.
+// An outage keeps the log to a few lines while requests to a site get no answer: one for the first
+// of each kind (answered 502, and 504), one every few minutes, and a summary at the end. The access
+// log has each of them. The zero value is no outage. It is safe for concurrent use.
 type outage struct {
 	mu          sync.Mutex
 	timer       *time.Timer // nil: there is no outage
 	first, last time.Time   // of the requests without an answer
 	noticed     time.Time   // when the log last had a line
-	site        string
+	failure     error       // of the last
+	of          *Site
 	log         *slog.Logger
 
 	unavailable, timeout int64 // answered 502, and 504
@@ -28,25 +30,24 @@ const (
 	outageNotice = 5 * time.Minute
 )
 
-// note counts a request that was answered status. It reports whether that is the first of an
-// outage.
-func (o *outage) note(status int, site string, log *slog.Logger) (first bool) {
+// note counts a request to a site that was answered status because of failure. It reports whether
+// that is the first with its status in an outage.
+func (o *outage) note(status int, failure error, of *Site, log *slog.Logger) (first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
-	first = o.timer == nil
-	if first {
-		o.first, o.noticed, o.site, o.log = now, now, site, log
+	if o.timer == nil {
+		o.first, o.noticed, o.of, o.log = now, now, of, log
 		o.unavailable, o.timeout = 0, 0
 		o.timer = time.AfterFunc(outageQuiet, o.look)
 	}
-	o.last = now
+	o.last, o.failure = now, failure
+	n := &o.unavailable
 	if status == http.StatusGatewayTimeout {
-		o.timeout++
-	} else {
-		o.unavailable++
+		n = &o.timeout
 	}
-	return first
+	*n++
+	return *n == 1
 }
 
 // look ends the outage if it is over, and else looks again.
@@ -65,30 +66,36 @@ func (o *outage) look() {
 		o.timer.Reset(left)
 		return
 	}
-	o.end()
+	message := fmt.Sprintf("no request to the upstream has failed for %v", outageQuiet)
+	if !o.of.isUp() {
+		message += ", but all of its addresses are still down"
+	}
+	o.end(message)
 }
 
-// stop ends the outage, if there is one.
+// stop ends the outage, if there is one, because the server ends.
 func (o *outage) stop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.timer != nil {
 		o.timer.Stop()
-		o.end()
+		o.end(fmt.Sprintf("the server ends less than %v after a request to the upstream has failed", outageQuiet))
 	}
 }
 
 // end writes the summary, unless the log has all of it. The mutex is held.
-func (o *outage) end() {
+func (o *outage) end(message string) {
 	o.timer = nil
 	if o.unavailable+o.timeout > 1 {
-		o.write("no more requests to the upstream are without an answer")
+		o.write(message)
 	}
+	o.failure, o.of = nil, nil
 }
 
 // write logs what was counted. The mutex is held.
 func (o *outage) write(message string) {
-	o.log.Warn(message, "host", o.site, "answered_502", o.unavailable, "answered_504", o.timeout, "time", o.last.Sub(o.first).Round(time.Millisecond))
+	o.log.Warn(message, "site", o.of.name(), "answered_502", o.unavailable, "answered_504", o.timeout,
+		"lasted_ms", o.last.Sub(o.first).Milliseconds(), "last_error", o.failure)
 }
 
 // EndOutages writes the summaries of the outages that are not over. A server that ends calls it.

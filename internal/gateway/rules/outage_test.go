@@ -1,14 +1,18 @@
 package rules
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weirlimit/weir/internal/upstream"
 )
 
 // lines are what the log has of a site's outage.
@@ -32,52 +36,101 @@ func (l *lines) String() string {
 	return l.all.String()
 }
 
-func newLines() *lines {
-	l := &lines{site: &Site{Host: "api.example.com"}}
-	l.rules = &Rules{Options: Options{Log: slog.New(slog.NewTextHandler(l, nil)), Sites: []*Site{l.site}}}
+func newLines(t *testing.T, host string) *lines {
+	pool, err := upstream.New(upstream.Options{Addresses: []upstream.Address{address}, Connect: 1, Header: 1, Stall: 1, Idle: 1,
+		Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pool.Close() })
+	l := &lines{site: &Site{Host: host, Pool: pool}}
+	l.rules = &Rules{Options: Options{Log: slog.New(slog.NewJSONHandler(l, nil)), Sites: []*Site{l.site}}}
 	return l
 }
 
-func (l *lines) fail(err error) { l.rules.NoUpstream(l.site, "GET", "192.0.2.1:80", err) }
+var address = upstream.Address{TLS: true, Host: "192.0.2.1:443"}
+
+func (l *lines) fail(err error) { l.rules.NoUpstream(l.site, "GET", address, err) }
 
 func (l *lines) count() int { return strings.Count(l.String(), "\n") }
 
-func TestAnOutageHasALineAndASummary(t *testing.T) {
+// last returns the last line without its time. A key that occurs twice is an error.
+func (l *lines) last(t *testing.T) string {
+	t.Helper()
+	all := strings.Split(strings.TrimSpace(l.String()), "\n")
+	line := all[len(all)-1]
+	seen := map[string]bool{}
+	for _, m := range jsonKey.FindAllStringSubmatch(line, -1) {
+		if seen[m[1]] {
+			t.Errorf("the key %s occurs twice in %s", m[1], line)
+		}
+		seen[m[1]] = true
+	}
+	_, rest, _ := strings.Cut(line, `"msg":`)
+	return rest
+}
+
+func TestAnOutageHasALineOfEachKindAndASummary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLines()
+		l := newLines(t, "api.example.com")
 		for i := range 3000 { // 30 s
 			if i%3 == 0 {
 				l.fail(os.ErrDeadlineExceeded)
 			} else {
 				l.fail(errors.New("refused"))
 			}
+			if i == 0 {
+				const want = `"the upstream did not answer in time","site":"api.example.com","method":"GET","upstream":"https://192.0.2.1:443","error":"i/o timeout"}`
+				if got := l.last(t); got != want {
+					t.Errorf("first the log has\n%s, want\n%s", got, want)
+				}
+			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if l.count() != 1 || !strings.Contains(l.String(), "did not answer in time") {
-			t.Errorf("during the outage the log has\n%s", l)
+		if got := l.last(t); l.count() != 2 || !strings.HasPrefix(got, `"the upstream is not available","site":"api.example.com"`) {
+			t.Errorf("during the outage the log has %d lines, want one of each kind: %s", l.count(), got)
 		}
 		time.Sleep(outageQuiet)
 		synctest.Wait()
-		for _, want := range []string{"host=api.example.com", "answered_502=2000", "answered_504=1000", "time=29.99s"} {
-			if l.count() != 2 || !strings.Contains(l.String(), want) {
-				t.Errorf("after it the log has no %s, or is not two lines:\n%s", want, l)
-			}
+		const want = `"no request to the upstream has failed for 10s","site":"api.example.com","answered_502":2000,"answered_504":1000,"lasted_ms":29990,"last_error":"refused"}`
+		if got := l.last(t); l.count() != 3 || got != want {
+			t.Errorf("after it the log has %d lines, the last is\n%s, want 3, and\n%s", l.count(), got, want)
 		}
-		if all := l.rules.AllUnanswered(); all[502] != 2000 || all[504] != 1000 {
+		if all := l.site.AllUnanswered(); all[502] != 2000 || all[504] != 1000 {
 			t.Errorf("counted %v", all)
 		}
 		l.fail(errors.New("refused"))
 		time.Sleep(2 * outageQuiet)
 		synctest.Wait()
-		if l.count() != 3 {
+		if l.count() != 4 {
 			t.Errorf("a single request has one line:\n%s", l)
+		}
+	})
+}
+
+// The summary does not read like a recovery if no address has answered. A site without a host has
+// its name in the metrics, and no address is named if none could be connected to.
+func TestASummaryReportsThatAllAddressesAreStillDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLines(t, "")
+		for range 2 {
+			_, err := l.site.Pool.Take(t.Context(), upstream.Want{})
+			l.rules.NoUpstream(l.site, "GET", upstream.Address{}, err)
+		}
+		if got := l.last(t); !strings.HasPrefix(got, `"the upstream is not available","site":"*","method":"GET","error":"`) || !strings.Contains(got, "https://192.0.2.1:443") {
+			t.Errorf("first the log has\n%s", got)
+		}
+		time.Sleep(2 * outageQuiet)
+		synctest.Wait()
+		if got := l.last(t); !strings.HasPrefix(got, `"no request to the upstream has failed for 10s, but all of its addresses are still down","site":"*","answered_502":2`) {
+			t.Errorf("at its end the log has\n%s", got)
 		}
 	})
 }
 
 func TestALongOutageIsReportedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLines()
+		l := newLines(t, "api.example.com")
 		for range 3600 {
 			l.fail(errors.New("refused"))
 			time.Sleep(time.Second)
@@ -88,7 +141,7 @@ func TestALongOutageIsReportedNowAndThen(t *testing.T) {
 		before := l.count()
 		l.rules.EndOutages()
 		l.rules.EndOutages()
-		if l.count() != before+1 || !strings.Contains(l.String(), "answered_502=3600") {
+		if got := l.last(t); l.count() != before+1 || !strings.Contains(got, "the server ends") || !strings.Contains(got, `"answered_502":3600`) {
 			t.Errorf("a server that ends writes one summary:\n%s", l)
 		}
 	})

@@ -111,10 +111,10 @@ func (r *Rules) siteName(s *Site) string {
 	switch {
 	case s == nil && len(r.Sites) > 0:
 		return ""
-	case s == nil || s.Host == "":
+	case s == nil:
 		return AnySite
 	}
-	return s.Host
+	return s.name()
 }
 
 // Finish reports a request for a site, whose answer was complete at over, and writes its line in

@@ -72,7 +72,7 @@ func (r *Rules) Own(ctx context.Context, t *Route, values func(name string) []st
 	}
 	switch t.Choice.Kind {
 	case target.Unreadable:
-		return &ambiguousPath
+		return r.unreadable(&t.Asked)
 	case target.AmbiguousQuery:
 		return ambiguousQuery(t.Choice.Parameter)
 	case target.UnknownMethod:
@@ -91,7 +91,8 @@ func Purpose(method string, field func(name string) string) target.Purpose {
 	return target.Ordinary
 }
 
-// PathOf returns what the access log has as a request's path. u is what asked was read from.
+// PathOf returns what the access log has as a request's path, unless it is forwarded as sent
+// (CountedPath). u is what asked was read from.
 func PathOf(asked *target.Request, u *url.URL) string {
 	switch {
 	case asked.Raw != "":
@@ -102,4 +103,13 @@ func PathOf(asked *target.Request, u *url.URL) string {
 		return u.RawPath
 	}
 	return u.Path
+}
+
+// CountedPath returns what the access log has as the path of a request whose Asked.Sent is set, once
+// it is chosen what covers it: the path by which it is counted, or the path as sent if none is.
+func (t *Route) CountedPath() string {
+	if t.Choice.Kind == target.Unreadable {
+		return t.Asked.Sent
+	}
+	return t.Asked.Counted()
 }

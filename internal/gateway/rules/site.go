@@ -1,10 +1,12 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/weirlimit/weir/internal/target"
@@ -13,9 +15,8 @@ import (
 
 // A Site is an upstream, and the hosts whose requests it gets (D33). Make one with NewSite.
 type Site struct {
-	Host    string         // in the form of weir.Route.Host; empty: all that no other site names
-	Pool    *upstream.Pool // its addresses
-	Address string         // the first of them, as upstream.Address.Name
+	Host string         // in the form of weir.Route.Host; empty: all that no other site names
+	Pool *upstream.Pool // its addresses
 
 	// The base path, which is put before every path, without the slash at its end: decoded, and
 	// escaped.
@@ -33,16 +34,24 @@ type Site struct {
 func NewSite(host string, first *url.URL, pool *upstream.Pool) (*Site, error) {
 	at := upstream.AddressOf(first)
 	if upstream.IsSocket(first) {
-		return &Site{Host: host, Pool: pool, Address: at.Name(), scheme: "http", host: at.Host, own: "localhost"}, nil
+		return &Site{Host: host, Pool: pool, scheme: "http", host: at.Host, own: "localhost"}, nil
 	}
 	escaped, decoded, err := target.Decode(first.EscapedPath())
 	if err != nil {
 		return nil, fmt.Errorf("upstream %q: %w", first.Redacted(), err)
 	}
 	return &Site{
-		Host: host, Pool: pool, Address: at.Name(), scheme: first.Scheme, host: at.Host, own: hostOf(first),
+		Host: host, Pool: pool, scheme: first.Scheme, host: at.Host, own: hostOf(first),
 		Base: strings.TrimSuffix(decoded, "/"), EscapedBase: strings.TrimSuffix(escaped, "/"),
 	}, nil
+}
+
+// name returns the site as the log and the metrics have it: AnySite if it has no host.
+func (s *Site) name() string { return cmp.Or(s.Host, AnySite) }
+
+// isUp reports whether an address has answered since it last failed.
+func (s *Site) isUp() bool {
+	return slices.ContainsFunc(s.Pool.States(), func(a upstream.State) bool { return a.Well })
 }
 
 // AllUnanswered returns the count for each status that Unanswered may have.

@@ -12,7 +12,6 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/gateway/relay"
 	"github.com/weirlimit/weir/internal/gateway/rules"
-	"github.com/weirlimit/weir/internal/upstream"
 	"github.com/weirlimit/weir/internal/wire"
 )
 
@@ -68,13 +67,7 @@ func (e *Engine) forwardFailed(w http.ResponseWriter, r *http.Request, err error
 	case broke != nil:
 		write(w, rules.BodyFailed(broke.Err))
 	default:
-		at := x.Site.Address
-		if x.Upstream != (upstream.Address{}) {
-			at = x.Upstream.Name()
-		}
-		own := e.NoUpstream(x.Site, r.Method, at, err)
-		x.Site.Unanswered.Add(own.Status)
-		write(w, own)
+		write(w, e.NoUpstream(x.Site, r.Method, x.Upstream, err))
 	}
 }
 

@@ -99,6 +99,9 @@ func (e *Engine) route(x *exchange, r *http.Request) {
 		x.Outdated = true
 		r.TLS = withoutCertificate(r.TLS)
 	}
+	if x.Asked.Sent != "" {
+		x.Path = x.CountedPath()
+	}
 	x.Foreign = r.TLS != nil && e.IsForeign(identity.ParsePeer(r.RemoteAddr), r.TLS.ServerName, x.Asked.Host)
 	own := e.Own(r.Context(), &x.Route, r.Header.Values)
 	if own != nil && !x.IsLimited() {

@@ -189,9 +189,7 @@ func (e *Engine) upstreamFailed(w http.ResponseWriter, r *http.Request, err erro
 	case sent != nil:
 		write(w, rules.BodyFailed(sent))
 	default:
-		own := e.NoUpstream(x.Site, r.Method, x.Site.Address, err)
-		x.Site.Unanswered.Add(own.Status)
-		write(w, own)
+		write(w, e.NoUpstream(x.Site, r.Method, x.Upstream, err))
 	}
 }
 
