@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/edge"
+	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -31,7 +32,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 func (f *serveFlags) misfits(cmd *cobra.Command) (all []error) {
 	for _, check := range []func(*cobra.Command) error{
 		f.checkListeners, f.checkSocket, f.checkTLS, f.checkMemory, f.checkEvents, f.checkCandidate, f.checkDemo, f.checkStore,
-		f.checkBackend, f.checkTimes, f.checkProxies, f.checkSessions, f.checkTokens, f.checkUpstreamTLS, f.checkPolicy,
+		f.checkBackend, f.checkSites, f.checkTimes, f.checkProxies, f.checkSessions, f.checkTokens, f.checkUpstreamTLS, f.checkPolicy,
 	} {
 		if err := check(cmd); err != nil {
 			all = append(all, err)
@@ -48,7 +49,7 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 		return cli.UsageError("give one of the two: --print-config checks the settings, too", "--check and --print-config both start nothing")
 	}
 	stderr := cmd.ErrOrStderr()
-	problems, done := f.misfits(cmd), []string{}
+	problems, done := append(f.misfits(cmd), f.unopenable()...), []string{}
 	if err := f.findTracing(cmd, env); err != nil {
 		problems = append(problems, err)
 	}
@@ -77,6 +78,19 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 	}
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), strings.Join(append(done, "the server can be started with these settings"), "\n"))
 	return err
+}
+
+// unopenable returns what a start reports when it opens its listeners, as far as that is known
+// without opening them. A service manager that passes sockets is not known here.
+func (f *serveFlags) unopenable() (all []error) {
+	if err := edge.CheckSelfProxy(f.upstream, edge.Listener{Flag: "--listen", At: string(f.listen)},
+		edge.Listener{Flag: "--admin", At: f.admin.At}, edge.Listener{Flag: "--metrics", At: string(f.metrics)}); err != nil {
+		all = append(all, err)
+	}
+	if bool(f.metricsOpen) && f.metrics == "" {
+		all = append(all, edge.ErrMetricsOpen)
+	}
+	return all
 }
 
 // seeServeHelp is the hint where there is no better one.
@@ -143,6 +157,16 @@ func (f *serveFlags) checkBackend(cmd *cobra.Command) error {
 	return nil
 }
 
+// checkSites rejects upstreams that no server can have.
+func (f *serveFlags) checkSites(*cobra.Command) error {
+	for _, site := range f.upstream {
+		if err := gateway.CheckSite(site); err != nil {
+			return cli.UsageError(seeServeHelp, "%w", err)
+		}
+	}
+	return nil
+}
+
 // checkProxies rejects flags about proxies that have no effect.
 func (f *serveFlags) checkProxies(cmd *cobra.Command) error {
 	if !slices.ContainsFunc(clientIPHeaders, func(h string) bool { return h == f.clientIPHeader }) {
@@ -161,7 +185,10 @@ func (f *serveFlags) checkProxies(cmd *cobra.Command) error {
 
 // checkSessions rejects flags about sessions that have no effect.
 func (f *serveFlags) checkSessions(cmd *cobra.Command) error {
-	if f.jwks.URL != nil || len(f.jwtKeys) > 0 {
+	if f.jwks.URL != nil {
+		return edge.CheckKeySet(f.jwks.URL)
+	}
+	if len(f.jwtKeys) > 0 {
 		return nil
 	}
 	for _, name := range []string{"jwt-issuer", "jwt-audience", "jwt-leeway"} {
