@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -10,9 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/gateway"
+	reports "github.com/weirlimit/weir/internal/replay/report"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -56,8 +59,8 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 	if f.configFile != "" {
 		done = append(done, fmt.Sprintf("%s: valid, %s", f.configFile, cli.Count(f.settings, "setting")))
 	}
-	for _, name := range []string{f.policy, f.candidate} {
-		if name == "" || name == builtInPolicy {
+	for i, name := range []string{f.policy, f.candidate} {
+		if name == "" {
 			continue
 		}
 		file, err := readPolicy(cmd.InOrStdin(), name)
@@ -68,7 +71,12 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 		for _, w := range file.Warnings {
 			printProblem(stderr, "warning", w)
 		}
-		done = append(done, fmt.Sprintf("%s: valid, %s", name, sizeOf(file.Policy)))
+		if i == 0 {
+			f.printUnfit(stderr, file.Policy)
+		}
+		if name != builtInPolicy {
+			done = append(done, fmt.Sprintf("%s: valid, %s", name, sizeOf(file.Policy)))
+		}
 	}
 	for _, err := range problems {
 		cli.Report(stderr, cmd, err)
@@ -78,6 +86,17 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 	}
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), strings.Join(append(done, "the server can be started with these settings"), "\n"))
 	return err
+}
+
+// printUnfit prints the warnings that a start logs about a policy and the other settings.
+func (f *serveFlags) printUnfit(w io.Writer, p weir.Policy) {
+	for _, warning := range edge.PolicyWarnings(p, f.upstream, f.methods) {
+		var about strings.Builder
+		for i := 0; i+1 < len(warning.Args); i += 2 {
+			fmt.Fprintf(&about, ", %v %v", warning.Args[i], warning.Args[i+1])
+		}
+		fmt.Fprintf(w, "warning: %s (%s)\n", warning.Message, reports.Shown(strings.TrimPrefix(about.String(), ", "), 1000))
+	}
 }
 
 // unopenable returns what a start reports when it opens its listeners, as far as that is known
