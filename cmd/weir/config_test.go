@@ -104,7 +104,7 @@ func valueOf(t *rapid.T, f *pflag.Flag) string {
 	case *tokenPlaces:
 		return some("bearer", "basic", "header:X-Key", "query:key")
 	case *upstreams:
-		return pick("http://a", "http://a:1,http://b:2", "x.example.com=http://c", "*.example.com=https://d/p,https://e/p", "http://z,API.example.com=http://f")
+		return pick("http://a", "http://a:1,http://b:2", "x.example.com=http://c", "x.example.com=http://c,*=http://d", "*.example.com=https://d/p,https://e/p", "http://z,API.example.com=http://f")
 	}
 	if f.Value.Type() != "string" {
 		t.Fatalf("no values for --%s, a %T: give it some", f.Name, f.Value)
@@ -298,7 +298,9 @@ func TestTheBackendsOfAMappingAreThoseOfTheFlag(t *testing.T) {
 	for i, c := range []struct{ file, flags string }{
 		{"upstream: http://a", "http://a"},
 		{"upstream: http://a,http://b", "http://a,http://b"},
-		{"upstream: [http://a, x.example.com=http://b, http://c]", "http://a,http://c,x.example.com=http://b"},
+		{"upstream: [http://a, http://c, x.example.com=http://b]", "http://a,http://c,x.example.com=http://b"},
+		{"upstream: [x.example.com=http://b, '*=http://c']", "x.example.com=http://b,*=http://c"},
+		{"upstream: ['x.example.com=http://b,http://c', X.example.com.=http://d]", "x.example.com=http://b,http://c,http://d"},
 		{"upstream: {X.example.com.: [http://b, 'http://c,http://d'], '*': http://a}", "http://a,x.example.com=http://b,http://c,http://d"},
 		{"upstream: {'*.example.com': http://b}", "*.example.com=http://b"},
 	} {
@@ -324,6 +326,8 @@ func TestTheBackendsOfAMappingAreThoseOfTheFlag(t *testing.T) {
 		"upstream: {POST api.example.com: http://a}\n":                               "expected a name such as",
 		"upstream: {api.example.com:80: http://a}\n":                                 "",
 		"upstream: {a.example.com: 'http://a,b.example.com=http://b'}\n":             "has a host before it",
+		"upstream: [a.example.com=http://a, http://b]\n":                             "http://b has no host, and comes after one that has",
+		"upstream: [http://a, b.example.com=http://b, http://c]\n":                   "*=http://c for all hosts that no other names, or b.example.com=http://c",
 		"upstream: {'*': [http://a, http://a]}\n":                                    "is given twice",
 		"upstream: {'*': [http://a, https://b]}\n":                                   "all http, all https, or all Unix sockets",
 		"upstream: {a.example.com: {b: c}}\n":                                        "one value is needed",
@@ -341,6 +345,17 @@ func TestTheBackendsOfAMappingAreThoseOfTheFlag(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s%v\nwant %s", text, err, want)
 		}
+	}
+}
+
+// Several flags mean what a list in the file means: no URL changes its host by where it is.
+func TestAnUpstreamMeansTheSameInAnyForm(t *testing.T) {
+	if f, err := withFlags("--upstream", "a.example.com=http://one", "--upstream", "*=http://two"); err != nil || f.upstream.String() != "a.example.com=http://one,*=http://two" {
+		t.Errorf("%v, %v", f, err)
+	}
+	_, err := withFlags("--upstream", "a.example.com=http://one", "--upstream", "http://two")
+	if err == nil || !strings.Contains(err.Error(), "has no host, and comes after one that has") {
+		t.Error(err)
 	}
 }
 
