@@ -302,6 +302,7 @@ func TestTheBackendsOfAMappingAreThoseOfTheFlag(t *testing.T) {
 		{"upstream: [x.example.com=http://b, '*=http://c']", "x.example.com=http://b,*=http://c"},
 		{"upstream: ['x.example.com=http://b,http://c', X.example.com.=http://d]", "x.example.com=http://b,http://c,http://d"},
 		{"upstream: {X.example.com.: [http://b, 'http://c,http://d'], '*': http://a}", "http://a,x.example.com=http://b,http://c,http://d"},
+		{"upstream: {intranet: http://b}", "intranet.=http://b"},
 		{"upstream: {'*.example.com': http://b}", "*.example.com=http://b"},
 	} {
 		path := writeFile(t, filepath.Join(dir, fmt.Sprint(i)), c.file+"\n")
@@ -330,6 +331,7 @@ func TestTheBackendsOfAMappingAreThoseOfTheFlag(t *testing.T) {
 		"upstream: [http://a, b.example.com=http://b, http://c]\n":                   "*=http://c for all hosts that no other names, or b.example.com=http://c",
 		"upstream: {'*': [http://a, http://a]}\n":                                    "is given twice",
 		"upstream: {'*': [http://a, https://b]}\n":                                   "all http, all https, or all Unix sockets",
+		"upstream: {'*': ['http://127.0.0.1:1', 'unix:/run/app.sock']}\n":            "http://127.0.0.1:1 and unix:/run/app.sock: the addresses of one backend",
 		"upstream: {a.example.com: {b: c}}\n":                                        "one value is needed",
 		"policy: {limiters: [{name: a}]}\n":                                          ":1:1: policy is a mapping",
 		"store: redis://:secret@h:1/x\n":                                             `store "redis://…"`,
@@ -349,6 +351,20 @@ func TestTheBackendsOfAMappingAreThoseOfTheFlag(t *testing.T) {
 }
 
 // Several flags mean what a list in the file means: no URL changes its host by where it is.
+// A flag with several values has a list in a file.
+func TestTheFieldsOfTheAccessLogAreAList(t *testing.T) {
+	for text, want := range map[string]string{"[upstream, user_agent]": "user_agent,upstream", "[none]": "none", "upstream": "upstream"} {
+		path := writeFile(t, filepath.Join(t.TempDir(), "weir.yaml"), "access-log-fields: "+text+"\n")
+		f, err := withFlags("--config", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Split(f.logFields.String(), ","); strings.Join(slices.Sorted(slices.Values(got)), ",") != strings.Join(slices.Sorted(slices.Values(strings.Split(want, ","))), ",") {
+			t.Errorf("%s: %v, want %s", text, got, want)
+		}
+	}
+}
+
 func TestAnUpstreamMeansTheSameInAnyForm(t *testing.T) {
 	if f, err := withFlags("--upstream", "a.example.com=http://one", "--upstream", "*=http://two"); err != nil || f.upstream.String() != "a.example.com=http://one,*=http://two" {
 		t.Errorf("%v, %v", f, err)

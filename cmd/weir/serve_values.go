@@ -88,11 +88,11 @@ func (u *upstreams) Set(value string) error {
 		for i, other := range of.Upstreams {
 			switch {
 			case one.Scheme != other.Scheme:
-				return fmt.Errorf("%s and %s: the addresses of one backend are all http, all https, or all Unix sockets", other.Host, one.Host)
+				return fmt.Errorf("%s and %s: the addresses of one backend are all http, all https, or all Unix sockets", other.Redacted(), one.URL.Redacted())
 			case one.Scheme != "unix" && basePath(one.URL) != basePath(other):
 				return fmt.Errorf("base paths %q of %s and %q of %s: expected the same path for all addresses of one backend", basePath(other), other.Host, basePath(one.URL), one.Host)
 			case edge.HostPort(one.URL) == edge.HostPort(other):
-				return fmt.Errorf("%s is given twice (addresses %d and %d): give each address once", one.Host, i+1, len(of.Upstreams)+1)
+				return fmt.Errorf("%s is given twice (addresses %d and %d): give each address once", cmp.Or(one.Host, one.Path), i+1, len(of.Upstreams)+1)
 			}
 		}
 		of.Upstreams = append(slices.Clip(of.Upstreams), one.URL)
@@ -127,6 +127,9 @@ func cutSite(element string) (host, rest string, ok bool) {
 func parseSite(name string) (host string, err error) {
 	if name == anyHost {
 		return "", nil
+	}
+	if !strings.ContainsAny(name, ".:") {
+		name += "." // which a route needs, to be no path
 	}
 	route, err := policyfile.ParseRoute(name + "/*")
 	if err != nil || route.Host == "" || route.Method != "" {
