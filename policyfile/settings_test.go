@@ -63,7 +63,7 @@ func TestAMalformedConfigurationIsRejectedAtItsLine(t *testing.T) {
 		"a: [1, ~]\n":                 "c.yaml:1:8: a[1] is empty: a value is needed",
 		"a: []\n":                     "c.yaml:1:1: a has no value",
 		"map: {}\n":                   "c.yaml:1:1: map has no value",
-		"map:\n  a.b: 1\n  c.d:\n":    "c.yaml:3:7: c.d is empty: a value is needed",
+		"map:\n  a.b: 1\n  c.d:\n":    "c.yaml:3:8: c.d is empty: a value is needed",
 		"map:\n  a.b: 1\n  c.d: []\n": "c.yaml:3:3: c.d has no value",
 		"map:\n  a.b: [1, [2]]\n":     "a.b[1] is a list: one value is needed",
 		"a: [[1]]\n":                  "a[0] is a list: one value is needed",
