@@ -136,6 +136,9 @@ func (r Route) hostProblem() error {
 	case strings.Contains(name, "*"):
 		return fmt.Errorf("host %q: a star stands for all names before a dot, at the beginning only, as in *.example.com", r.Host)
 	}
+	if a, err := netip.ParseAddr(name); err == nil && a.Is6() {
+		return fmt.Errorf("host %q: write an IPv6 address in brackets: [%v]", r.Host, a)
+	}
 	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, ']') {
 		return fmt.Errorf("host %q has a port, which is not compared: write %q", r.Host, strings.TrimSuffix(r.Host, name[i:]))
 	}

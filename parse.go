@@ -223,7 +223,11 @@ func (r Route) problem() error {
 		return err
 	}
 	if !strings.HasPrefix(r.Path, "/") {
-		if before, after, ok := strings.Cut(r.Path, "/"); ok && before != "" {
+		before, after, ok := strings.Cut(r.Path, "/")
+		if ok && before == "*" {
+			return fmt.Errorf("path %q does not begin with a slash; leave the star out: a route without a host is for all hosts: /%s", r.Path, after)
+		}
+		if ok && before != "" {
 			return fmt.Errorf("path %q does not begin with a slash; if %q is a host, write a dot after it: %s./%s", r.Path, before, before, after)
 		}
 		return fmt.Errorf("path %q does not begin with a slash; %s", r.Path, routeForm)

@@ -138,6 +138,9 @@ func (d *reading) settings(n ast.Node, take func(*Setting), mappings []string) {
 			d.pairs(pairs, s.Name, func(key *token.Token, n ast.Node) {
 				v := Value{Key: key.Value, KeyLine: key.Position.Line, keyAt: placeOf(key)}
 				if list, ok := unwrap(n).(*ast.SequenceNode); ok {
+					if len(list.Values) == 0 {
+						d.report(v.keyAt, within(s.Name, v.Key), "", "give it a value, or remove the line", "%s has no value", excerpt(v.Key))
+					}
 					d.listed(s, list, within(s.Name, v.Key), v)
 					return
 				}
@@ -169,16 +172,17 @@ func (d *reading) one(s *Setting, n ast.Node, path string, v Value) {
 		return // checkTokens has reported it
 	}
 	d.at[path] = nodePlace(n)
+	what := strings.TrimPrefix(path, s.Name+".") // a key may have dots
 	text, ok := scalarText(n)
 	switch {
 	case n.Type() == ast.NullType:
-		d.fail(path, "", "give it a value, or remove the line", "%s is empty: a value is needed", lastField(path))
+		d.fail(path, "", "give it a value, or remove the line", "%s is empty: a value is needed", what)
 		return
 	case !ok:
-		d.wrongType(n, path, "one value", "a setting has one value, a list of them, or, as upstream, one for each host")
+		d.fail(path, "", "a setting has one value, a list of them, or, as upstream, one for each host", "%s is %s: one value is needed", what, kindOf(n))
 		return
 	case strings.ContainsAny(strings.TrimSpace(n.GetToken().Origin), "\r\n"):
-		d.fail(path, text, "write it on one line; is a colon or a dash missing on the line below?", "%s continues over several lines: a text must be on one line", lastField(path))
+		d.fail(path, text, "write it on one line; is a colon or a dash missing on the line below?", "%s continues over several lines: a text must be on one line", what)
 		return
 	}
 	v.Text, v.Kind, v.at = text, kindOf(n), d.at[path]

@@ -241,12 +241,21 @@ func hasOtherLimits(l *weir.Limiter, a, b *weir.Window) bool {
 		slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.Changes(a) || o.Changes(b) })
 }
 
-// methods are the standard HTTP methods (RFC 9110, RFC 5789).
-var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}
+// methods are those of the IANA registry (RFC 9110, section 16.1), without PRI, and PURGE, which
+// caches have.
+var methods = []string{
+	"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE",
+	"PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "LOCK", "UNLOCK", // WebDAV
+	"ACL", "BASELINE-CONTROL", "BIND", "CHECKIN", "CHECKOUT", "LABEL", "LINK", "MERGE", "MKACTIVITY", "MKCALENDAR", "MKREDIRECTREF", "MKWORKSPACE",
+	"ORDERPATCH", "QUERY", "REBIND", "REPORT", "SEARCH", "UNBIND", "UNCHECKOUT", "UNLINK", "UPDATE", "UPDATEREDIRECTREF", "VERSION-CONTROL", "PURGE",
+}
 
 func (w *warner) route(path string, r weir.Route) {
 	if slip := closest(r.Method, methods); r.Method != "" && !slices.Contains(methods, r.Method) && slip != "" {
 		w.warn(path, r.Method, fmt.Sprintf("did you mean %q?", slip), "%q is not a standard HTTP method", r.Method)
+	}
+	if r.Method == "TRACE" || r.Method == "CONNECT" {
+		w.warn(path, r.Method, "remove the route", "\"weir serve\" answers %s with 405 and never forwards it", r.Method)
 	}
 	for segment := range strings.SplitSeq(r.Path, "/") {
 		if strings.HasPrefix(segment, ":") || strings.HasPrefix(segment, "<") {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -183,17 +184,14 @@ func (c *configuration) setSites(s *policyfile.Setting, flag *pflag.Flag) {
 	first := make(map[string]policyfile.Value) // of each host
 	rejected := make(map[string]bool)          // keys
 	for i, v := range s.Values {
-		host, err := "", error(nil)
-		if v.Key != anyHost {
-			host, err = parseSite(v.Key)
-		}
+		host, err := parseSite(v.Key)
 		before, again := first[host]
 		switch {
 		case rejected[v.Key]:
 			continue
 		case err != nil:
 			rejected[v.Key] = true
-			s.KeyProblem(i, "\"*\" is any other host", "host %q: %v", short(v.Key), err)
+			s.KeyProblem(i, "", "host %q: %v", short(v.Key), err)
 			continue
 		case again && before.Key != v.Key:
 			rejected[v.Key] = true
@@ -205,11 +203,7 @@ func (c *configuration) setSites(s *policyfile.Setting, flag *pflag.Flag) {
 		case !again:
 			first[host] = v
 		}
-		text := v.Text
-		if host != "" {
-			text = host + "=" + text
-		}
-		c.setOne(s, i, flag, text)
+		c.setOne(s, i, flag, cmp.Or(host, anyHost)+"="+v.Text)
 	}
 }
 

@@ -45,7 +45,7 @@ func settingSchema(f *pflag.Flag) *jsonschema.Schema {
 	either := func(all ...*jsonschema.Schema) *jsonschema.Schema { return &jsonschema.Schema{AnyOf: all} }
 	switch v := f.Value.(type) {
 	case *cli.OnOff:
-		return &jsonschema.Schema{Enum: []any{true, false, "on", "off", "true", "false", 1, 0, "1", "0"}}
+		return &jsonschema.Schema{Enum: []any{true, false, "on", "off", "true", "false", "yes", "no", 1, 0, "1", "0"}}
 	case *cli.Choice:
 		return &jsonschema.Schema{Type: "string", Enum: words(v.Of)}
 	case *cli.Number:

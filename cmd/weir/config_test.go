@@ -108,7 +108,7 @@ func valueOf(t *rapid.T, f *pflag.Flag) string {
 	case *tokenPlaces:
 		return some("bearer", "basic", "header:X-Key", "query:key")
 	case *upstreams:
-		return pick("http://a", "http://a:1,http://b:2", "x.example.com=http://c", "*.example.com=https://d/p,https://e/p", "http://z,API.example.com=http://f")
+		return pick("http://a", "http://a:1,http://b:2", "x.example.com=http://c", "x.example.com=http://c,*=http://d", "*.example.com=https://d/p,https://e/p", "http://z,API.example.com=http://f")
 	}
 	if f.Value.Type() != "string" {
 		t.Fatalf("no values for --%s, a %T: give it some", f.Name, f.Value)
@@ -302,8 +302,11 @@ func TestTheBackendsOfAMappingAreThoseOfTheFlag(t *testing.T) {
 	for i, c := range []struct{ file, flags string }{
 		{"upstream: http://a", "http://a"},
 		{"upstream: http://a,http://b", "http://a,http://b"},
-		{"upstream: [http://a, x.example.com=http://b, http://c]", "http://a,http://c,x.example.com=http://b"},
+		{"upstream: [http://a, http://c, x.example.com=http://b]", "http://a,http://c,x.example.com=http://b"},
+		{"upstream: [x.example.com=http://b, '*=http://c']", "x.example.com=http://b,*=http://c"},
+		{"upstream: ['x.example.com=http://b,http://c', X.example.com.=http://d]", "x.example.com=http://b,http://c,http://d"},
 		{"upstream: {X.example.com.: [http://b, 'http://c,http://d'], '*': http://a}", "http://a,x.example.com=http://b,http://c,http://d"},
+		{"upstream: {intranet: http://b}", "intranet.=http://b"},
 		{"upstream: {'*.example.com': http://b}", "*.example.com=http://b"},
 	} {
 		path := writeFile(t, filepath.Join(dir, fmt.Sprint(i)), c.file+"\n")
@@ -328,8 +331,11 @@ func TestTheBackendsOfAMappingAreThoseOfTheFlag(t *testing.T) {
 		"upstream: {POST api.example.com: http://a}\n":                               "expected a name such as",
 		"upstream: {api.example.com:80: http://a}\n":                                 "",
 		"upstream: {a.example.com: 'http://a,b.example.com=http://b'}\n":             "has a host before it",
+		"upstream: [a.example.com=http://a, http://b]\n":                             "http://b has no host, and comes after one that has",
+		"upstream: [http://a, b.example.com=http://b, http://c]\n":                   "*=http://c for all hosts that no other names, or b.example.com=http://c",
 		"upstream: {'*': [http://a, http://a]}\n":                                    "is given twice",
 		"upstream: {'*': [http://a, https://b]}\n":                                   "all http, all https, or all Unix sockets",
+		"upstream: {'*': ['http://127.0.0.1:1', 'unix:/run/app.sock']}\n":            "http://127.0.0.1:1 and unix:/run/app.sock: the addresses of one backend",
 		"upstream: {a.example.com: {b: c}}\n":                                        "one value is needed",
 		"policy: {limiters: [{name: a}]}\n":                                          ":1:1: policy is a mapping",
 		"store: redis://:secret@h:1/x\n":                                             `store "redis://…"`,
@@ -345,6 +351,31 @@ func TestTheBackendsOfAMappingAreThoseOfTheFlag(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s%v\nwant %s", text, err, want)
 		}
+	}
+}
+
+// Several flags mean what a list in the file means: no URL changes its host by where it is.
+// A flag with several values has a list in a file.
+func TestTheFieldsOfTheAccessLogAreAList(t *testing.T) {
+	for text, want := range map[string]string{"[upstream, user_agent]": "user_agent,upstream", "[none]": "none", "upstream": "upstream"} {
+		path := writeFile(t, filepath.Join(t.TempDir(), "weir.yaml"), "access-log-fields: "+text+"\n")
+		f, err := withFlags("--config", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Split(f.logFields.String(), ","); strings.Join(slices.Sorted(slices.Values(got)), ",") != strings.Join(slices.Sorted(slices.Values(strings.Split(want, ","))), ",") {
+			t.Errorf("%s: %v, want %s", text, got, want)
+		}
+	}
+}
+
+func TestAnUpstreamMeansTheSameInAnyForm(t *testing.T) {
+	if f, err := withFlags("--upstream", "a.example.com=http://one", "--upstream", "*=http://two"); err != nil || f.upstream.String() != "a.example.com=http://one,*=http://two" {
+		t.Errorf("%v, %v", f, err)
+	}
+	_, err := withFlags("--upstream", "a.example.com=http://one", "--upstream", "http://two")
+	if err == nil || !strings.Contains(err.Error(), "has no host, and comes after one that has") {
+		t.Error(err)
 	}
 }
 

@@ -281,6 +281,9 @@ func (f *keyFlags) print(cmd *cobra.Command, b []byte) error {
 		case x.PlanUnknown:
 			note = "its plan is not known: this is the limit without one"
 		}
+		if len(x.Without) > 0 {
+			note = strings.TrimSuffix("of requests without "+plaintext.Line(strings.Join(x.Without, " and "), 200)+"; "+note, "; ")
+		}
 		if x.InFlight {
 			resets = ""
 		} else if x.Reset > k.Now {

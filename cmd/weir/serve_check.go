@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -10,8 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/edge"
+	"github.com/weirlimit/weir/internal/gateway"
+	reports "github.com/weirlimit/weir/internal/replay/report"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -31,7 +35,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 func (f *serveFlags) misfits(cmd *cobra.Command) (all []error) {
 	for _, check := range []func(*cobra.Command) error{
 		f.checkListeners, f.checkSocket, f.checkTLS, f.checkClients, f.checkACME, f.checkRedirect, f.checkMemory, f.checkEvents, f.checkCandidate, f.checkDemo, f.checkStore,
-		f.checkBackend, f.checkTimes, f.checkProxies, f.checkSessions, f.checkTokens, f.checkUpstreamTLS, f.checkPolicy,
+		f.checkBackend, f.checkSites, f.checkTimes, f.checkProxies, f.checkSessions, f.checkTokens, f.checkUpstreamTLS, f.checkPolicy,
 	} {
 		if err := check(cmd); err != nil {
 			all = append(all, err)
@@ -48,15 +52,15 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 		return cli.UsageError("give one of the two: --print-config checks the settings, too", "--check and --print-config both start nothing")
 	}
 	stderr := cmd.ErrOrStderr()
-	problems, done := f.misfits(cmd), []string{}
+	problems, done := append(f.misfits(cmd), f.unopenable()...), []string{}
 	if err := f.findTracing(cmd, env); err != nil {
 		problems = append(problems, err)
 	}
 	if f.configFile != "" {
 		done = append(done, fmt.Sprintf("%s: valid, %s", f.configFile, cli.Count(f.settings, "setting")))
 	}
-	for _, name := range []string{f.policy, f.candidate} {
-		if name == "" || name == builtInPolicy {
+	for i, name := range []string{f.policy, f.candidate} {
+		if name == "" {
 			continue
 		}
 		file, err := readPolicy(cmd.InOrStdin(), name)
@@ -67,7 +71,12 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 		for _, w := range file.Warnings {
 			printProblem(stderr, "warning", w)
 		}
-		done = append(done, fmt.Sprintf("%s: valid, %s", name, sizeOf(file.Policy)))
+		if i == 0 {
+			f.printUnfit(stderr, file.Policy)
+		}
+		if name != builtInPolicy {
+			done = append(done, fmt.Sprintf("%s: valid, %s", name, sizeOf(file.Policy)))
+		}
 	}
 	for _, err := range problems {
 		cli.Report(stderr, cmd, err)
@@ -77,6 +86,31 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 	}
 	_, err := fmt.Fprintln(cmd.OutOrStdout(), strings.Join(append(done, "the server can be started with these settings"), "\n"))
 	return err
+}
+
+// printUnfit prints the warnings that a start logs about a policy and the other settings.
+func (f *serveFlags) printUnfit(w io.Writer, p weir.Policy) {
+	for _, warning := range edge.PolicyWarnings(p, f.upstream, f.methods) {
+		var about strings.Builder
+		for i := 0; i+1 < len(warning.Args); i += 2 {
+			fmt.Fprintf(&about, ", %v %v", warning.Args[i], warning.Args[i+1])
+		}
+		fmt.Fprintf(w, "warning: %s (%s)\n", warning.Message, reports.Shown(strings.TrimPrefix(about.String(), ", "), 1000))
+	}
+}
+
+// unopenable returns what a start reports when it opens its listeners, as far as that is known
+// without opening them. A service manager that passes sockets is not known here.
+func (f *serveFlags) unopenable() (all []error) {
+	if err := edge.CheckSelfProxy(f.upstream, edge.Listener{Flag: "--listen", At: string(f.listen)},
+		edge.Listener{Flag: "--admin", At: f.admin.At}, edge.Listener{Flag: "--metrics", At: string(f.metrics)},
+		edge.Listener{Flag: "--redirect", At: string(f.acme.redirect)}); err != nil {
+		all = append(all, err)
+	}
+	if bool(f.metricsOpen) && f.metrics == "" {
+		all = append(all, edge.ErrMetricsOpen)
+	}
+	return all
 }
 
 // seeServeHelp is the hint where there is no better one.
@@ -156,6 +190,16 @@ func (f *serveFlags) checkBackend(cmd *cobra.Command) error {
 	return nil
 }
 
+// checkSites rejects upstreams that no server can have.
+func (f *serveFlags) checkSites(*cobra.Command) error {
+	for _, site := range f.upstream {
+		if err := gateway.CheckSite(site); err != nil {
+			return cli.UsageError(seeServeHelp, "%w", err)
+		}
+	}
+	return nil
+}
+
 // checkProxies rejects flags about proxies that have no effect.
 func (f *serveFlags) checkProxies(cmd *cobra.Command) error {
 	if !slices.ContainsFunc(clientIPHeaders, func(h string) bool { return h == f.clientIPHeader }) {
@@ -174,7 +218,10 @@ func (f *serveFlags) checkProxies(cmd *cobra.Command) error {
 
 // checkSessions rejects flags about sessions that have no effect.
 func (f *serveFlags) checkSessions(cmd *cobra.Command) error {
-	if f.jwks.URL != nil || len(f.jwtKeys) > 0 {
+	if f.jwks.URL != nil {
+		return edge.CheckKeySet(f.jwks.URL)
+	}
+	if len(f.jwtKeys) > 0 {
 		return nil
 	}
 	for _, name := range []string{"jwt-issuer", "jwt-audience", "jwt-leeway"} {

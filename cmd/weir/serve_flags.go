@@ -135,7 +135,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	cli.SwitchFlag(cmd, &f.metricsOpen, "metrics-open", "--metrics needs no token: all who reach that address can read the names and figures of limiters and upstreams")
 	flags.StringVar(&f.policy, "policy", "", "`FILE` with the policy, or contract for the built-in one, see 'weir policy show' (default contract before the sample backend; --upstream needs one)")
 	flags.StringVar(&f.candidate, "candidate", "", "`FILE` with a policy that is evaluated on the same requests and never enforced")
-	flags.Var(&f.upstream, "upstream", "the backend to protect, by its URL or as unix:/PATH; several addresses share its requests; HOST= before a URL begins the backend of that host, or of all under a name (*.example.com); repeatable (default the built-in sample backend)")
+	flags.Var(&f.upstream, "upstream", "the backend to protect, by its URL or as unix:/PATH; several addresses share its requests; HOST= before a URL begins the backend of that host, of all under a name (*.example.com=), or of all others (*=); repeatable (default the built-in sample backend)")
 	flags.StringVar(&f.upstreamCA, "upstream-ca", "", "`FILE` with the certificates of the authorities that https upstreams are verified by, in PEM (default those of the system)")
 	flags.Var(&f.upstreamName, "upstream-name", "the name that the certificates of all https upstreams must be for, and that they are asked for by SNI (default the host of each URL)")
 	flags.StringVar(&f.upstreamCert, "upstream-cert", "", "`FILE` with the certificate chain, in PEM, that https upstreams are shown if they ask for one; a changed one is used for new connections")

@@ -44,3 +44,9 @@ func (f *logFields) String() string {
 
 // Type implements pflag.Value.
 func (f *logFields) Type() string { return "FIELD,…" }
+
+// Items implements cli.List.
+func (f *logFields) Items() []string { return strings.Split(f.String(), ",") }
+
+// Adds implements cli.List.
+func (f *logFields) Adds() bool { return false }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -53,18 +54,26 @@ func (n *oneName) Type() string   { return "NAME" }
 // upstreams are the backends by host. The flag is repeatable.
 type upstreams []gateway.Site
 
-// Set adds the URLs of a comma-separated list. HOST= before one begins those of a host.
+// Set adds the URLs of a comma-separated list. HOST= before one begins those of a host, and *=
+// those of all hosts that no other names. A list that begins without either, after a host has been
+// named, is rejected: it may be meant for that host, or for all others.
 func (u *upstreams) Set(value string) error {
 	all := slices.Clone(*u)
 	host := ""
-	for _, element := range strings.Split(value, ",") {
+	for i, element := range strings.Split(value, ",") {
 		element = strings.TrimSpace(element)
-		if name, rest, ok := cutSite(element); ok {
+		name, rest, ok := cutSite(element)
+		switch {
+		case ok:
 			var err error
 			if host, err = parseSite(name); err != nil {
 				return fmt.Errorf("host %q of %q: %w", name, element, err)
 			}
 			element = rest
+		case i == 0 && u.named():
+			last := all[len(all)-1].Host
+			return cli.UsageError(fmt.Sprintf("write *=%s for all hosts that no other names, or %s=%[1]s", cli.RedactURL(element), cmp.Or(last, "HOST")),
+				"%s has no host, and comes after one that has", cli.RedactURL(element))
 		}
 		var one cli.Endpoint
 		if err := setBackend(&one, element); err != nil {
@@ -79,11 +88,11 @@ func (u *upstreams) Set(value string) error {
 		for i, other := range of.Upstreams {
 			switch {
 			case one.Scheme != other.Scheme:
-				return fmt.Errorf("%s and %s: the addresses of one backend are all http, all https, or all Unix sockets", other.Host, one.Host)
+				return fmt.Errorf("%s and %s: the addresses of one backend are all http, all https, or all Unix sockets", other.Redacted(), one.URL.Redacted())
 			case one.Scheme != "unix" && basePath(one.URL) != basePath(other):
 				return fmt.Errorf("base paths %q of %s and %q of %s: expected the same path for all addresses of one backend", basePath(other), other.Host, basePath(one.URL), one.Host)
 			case edge.HostPort(one.URL) == edge.HostPort(other):
-				return fmt.Errorf("%s is given twice (addresses %d and %d): give each address once", one.Host, i+1, len(of.Upstreams)+1)
+				return fmt.Errorf("%s is given twice (addresses %d and %d): give each address once", cmp.Or(one.Host, one.Path), i+1, len(of.Upstreams)+1)
 			}
 		}
 		of.Upstreams = append(slices.Clip(of.Upstreams), one.URL)
@@ -114,25 +123,31 @@ func cutSite(element string) (host, rest string, ok bool) {
 	return host, rest, ok && !strings.ContainsAny(host, "/?")
 }
 
-// parseSite returns a host as sites are found by it: in one spelling.
+// parseSite returns a host as sites are found by it: in one spelling, and empty for anyHost.
 func parseSite(name string) (host string, err error) {
+	if name == anyHost {
+		return "", nil
+	}
+	if !strings.ContainsAny(name, ".:") {
+		name += "." // which a route needs, to be no path
+	}
 	route, err := policyfile.ParseRoute(name + "/*")
 	if err != nil || route.Host == "" || route.Method != "" {
-		return "", errors.New("expected a name such as api.example.com or *.example.com, without a port")
+		return "", errors.New("expected a name such as api.example.com or *.example.com, without a port, or * for all other hosts")
 	}
 	return route.Host, nil
 }
 
 func basePath(u *url.URL) string { return strings.TrimSuffix(u.EscapedPath(), "/") }
 
-// Items returns the URLs, each with its host if it has one.
+// Items returns the URLs, each with its host unless all are for every host.
 func (u *upstreams) Items() []string {
 	var all []string
 	for _, s := range *u {
 		for _, one := range s.Upstreams {
 			text := one.String()
-			if s.Host != "" {
-				text = s.Host + "=" + text
+			if u.named() {
+				text = cmp.Or(s.Host, anyHost) + "=" + text
 			}
 			all = append(all, text)
 		}
@@ -140,22 +155,7 @@ func (u *upstreams) Items() []string {
 	return all
 }
 
-// String returns the URLs with those that have no host first, since HOST= covers what follows.
-func (u *upstreams) String() string {
-	all := u.Items()
-	slices.SortStableFunc(all, func(a, b string) int {
-		_, _, aHost := cutSite(a)
-		_, _, bHost := cutSite(b)
-		switch {
-		case aHost == bHost:
-			return 0
-		case bHost:
-			return -1
-		}
-		return 1
-	})
-	return strings.Join(all, ",")
-}
+func (u *upstreams) String() string { return strings.Join(u.Items(), ",") }
 
 func (u *upstreams) Type() string { return "[HOST=]URL,..." }
 func (u *upstreams) Adds() bool   { return true }

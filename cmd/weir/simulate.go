@@ -113,7 +113,7 @@ func (f *simulateFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.against, "against", "", "`FILE` with a second policy, or contract: show what would change from the first one")
 	flags.StringVar(&f.format, "format", f.format, "the `FORMAT` of the lines: "+strings.Join(accesslog.Formats(), ", ")+", or a log_format of nginx's configuration")
 	flags.Var(&f.keys, "key", "field of the log with a key source: agent, session, token, header:NAME, cookie:NAME, query:NAME, host, claim:NAME, cert or plan, such as session=request.headers.X-Session.0; ip: the field that holds --client-ip-header; repeatable")
-	flags.StringVar(&f.cost, "cost", "", "field of the log with what a request has cost, in units, for limiters whose answers tell that, such as sent_http_x_cost: a whole number")
+	flags.StringVar(&f.cost, "cost", "", "field of the log with what a request has cost, in units, for limiters whose answers report that, such as sent_http_x_cost: a whole number (default cost of Weir's own log)")
 	flags.Var(&f.trustedProxies, "trusted-proxies", "networks whose peers may name the client (default none)")
 	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the `HEADER` in which these peers name the client, for --key ip=FIELD: X-Forwarded-For, Forwarded or X-Real-IP")
 	flags.Var(&f.ipv6Prefix, "ipv6-prefix", "how many bits of an IPv6 address identify a caller")

@@ -81,8 +81,8 @@ func New(ctx context.Context, rawURL string, o Options) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key set: %w", err)
 	}
-	if !isTrustworthy(u) || u.User != nil {
-		return nil, fmt.Errorf("key set %q: an https URL is needed (http only to a loopback address), without user and password", u.Redacted())
+	if err := CheckURL(u); err != nil {
+		return nil, err
 	}
 	client := http.Client{}
 	if o.Client != nil {
@@ -118,6 +118,14 @@ func orElse(d, other time.Duration) time.Duration {
 }
 
 // isTrustworthy reports whether a response from u cannot have been changed on the way.
+// CheckURL returns why no key set is fetched from a URL; nil if one is. It connects nowhere.
+func CheckURL(u *url.URL) error {
+	if !isTrustworthy(u) || u.User != nil {
+		return fmt.Errorf("key set %q: an https URL is needed (http only to a loopback address), without user and password", u.Redacted())
+	}
+	return nil
+}
+
 func isTrustworthy(u *url.URL) bool {
 	if u.Scheme == "http" {
 		a, err := netip.ParseAddr(u.Hostname())

@@ -49,6 +49,9 @@ type Line struct {
 	// units that were charged before the request was served, which Weir's log has for admitted
 	// requests whose cost may change; else 0
 	Reserved int64
+	// what the request has cost, in units, as Weir's log writes it if its answer has reported that;
+	// else nil
+	Cost []byte
 
 	// HasAgent is true if the log records the User-Agent, or Agent, of the request, even if the
 	// client sent none. In a text format it is true if the format has a place for it. A JSON line

@@ -59,3 +59,21 @@ func TestWeirsOwnLogHasTheFieldCost(t *testing.T) {
 		_ = r.Close()
 	}
 }
+
+func TestALineHasWhatTheRequestHasCost(t *testing.T) {
+	for _, test := range []struct {
+		format, line, want string
+	}{
+		{"weir", `time=2026-03-01T12:00:01.000Z client=192.0.2.1 method=GET path=/a status=200 bytes=1 duration=1.000ms limiter=a reserved=400 cost=120 outcome=admitted host=h proto=HTTP/1.1`, "120"},
+		{"weir", `time=2026-03-01T12:00:01.000Z client=192.0.2.1 method=GET path=/a status=200 bytes=1 duration=1.000ms limiter=a reserved=400 cost=0 outcome=admitted host=h proto=HTTP/1.1`, "0"},
+		{"weir", `time=2026-03-01T12:00:01.000Z client=192.0.2.1 method=GET path=/a status=200 bytes=1 duration=1.000ms limiter=a reserved=400 outcome=admitted host=h proto=HTTP/1.1`, ""},
+		{"weir-json", `{"time":"2026-03-01T12:00:01.000Z","client":"192.0.2.1","method":"GET","path":"/a","status":200,"bytes":1,"duration_ms":1.000,"limiter":"a","reserved":400,"cost":0,"outcome":"admitted","host":"h","proto":"HTTP/1.1"}`, "0"},
+		{"weir-json", `{"time":"2026-03-01T12:00:01.000Z","client":"192.0.2.1","method":"GET","path":"/a","status":200,"bytes":1,"duration_ms":1.000,"limiter":"a","reserved":400,"outcome":"admitted","host":"h","proto":"HTTP/1.1"}`, ""},
+		{"nginx-json", `{"remote_addr":"192.0.2.1","msec":"1772366401.000","request":"GET /a HTTP/1.1","status":"200","cost":"7"}`, ""},
+	} {
+		line, malformed := one(t, accesslog.Options{Format: test.format}, test.line)
+		if malformed != "" || string(line.Cost) != test.want || (line.Cost == nil) != (test.want == "") {
+			t.Errorf("%s: cost %q, malformed %q; want %q", test.line, line.Cost, malformed, test.want)
+		}
+	}
+}

@@ -29,6 +29,7 @@ const (
 	roleHost
 	roleHash // keyed hash of the agent
 	roleReserved
+	roleCost
 	roleMark // a member that no other shape has
 	roles
 )
@@ -108,6 +109,7 @@ var (
 		roleMark:   {"outcome"},
 
 		roleReserved: {"reserved"},
+		roleCost:     {"cost"},
 	}, took: inMilliseconds, bytes: true, own: true}
 )
 
@@ -214,7 +216,7 @@ func (o *object) parse(b []byte, r *record) error {
 	if text := o.value(roleTook); text != nil && o.shape.took != nil {
 		r.took(o.shape.took(text))
 	}
-	r.Reserved = unitsOf(o.value(roleReserved))
+	r.Reserved, r.Cost = unitsOf(o.value(roleReserved)), o.plain(o.value(roleCost))
 	r.Peer, r.UserAgent = lastOf(o.plain(o.value(rolePeer))), o.plain(o.value(roleAgent))
 	r.Agent, r.HasAgent = o.plain(o.value(roleHash)), o.present(roleAgent) || o.present(roleHash)
 	r.Host = o.plain(o.value(roleHost))

@@ -177,7 +177,7 @@ func (o *order) held(f func(r *record)) {
 
 // values calls f for every value of the record's line.
 func (r *record) values(f func(value *[]byte)) {
-	for _, value := range [...]*[]byte{&r.Peer, &r.Method, &r.Target, &r.Host, &r.UserAgent, &r.Agent} {
+	for _, value := range [...]*[]byte{&r.Peer, &r.Method, &r.Target, &r.Host, &r.UserAgent, &r.Agent, &r.Cost} {
 		f(value)
 	}
 	for i := range r.extra {

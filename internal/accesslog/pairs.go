@@ -67,7 +67,7 @@ func (p *pairs) parse(b []byte, r *record) error {
 	if millis, ok := bytes.CutSuffix(p.values[6], []byte("ms")); ok {
 		r.took(inMilliseconds(millis))
 	}
-	r.Reserved = unitsOf(p.values[13])
+	r.Reserved, r.Cost = unitsOf(p.values[13]), p.values[14]
 	r.Agent, r.HasAgent = p.values[12], p.values[12] != nil
 	r.Host = given(unescapeBytes(p.values[9]))
 	if method, target := unescapeBytes(p.values[2]), unescapeBytes(p.values[3]); isMethod(method) && len(target) > 0 {

@@ -39,6 +39,8 @@ type named struct {
 	sources []string    // the key sources that name it
 	callers []weir.Keys // the possible callers, which differ in the key of their session
 	limiter string      // the only limiter to look at; empty: any
+	// partial means that the caller may have values of sources that do not name it.
+	partial bool
 }
 
 // A refusal is an error answer to an operator.
@@ -141,7 +143,7 @@ func sourcesOf(keys weir.SavedKeys) (sources []string) {
 func (s *Server) byKeys(c callerQuery) (*named, *refusal) {
 	invalid := func(err error) *refusal { return &refusal{http.StatusBadRequest, "invalid_caller", err.Error()} }
 	one := partialCaller{values: make(map[string]string), tokens: s.options.APITokens}
-	n := &named{}
+	n := &named{partial: true}
 	if c.IP != "" {
 		addr, err := netip.ParseAddr(c.IP)
 		if err != nil || addr.Zone() != "" {
@@ -247,13 +249,14 @@ func (n *named) lacks(w *weir.Window) string {
 
 // lacksPart returns the key sources that are missing to know the value of a part of a key. A
 // request without a value of an optional source counts by the next alternative, and in the end by
-// its address. If another source was not named, its value is not known.
+// its address. If another source was not named, its value is not known. Nor is that of the host:
+// HTTP/1.1 and HTTP/2 have no request without one.
 func (n *named) lacksPart(part weir.Part) string {
 	for _, source := range part {
 		if _, ok := n.callers[0].AppendKey(nil, source); ok {
 			return ""
 		}
-		if !weir.SourceOf(source).Optional {
+		if !weir.SourceOf(source).Optional || n.partial && source == identity.Host {
 			return source
 		}
 	}
@@ -263,7 +266,26 @@ func (n *named) lacksPart(part weir.Part) string {
 	return strings.Join(append(slices.Clone(part), "ip"), " or ")
 }
 
-// addressed reports whether the caller's address is known exactly.
+// without returns the optional key sources that the caller's requests are taken not to have, since
+// they do not name it: a request that has one is counted elsewhere.
+func (n *named) without(w *weir.Window) (sources []string) {
+	if !n.partial {
+		return nil
+	}
+	for _, part := range w.Key {
+		for _, source := range part {
+			if _, ok := n.callers[0].AppendKey(nil, source); ok {
+				break
+			}
+			if !slices.Contains(sources, source) {
+				sources = append(sources, source)
+			}
+		}
+	}
+	return sources
+}
+
+// hasAddr reports whether the caller's address is known exactly.
 func (n *named) hasAddr() bool {
 	who, ok := n.callers[0].(weir.Addresser)
 	return ok && who.Addr().IsValid()

@@ -27,6 +27,9 @@ type CallerWindow struct {
 	// Lacks are the key sources that are missing to know the window. If it is not empty, the fields
 	// below are not set.
 	Lacks string `json:"lacks,omitempty"`
+	// Without are the optional key sources that do not name the caller. The window is that of its
+	// requests without a value of them: those with one are counted in other windows.
+	Without []string `json:"without,omitempty"`
 
 	Limit int64 `json:"limit"` // the limit that applies
 	// Declared is the policy's limit, or that of its override or plan for this caller.
@@ -150,6 +153,7 @@ func (n *named) window(h *weir.WindowState) CallerWindow {
 	if w.Lacks = n.lacks(h.Window); w.Lacks != "" {
 		return w
 	}
+	w.Without = n.without(h.Window)
 	w.Everyone, w.Denied, w.Penalty = h.Everyone, h.Denied, h.PenaltyEnds
 	w.Plan, w.PlanUnknown = h.Plan, h.PlanUnknown
 	w.Limit, w.Declared, w.Override, w.Exempt, w.Count, w.Remain, w.Reset = h.Limit, h.Declared, h.Override, h.Exempt, h.Count, h.Remaining, h.Reset

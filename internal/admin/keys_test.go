@@ -285,3 +285,33 @@ func TestACallerIsNamedByAParameter(t *testing.T) {
 		f.refused(call{method: "GET", path: "/keys?path=" + query}, 400, "invalid_caller")
 	}
 }
+
+// Every request is for a host, so a window that counts by it is not known without one. A field may
+// be missing: the answer then says of which requests it is.
+func TestAnAnswerIsNotThatOfAnotherCaller(t *testing.T) {
+	f := newFixture(t, nil)
+	policy := "limiters:\n  - {name: shop, routes: [/shop], windows: ['9 per minute by ip+host']}\n" +
+		"  - {name: keyed, routes: [/keyed], windows: ['5 per minute by ip+header:X-Api-Key', '7 per hour by ip']}\n" +
+		"  - {name: any, routes: [/any], windows: ['3 per minute by token or ip']}\n"
+	f.answered(call{method: "POST", path: "/policy", body: policy, header: map[string]string{"Content-Type": "application/yaml"}}, nil)
+	f.refused(call{method: "GET", path: "/keys?ip=192.0.2.7&limiter=shop"}, 422, "not_counted")
+	f.refused(f.post("/keys/reset", `{"ip":"192.0.2.7","limiter":"shop","why":"x"}`), 422, "not_counted")
+	f.refused(f.post("/keys/grant", `{"ip":"192.0.2.7","limiter":"shop","times":2,"for":"1h","why":"x"}`), 422, "not_counted")
+	for query, want := range map[string]string{
+		"ip=192.0.2.7&limiter=shop&host=shop.example.com":      "[]",
+		"ip=192.0.2.7&limiter=keyed":                           "[header:X-Api-Key] []",
+		"ip=192.0.2.7&limiter=keyed&header=X-Api-Key%3Dsecret": "[] []",
+		"ip=192.0.2.7&limiter=any":                             "[token]",
+		"token=abcd&limiter=any":                               "[]",
+	} {
+		var got struct{ Windows []struct{ Without []string } }
+		f.answered(call{method: "GET", path: "/keys?" + query}, &got)
+		var all []string
+		for _, w := range got.Windows {
+			all = append(all, fmt.Sprint(w.Without))
+		}
+		if text := strings.Join(all, " "); text != want {
+			t.Errorf("%s: without %s, want %s", query, text, want)
+		}
+	}
+}

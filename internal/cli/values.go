@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -83,10 +84,30 @@ type Span struct {
 func (s *Span) Set(value string) error {
 	d, err := time.ParseDuration(value)
 	if err != nil || d < s.Min || d > s.Max {
-		return fmt.Errorf("expected a duration from %v to %v, such as 100ms", s.Min, s.Max)
+		return fmt.Errorf("expected a duration from %v to %v, such as %v", s.Min, s.Max, spanLike(value, s.Duration, s.Min, s.Max))
 	}
 	s.Duration = d
 	return nil
+}
+
+// spanLike returns the duration that a text without a unit is probably meant to be: so many
+// seconds. Otherwise it is the usual one, else a second, or what is allowed next to it.
+func spanLike(text string, usual, shortest, longest time.Duration) time.Duration {
+	for _, d := range []time.Duration{seconds(text), usual} {
+		if d > 0 && d >= shortest && d <= longest {
+			return d
+		}
+	}
+	return max(shortest, min(time.Second, longest))
+}
+
+// seconds reads a number without a unit; 0 if it is none.
+func seconds(text string) time.Duration {
+	d, err := time.ParseDuration(text + "s")
+	if err != nil {
+		return 0
+	}
+	return d
 }
 
 func (s *Span) Type() string { return "DURATION" }
@@ -104,7 +125,7 @@ func (s *SpanOrOff) Set(value string) error {
 	}
 	within := Span{Min: s.Min, Max: s.Max}
 	if err := within.Set(value); err != nil {
-		return fmt.Errorf("expected off, or a duration from %v to %v, such as 10m", s.Min, s.Max)
+		return fmt.Errorf("expected off, or a duration from %v to %v, such as %v", s.Min, s.Max, spanLike(value, cmp.Or(s.Duration, 10*time.Minute), s.Min, s.Max))
 	}
 	s.Duration = within.Duration
 	return nil
@@ -185,9 +206,9 @@ type OnOff bool
 
 func (o *OnOff) Set(value string) error {
 	switch value {
-	case "on", "true", "1":
+	case "on", "true", "yes", "1":
 		*o = true
-	case "off", "false", "0":
+	case "off", "false", "no", "0":
 		*o = false
 	default:
 		return errors.New("expected on or off")

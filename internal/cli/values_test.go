@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -45,6 +47,38 @@ func TestASizeIsAWholeNumberOfAUnit(t *testing.T) {
 		var got Size
 		if err := got.Set(text); err == nil {
 			t.Errorf("%q is taken for %d bytes", text, got)
+		}
+	}
+}
+
+// The example of an error is what the text is probably meant to be, else what is in force.
+func TestADurationWithoutAUnitIsTakenForSecondsInTheError(t *testing.T) {
+	const minute = time.Minute
+	for _, c := range []struct {
+		span Span
+		text string
+		want string
+	}{
+		{Span{Duration: 5 * time.Second, Min: 100 * time.Millisecond, Max: 10 * minute}, "10", "from 100ms to 10m0s, such as 10s"},
+		{Span{Duration: 5 * time.Second, Min: 100 * time.Millisecond, Max: 10 * minute}, "1.5", "such as 1.5s"},
+		{Span{Duration: 5 * time.Second, Min: 100 * time.Millisecond, Max: 10 * minute}, "100000", "such as 5s"},
+		{Span{Duration: 5 * time.Second, Min: 100 * time.Millisecond, Max: 10 * minute}, "soon", "such as 5s"},
+		{Span{Max: minute}, "soon", "such as 1s"},
+		{Span{Min: 10 * time.Second, Max: minute}, "1s", "such as 10s"},
+	} {
+		span := c.span
+		if err := span.Set(c.text); err == nil || !strings.HasSuffix(err.Error(), c.want) || span != c.span {
+			t.Errorf("%q: %v, want %s", c.text, err, c.want)
+		}
+		off := SpanOrOff(c.span)
+		if err := off.Set(c.text); err == nil || !strings.HasSuffix(err.Error(), c.want) {
+			t.Errorf("%q or off: %v, want %s", c.text, err, c.want)
+		}
+	}
+	for text, want := range map[string]OnOff{"yes": true, "no": false} {
+		o := !want
+		if err := o.Set(text); err != nil || o != want {
+			t.Errorf("%q: %v, %v", text, o, err)
 		}
 	}
 }

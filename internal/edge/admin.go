@@ -51,13 +51,16 @@ func openAdminSide(ctx context.Context, c *Config, l *listeners, self *ownListen
 		}
 	}
 	if a.metrics == nil && c.MetricsOpen {
-		return nil, cli.UsageError("give --metrics [HOST]:PORT too, or leave it out", "--metrics-open has no effect without a listener for metrics")
+		return nil, ErrMetricsOpen
 	}
 	if a.metrics != nil {
 		a.describeMetrics(c)
 	}
 	return a, nil
 }
+
+// ErrMetricsOpen is the failure of --metrics-open without a listener.
+var ErrMetricsOpen = cli.UsageError("give --metrics [HOST]:PORT too, or leave it out", "--metrics-open has no effect without a listener for metrics")
 
 // begin makes the operator's token if there is none.
 func (a *adminSide) begin(ctx context.Context, c *Config) error {

@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -98,20 +99,32 @@ func openSessions(ctx context.Context, c *Config, own *parts) (*identity.Session
 	return sessions, "verified by " + strings.Join(by, ", ") + verified, nil
 }
 
+// CheckKeySet returns the failure of a URL that no keys are fetched from; nil if they are. It
+// connects nowhere.
+func CheckKeySet(u *url.URL) error {
+	if err := jwks.CheckURL(u); err != nil {
+		return cli.Fail(fmt.Errorf("fetch the keys of --jwks %s: %w", u.Redacted(), err), "expected an https URL, or http to this machine itself")
+	}
+	return nil
+}
+
 // openKeySet fetches the keys of --jwks, from now on.
 func openKeySet(ctx context.Context, c *Config, own *parts) (*jwks.Set, error) {
-	url := c.Sessions.JWKS.String()
+	from := c.Sessions.JWKS.String()
+	if err := CheckKeySet(c.Sessions.JWKS); err != nil {
+		return nil, err
+	}
 	fetching, stop := context.WithCancel(ctx)
-	set, err := jwks.New(fetching, url, jwks.Options{Report: func(err error) {
+	set, err := jwks.New(fetching, from, jwks.Options{Report: func(err error) {
 		if err != nil {
-			c.Log.Error("cannot fetch the sessions' keys; the last valid keys stay in force", "url", url, "error", err)
+			c.Log.Error("cannot fetch the sessions' keys; the last valid keys stay in force", "url", from, "error", err)
 			return
 		}
-		c.Log.Info("the sessions' keys can be fetched again", "url", url)
+		c.Log.Info("the sessions' keys can be fetched again", "url", from)
 	}})
 	if err != nil {
 		stop()
-		return nil, cli.Fail(fmt.Errorf("fetch the keys of --jwks %s: %w", url, err), "expected an https URL, or http to this machine itself")
+		return nil, cli.Fail(fmt.Errorf("fetch the keys of --jwks %s: %w", from, err), "")
 	}
 	own.own(func() error { stop(); set.Wait(); return nil })
 	return set, nil

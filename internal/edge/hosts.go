@@ -1,43 +1,29 @@
 package edge
 
 import (
-	"log/slog"
 	"strings"
-	"sync"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/gateway"
-	"github.com/weirlimit/weir/internal/live"
 )
 
-// warnOfSharedUpstreams returns a hook that warns of a host that a policy names, and whose upstream
-// gets requests for other hosts too: a caller can send any Host, and is counted by other routes
-// then. It warns once for each policy that comes into force.
-func warnOfSharedUpstreams(log *slog.Logger, sites []gateway.Site) func(live.State) {
+// sharedWarnings warns of a host that a policy names, and whose upstream gets requests for other
+// hosts too: a caller can send any Host, and is counted by other routes then.
+func sharedWarnings(p weir.Policy, sites []gateway.Site) []Warning {
 	var table weir.HostTable[string]
 	for _, s := range sites {
 		table.Set(s.Host, s.Host)
 	}
-	var mu sync.Mutex
-	warned := ""
-	return func(s live.State) {
-		mu.Lock()
-		defer mu.Unlock()
-		if s.Version == warned {
-			return
-		}
-		warned = s.Version
-		for i := range s.Policy.Limiters {
-			l := &s.Policy.Limiters[i]
-			for j := range l.Routes {
-				if r := &l.Routes[j]; l.Mode == weir.Enforce && sharesUpstream(&table, r.Host) {
-					log.Warn("the policy names a host, and its upstream gets requests for other hosts too, which other routes count, or none: "+
-						"give it the host alone (--upstream HOST=URL), unless the backend refuses hosts that are not its own", "limiter", l.Name, "route", r.String())
-					return
-				}
+	for i := range p.Limiters {
+		l := &p.Limiters[i]
+		for j := range l.Routes {
+			if r := &l.Routes[j]; l.Mode == weir.Enforce && sharesUpstream(&table, r.Host) {
+				return []Warning{{"the policy names a host, and its upstream gets requests for other hosts too, which other routes count, or none: " +
+					"give it the host alone (--upstream HOST=URL), unless the backend refuses hosts that are not its own", []any{"limiter", l.Name, "route", r.String()}}}
 			}
 		}
 	}
+	return nil
 }
 
 // sharesUpstream reports whether the upstream of a route's host gets requests for hosts that the

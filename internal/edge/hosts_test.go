@@ -40,7 +40,7 @@ func TestAHostThatSharesItsUpstreamIsWarnedOfOncePerPolicy(t *testing.T) {
 			sites = append(sites, gateway.Site{Host: host})
 		}
 		var text bytes.Buffer
-		warn := warnOfSharedUpstreams(slog.New(slog.NewTextHandler(&text, nil)), sites)
+		warn := warnOnce(slog.New(slog.NewTextHandler(&text, nil)), func(p weir.Policy) []Warning { return sharedWarnings(p, sites) })
 		warn(state("tried", test.route, weir.Shadow))
 		if text.Len() > 0 {
 			t.Errorf("%s in a shadow: %s", test.route, text.String())

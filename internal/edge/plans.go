@@ -3,7 +3,6 @@ package edge
 import (
 	"log/slog"
 	"strings"
-	"sync"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
@@ -13,25 +12,19 @@ import (
 // warnOfPlans returns a hook that warns of limiters whose plans no caller can have here, since no
 // flag verifies what they are read from. It warns once for each policy that comes into force.
 func warnOfPlans(log *slog.Logger, who *identity.Resolver) func(live.State) {
-	var mu sync.Mutex
-	warned := ""
-	return func(s live.State) {
-		mu.Lock()
-		defer mu.Unlock()
-		if s.Version == warned {
-			return
-		}
-		warned = s.Version
-		for i := range s.Policy.Limiters {
-			l := &s.Policy.Limiters[i]
+	return warnOnce(log, func(p weir.Policy) (all []Warning) {
+		for i := range p.Limiters {
+			l := &p.Limiters[i]
 			if len(l.Plans.List) == 0 {
 				continue
 			}
 			if problem := who.PlanProblem(l.Plans.By); problem != "" {
-				log.Warn("no caller has a plan, so every caller has the windows' own limits: "+problem+"; "+planFlags(l.Plans.By), "limiter", l.Name, "by", l.Plans.By)
+				all = append(all, Warning{"no caller has a plan, so every caller has the windows' own limits: " + problem + "; " + planFlags(l.Plans.By),
+					[]any{"limiter", l.Name, "by", l.Plans.By}})
 			}
 		}
-	}
+		return all
+	})
 }
 
 // planFlags names the flags that make plans by that possible.

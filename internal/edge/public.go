@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/acme"
 	"github.com/weirlimit/weir/internal/admin"
@@ -45,7 +46,7 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, issued *acme.Ma
 	if err != nil {
 		return nil, cli.Fail(err, "")
 	}
-	h.policies = append(h.policies, warnOfPlans(c.Log, resolver), warnOfHosts(c.Log, c.Sites), warnOfSharedUpstreams(c.Log, c.Sites))
+	h.policies = append(h.policies, warnOfPlans(c.Log, resolver), warnOnce(c.Log, func(p weir.Policy) []Warning { return PolicyWarnings(p, c.Sites, c.Methods) }))
 	o := gateway.Options{
 		Decider:        k.Decider,
 		Identity:       resolver,

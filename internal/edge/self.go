@@ -1,7 +1,9 @@
 package edge
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"net"
@@ -61,12 +63,71 @@ func (o *ownListeners) claimListener(ctx context.Context, l net.Listener, by str
 		}
 		for _, to := range addressesOf(ctx, host) {
 			if err := o.checkSelfProxy(netip.AddrPortFrom(to, uint16(n))); err != nil {
-				return cli.UsageError("--upstream takes the address of your backend; --listen, --admin, --metrics and --redirect, or the sockets of a service manager, are addresses of this server",
-					"--upstream %s is not a backend: %w", u.Redacted(), err)
+				return selfProxy(u, err)
 			}
 		}
 	}
 	return nil
+}
+
+// A Listener is where a server is to listen, as its flag gives it.
+type Listener struct {
+	Flag string // "--listen"
+	At   string // [HOST]:PORT, or unix: and the path of a socket; empty: nowhere
+}
+
+// CheckSelfProxy returns the failure of a server whose upstream is one of its own listeners, as far
+// as that is known without the network: addresses and localhost are compared, other names are not
+// looked up, and of the machine's own addresses the loopback ones alone count.
+func CheckSelfProxy(sites []gateway.Site, listeners ...Listener) error {
+	o := &ownListeners{sites: sites}
+	for u := range o.upstreams() {
+		for _, l := range listeners {
+			if leadsTo(u, l.At) {
+				return selfProxy(u, fmt.Errorf("this server itself listens on %s (%s)", l.At, l.Flag))
+			}
+		}
+	}
+	return nil
+}
+
+// leadsTo reports whether an upstream is known to be what listens at an address.
+func leadsTo(u *url.URL, listen string) bool {
+	if path, ok := strings.CutPrefix(listen, "unix:"); ok || upstream.IsSocket(u) {
+		return ok && upstream.IsSocket(u) && filepath.Clean(path) == filepath.Clean(u.Path)
+	}
+	host, port, err := net.SplitHostPort(listen)
+	to, toPort, toErr := net.SplitHostPort(HostPort(u))
+	number, numberErr := strconv.ParseUint(port, 10, 16)
+	toNumber, toNumberErr := strconv.ParseUint(toPort, 10, 16)
+	if errors.Join(err, toErr, numberErr, toNumberErr) != nil || number != toNumber || number == 0 {
+		return false
+	}
+	for _, bound := range knownAddresses(cmp.Or(host, "::")) {
+		for _, addr := range knownAddresses(to) {
+			if reaches(addr, bound, func() []netip.Addr { return nil }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// knownAddresses returns the addresses of a host without looking it up; none if that is needed.
+func knownAddresses(host string) []netip.Addr {
+	if strings.EqualFold(host, "localhost") {
+		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	}
+	if one, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{one}
+	}
+	return nil
+}
+
+// selfProxy returns the failure of an upstream at which this server listens.
+func selfProxy(u *url.URL, err error) error {
+	return cli.UsageError("--upstream takes the address of your backend; --listen, --admin, --metrics and --redirect, or the sockets of a service manager, are addresses of this server",
+		"--upstream %s is not a backend: %w", u.Redacted(), err)
 }
 
 // claimSocket returns an error if the upstream is a Unix socket at which this server listens.

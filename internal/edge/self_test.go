@@ -114,3 +114,34 @@ func TestARunningServerDoesNotConnectToItself(t *testing.T) {
 		}
 	}
 }
+
+// What is known without the network is reported without it, and nothing else is.
+func TestAnUpstreamIsComparedWithListenersThatAreNotOpen(t *testing.T) {
+	for listen, cases := range map[string]struct{ refused, taken []string }{
+		"127.0.0.1:8080": {
+			[]string{"http://127.0.0.1:8080", "http://localhost:8080/base", "https://LOCALHOST:08080", "http://[::ffff:127.0.0.1]:8080", "http://0.0.0.0:8080"},
+			[]string{"http://127.0.0.1:8081", "http://127.0.0.2:8080", "http://[::1]:8080", "http://nowhere.invalid:8080", "http://127.0.0.1", "unix:/run/app.sock"},
+		},
+		":80":                 {[]string{"http://127.0.0.1", "http://[::1]", "http://localhost"}, []string{"https://localhost", "http://192.0.2.7", "http://nowhere.invalid"}},
+		"localhost:8080":      {[]string{"http://127.0.0.1:8080", "http://localhost:8080"}, []string{"http://192.0.2.7:8080"}},
+		"127.0.0.1:0":         {nil, []string{"http://127.0.0.1:8080"}},
+		"":                    {nil, []string{"http://127.0.0.1:8080", "unix:/run/app.sock"}},
+		"unix:/run/weir.sock": {[]string{"unix:/run/weir.sock", "unix:/run/../run/weir.sock"}, []string{"unix:/run/app.sock", "http://127.0.0.1:8080"}},
+	} {
+		for want, all := range map[bool][]string{true: cases.refused, false: cases.taken} {
+			for _, text := range all {
+				u, err := url.Parse(text)
+				if path, ok := strings.CutPrefix(text, "unix:"); ok {
+					u, err = &url.URL{Scheme: "unix", Path: path, OmitHost: true}, nil
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				sites := []gateway.Site{{Upstreams: []*url.URL{u}}}
+				if err := CheckSelfProxy(sites, Listener{"--admin", ""}, Listener{"--listen", listen}); (err != nil) != want {
+					t.Errorf("listening on %q, upstream %s: %v, want an error: %v", listen, text, err, want)
+				}
+			}
+		}
+	}
+}

@@ -1,71 +1,62 @@
 package edge
 
 import (
-	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/gateway"
-	"github.com/weirlimit/weir/internal/live"
 )
 
 // maxHostWarnings is how many hosts are warned of one by one, for one policy.
 const maxHostWarnings = 10
 
-// warnOfHosts returns a function that logs where a policy and the upstreams name different hosts:
-// the hosts of routes, if their requests are answered 421, and the hosts of upstreams, if no route
-// covers their requests. Goroutines may share it.
-func warnOfHosts(log *slog.Logger, sites []gateway.Site) func(live.State) {
+// hostWarnings warns where a policy and the upstreams name different hosts: of the hosts of routes,
+// if their requests are answered 421, and of the hosts of upstreams, if no route covers their
+// requests.
+func hostWarnings(p weir.Policy, sites []gateway.Site) []Warning {
+	if len(sites) == 0 {
+		return nil
+	}
 	var served hosts
 	for _, s := range sites {
 		served = append(served, s.Host)
 	}
-	var mu sync.Mutex
-	warned := ""
-	return func(s live.State) {
-		mu.Lock()
-		defer mu.Unlock()
-		if len(sites) == 0 || s.Version == warned {
-			return
-		}
-		warned = s.Version
-		seen := make(map[string]bool)
-		var routed, unserved hosts
-		for i := range s.Policy.Limiters {
-			for _, r := range s.Policy.Limiters[i].Routes {
-				if seen[r.Host] {
-					continue
-				}
-				seen[r.Host] = true
-				if routed = append(routed, r.Host); r.Host != "" && !served.meet(r.Host) {
-					unserved = append(unserved, r.Host)
-				}
+	seen := make(map[string]bool)
+	var routed, unserved, unlimited hosts
+	for i := range p.Limiters {
+		for _, r := range p.Limiters[i].Routes {
+			if seen[r.Host] {
+				continue
+			}
+			seen[r.Host] = true
+			if routed = append(routed, r.Host); r.Host != "" && !served.meet(r.Host) {
+				unserved = append(unserved, r.Host)
 			}
 		}
-		unserved.warn(log, "no --upstream is for a host that routes name, so its requests are answered 421: give --upstream HOST=URL, or correct the routes")
-		var unlimited hosts
-		for _, host := range served {
-			if host != "" && !routed.meet(host) {
-				unlimited = append(unlimited, host)
-			}
-		}
-		unlimited.warn(log, "no route covers the host of an upstream, so its requests are not limited: add a route HOST/*, or correct --upstream")
 	}
+	for _, host := range served {
+		if host != "" && !routed.meet(host) {
+			unlimited = append(unlimited, host)
+		}
+	}
+	return slices.Concat(
+		unserved.warnings("no --upstream is for a host that routes name, so its requests are answered 421: give --upstream HOST=URL, or correct the routes"),
+		unlimited.warnings("no route covers the host of an upstream, so its requests are not limited: add a route HOST/*, or correct --upstream"))
 }
 
 // hosts are hosts in the form of weir.Route.Host.
 type hosts []string
 
-// warn logs a warning for each of the first hosts, and how many more there are.
-func (all hosts) warn(log *slog.Logger, message string) {
+// warnings returns a warning for each of the first hosts, and one of how many more there are.
+func (all hosts) warnings(message string) (found []Warning) {
 	for i, host := range all {
 		if i == maxHostWarnings {
-			log.Warn(message, "more hosts", len(all)-i)
-			return
+			return append(found, Warning{message, []any{"more hosts", len(all) - i}})
 		}
-		log.Warn(message, "host", host)
+		found = append(found, Warning{message, []any{"host", host}})
 	}
+	return found
 }
 
 // meet reports whether one of the hosts has requests in common with another host.

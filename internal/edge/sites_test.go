@@ -34,7 +34,7 @@ func TestHostsThatOnlyThePolicyOrOnlyTheUpstreamsNameAreWarnedOf(t *testing.T) {
 				sites = append(sites, gateway.Site{Host: host})
 			}
 			var text bytes.Buffer
-			warn := warnOfHosts(slog.New(slog.NewTextHandler(&text, nil)), sites)
+			warn := warnOnce(slog.New(slog.NewTextHandler(&text, nil)), func(p weir.Policy) []Warning { return hostWarnings(p, sites) })
 			state := live.State{Version: "one", Policy: weir.Policy{Limiters: []weir.Limiter{{Name: "a"}}}}
 			for _, r := range test.routes {
 				route, err := weir.ParseRoute(r)
@@ -64,7 +64,7 @@ func TestHostsThatOnlyThePolicyOrOnlyTheUpstreamsNameAreWarnedOf(t *testing.T) {
 
 func TestAThousandHostsAreNotAThousandWarnings(t *testing.T) {
 	var text bytes.Buffer
-	warn := warnOfHosts(slog.New(slog.NewTextHandler(&text, nil)), []gateway.Site{{Host: "api.example.com"}})
+	warn := warnOnce(slog.New(slog.NewTextHandler(&text, nil)), func(p weir.Policy) []Warning { return hostWarnings(p, []gateway.Site{{Host: "api.example.com"}}) })
 	var l weir.Limiter
 	for i := range 1000 {
 		l.Routes = append(l.Routes, weir.Route{Host: fmt.Sprintf("h%d.example.com", i), Path: "/", Prefix: true})
@@ -72,5 +72,22 @@ func TestAThousandHostsAreNotAThousandWarnings(t *testing.T) {
 	warn(live.State{Version: "one", Policy: weir.Policy{Limiters: []weir.Limiter{l}}})
 	if n := strings.Count(text.String(), "421"); n != maxHostWarnings+1 || !strings.Contains(text.String(), `"more hosts"=990`) {
 		t.Errorf("%d warnings:\n%s", n, &text)
+	}
+}
+
+// A route for a method that the server answers 405 limits nothing.
+func TestAMethodThatTheServerDoesNotAcceptIsWarnedOf(t *testing.T) {
+	for route, want := range map[string]string{
+		"/a": "", "POST /a": "", "PROPFIND /a": "", "PURGE /a": "give --methods PROPFIND,PURGE, or correct the route", "PROPFND /a": "give --methods PROPFIND,PROPFND",
+		"TRACE /a": "", "CONNECT /a": "",
+	} {
+		r, err := weir.ParseRoute(route)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := PolicyWarnings(weir.Policy{Limiters: []weir.Limiter{{Name: "a", Routes: []weir.Route{r, r}}}}, nil, []string{"PROPFIND"})
+		if text := fmt.Sprint(all); want == "" && len(all) > 0 || want != "" && (len(all) != 1 || !strings.Contains(text, want)) {
+			t.Errorf("%s: %s, want %q", route, text, want)
+		}
 	}
 }

@@ -126,6 +126,9 @@ func Request(p weir.Policy, method, sent string, who Caller) (*Explanation, erro
 		e.fill(&p, choice.Match, who)
 		return e, nil
 	}
+	if choice.Kind == target.UnknownMethod {
+		e.because("a server answers %[1]s with 405, and counts it all the same, unless --methods %[1]s has it accept the method", method)
+	}
 	if hasQuery {
 		e.because("the query does not affect the choice")
 		if l := choice.Match.Limiter(); l != nil {

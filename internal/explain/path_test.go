@@ -56,3 +56,18 @@ func TestAnExplanationNamesTheShadowsThatAreMoreSpecific(t *testing.T) {
 		t.Error(why)
 	}
 }
+
+// A route for a method that a server answers 405 by default is explained as one.
+func TestAnExplanationNamesTheFlagThatAMethodNeeds(t *testing.T) {
+	p := policyBy(t, "ip")
+	p.Limiters[0].Routes = []weir.Route{{Method: "PROPFIND", Path: "/a"}, {Path: "/", Prefix: true}}
+	for method, want := range map[string]bool{"PROPFIND": true, "GET": false} {
+		e, err := Request(p, method, "/a", Caller{})
+		if err != nil || e.Limiter != "all" {
+			t.Fatalf("%v, %+v", err, e)
+		}
+		if got := strings.Contains(fmt.Sprint(e.Why), "--methods "+method); got != want {
+			t.Errorf("%s: %q", method, e.Why)
+		}
+	}
+}

@@ -90,6 +90,9 @@ func DefaultForwarding() []string { return rules.DefaultForwarding() }
 // CheckMethod returns why a method cannot be accepted beside the known ones; nil if it can.
 func CheckMethod(method string) error { return rules.CheckMethod(method) }
 
+// IsMethod reports whether every gateway accepts a method.
+func IsMethod(method string) bool { return target.IsMethod(method) }
+
 // NewAccessLog returns a log to w and starts its goroutine, which ends with Close. A write that
 // fails is reported to log (nil means slog.Default()) once, until a write succeeds.
 func NewAccessLog(w io.Writer, format LogFormat, log *slog.Logger) *AccessLog {

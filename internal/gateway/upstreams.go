@@ -37,11 +37,37 @@ func (g *Gateway) newSites(secure *tls.Config) ([]*rules.Site, error) {
 	return all, nil
 }
 
-func (g *Gateway) newPool(s Site, connect dial, secure *tls.Config) (*upstream.Pool, error) {
-	if len(s.Upstreams) == 0 {
-		return nil, fmt.Errorf("new gateway: host %q has no upstream", s.Host)
+// CheckSite returns why no gateway can have a site, which needs no file and no network; nil if one
+// can. Errors name what operators have set.
+func CheckSite(s Site) error {
+	n := len(s.Upstreams)
+	if n == 0 {
+		return fmt.Errorf("new gateway: host %q has no upstream", s.Host)
 	}
-	first, limits := s.Upstreams[0], &g.options.Limits
+	first := s.Upstreams[0]
+	for _, u := range s.Upstreams {
+		switch {
+		case upstream.IsSocket(u) && upstream.IsSocket(first) && u.Path != "":
+			// its path is that of the socket
+		case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+			return fmt.Errorf("upstream %q: an http or https URL with a host is allowed, such as http://127.0.0.1:9000, or unix:/run/app.sock", u.Redacted())
+		case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+			return fmt.Errorf("upstream %q: only a scheme, a host and a base path are allowed", u.Redacted())
+		case u.Scheme != first.Scheme || strings.TrimSuffix(u.EscapedPath(), "/") != strings.TrimSuffix(first.EscapedPath(), "/"):
+			return fmt.Errorf("upstreams %q and %q: all of one site must have the same scheme and base path", first.Redacted(), u.Redacted())
+		}
+	}
+	if n > upstream.MaxAddresses {
+		return fmt.Errorf("%d upstream addresses: 1 to %d are allowed", n, upstream.MaxAddresses)
+	}
+	return rules.CheckBase(first)
+}
+
+func (g *Gateway) newPool(s Site, connect dial, secure *tls.Config) (*upstream.Pool, error) {
+	if err := CheckSite(s); err != nil {
+		return nil, err
+	}
+	limits := &g.options.Limits
 	o := upstream.Options{
 		TLS:     secure,
 		Connect: limits.Connect,
@@ -53,16 +79,6 @@ func (g *Gateway) newPool(s Site, connect dial, secure *tls.Config) (*upstream.P
 		Log:     g.options.Log,
 	}
 	for _, u := range s.Upstreams {
-		switch {
-		case upstream.IsSocket(u) && upstream.IsSocket(first) && u.Path != "":
-			// its path is that of the socket
-		case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-			return nil, fmt.Errorf("upstream %q: an http or https URL with a host is allowed, such as http://127.0.0.1:9000, or unix:/run/app.sock", u.Redacted())
-		case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-			return nil, fmt.Errorf("upstream %q: only a scheme, a host and a base path are allowed", u.Redacted())
-		case u.Scheme != first.Scheme || strings.TrimSuffix(u.EscapedPath(), "/") != strings.TrimSuffix(first.EscapedPath(), "/"):
-			return nil, fmt.Errorf("upstreams %q and %q: all of one site must have the same scheme and base path", first.Redacted(), u.Redacted())
-		}
 		o.Addresses = append(o.Addresses, upstream.AddressOf(u))
 	}
 	return upstream.New(o)

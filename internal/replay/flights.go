@@ -31,9 +31,11 @@ const statusGone = 499
 // endOf returns the end of a line.
 func (o *Options) endOf(l *accesslog.Line) end {
 	e := end{status: l.Status, cost: -1, reserved: l.Reserved, duration: min(l.Duration, int64(maxPatience))}
+	cost := l.Cost
 	if o.Cost != nil {
-		e.cost = unitsOf(o.Cost(l))
+		cost = o.Cost(l)
 	}
+	e.cost = unitsOf(cost)
 	return e
 }
 

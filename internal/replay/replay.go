@@ -70,7 +70,7 @@ type Options struct {
 	Keys map[string]int
 
 	// Cost returns what a request has cost by the log, in units, for limiters whose answers report
-	// that; nil if the log does not have it. Text that is no whole number is taken for none.
+	// that; nil means accesslog.Line.Cost. Text that is no whole number is taken for none.
 	Cost func(*accesslog.Line) []byte
 
 	// Memory bounds everything that is remembered, in bytes; 0 means 256 MiB. At least MinMemory.

@@ -375,7 +375,7 @@ const find = {
     if (known.length === 0) return [hint];
     const head = make("tr", "", "", ...["Limiter", "Used", "Resets"].map((text) => { const th = make("th", "", text); th.scope = "col"; return th; }));
     const rows = known.map((w) => {
-      const notes = [w.exempt && "exempt", w.denied && "denied", w.shared && "shared by all", w.grant && `granted until ${clock(w.grant.until)}`, w.penalty > 0 && `under a penalty until ${clock(w.penalty)}`].filter(Boolean);
+      const notes = [w.without && `of requests without ${w.without.join(" and ")}`, w.exempt && "exempt", w.denied && "denied", w.shared && "shared by all", w.grant && `granted until ${clock(w.grant.until)}`, w.penalty > 0 && `under a penalty until ${clock(w.penalty)}`].filter(Boolean);
       const row = cells("", `${whole.format(w.count)} of ${whole.format(w.limit)}${w.in_flight ? " in flight" : ""}`, w.reset > x.now ? `in ${lasting(w.reset - x.now)}` : "");
       row.firstChild.append(make("span", "who", w.limiter), make("span", "of", [w.window, ...notes].join(", ")));
       return row;

@@ -62,7 +62,7 @@ var AnswerRows = []AnswerRow{
 	{[]string{headers.RetryAfter}, "written with a 429 of Weir's own; the backend's is removed, unless its answer is a 429 of its own"},
 	{[]string{headers.Date}, "written from the clock that decided; the backend's is removed"},
 	{[]string{headers.RateLimit, headers.Policy}, "with `--ietf-headers` as those above; else the backend's stay"},
-	{[]string{headers.Denial}, "added to a 429"},
+	{[]string{headers.Denial}, "added to a 429 of a limiter, and to the 403 of its `deny`"},
 	{[]string{"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Expose-Headers"}, "on the widget surface of the contract alone: written, removed, and extended by the fields of this table; see `--cors-origins`"},
 	{[]string{"Vary"}, "extended by `Origin`, on that surface and if `--cors-origins` names some"},
 }

@@ -36,9 +36,9 @@ func NewSite(host string, first *url.URL, pool *upstream.Pool) (*Site, error) {
 	if upstream.IsSocket(first) {
 		return &Site{Host: host, Pool: pool, scheme: "http", host: at.Host, own: "localhost"}, nil
 	}
-	escaped, decoded, err := target.Decode(first.EscapedPath())
+	escaped, decoded, err := decodeBase(first)
 	if err != nil {
-		return nil, fmt.Errorf("upstream %q: %w", first.Redacted(), err)
+		return nil, err
 	}
 	return &Site{
 		Host: host, Pool: pool, scheme: first.Scheme, host: at.Host, own: hostOf(first),
@@ -52,6 +52,22 @@ func (s *Site) name() string { return cmp.Or(s.Host, AnySite) }
 // isUp reports whether an address has answered since it last failed.
 func (s *Site) isUp() bool {
 	return slices.ContainsFunc(s.Pool.States(), func(a upstream.State) bool { return a.Well })
+}
+
+// CheckBase returns why the base path of an upstream has no canonical form; nil if it has one.
+func CheckBase(u *url.URL) error {
+	if upstream.IsSocket(u) {
+		return nil
+	}
+	_, _, err := decodeBase(u)
+	return err
+}
+
+func decodeBase(u *url.URL) (escaped, decoded string, err error) {
+	if escaped, decoded, err = target.Decode(u.EscapedPath()); err != nil {
+		return "", "", fmt.Errorf("upstream %q: %w", u.Redacted(), err)
+	}
+	return escaped, decoded, nil
 }
 
 // AllUnanswered returns the count for each status that Unanswered may have.

@@ -1,0 +1,59 @@
+package edge
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/gateway"
+	"github.com/weirlimit/weir/internal/live"
+)
+
+// A Warning is about a policy that is valid, and that this server does not do everything for.
+type Warning struct {
+	Message string
+	Args    []any // as of slog.Logger.Warn
+}
+
+// PolicyWarnings returns where a policy does not fit the sites and the methods that a server
+// accepts beside the known ones. A start logs them.
+func PolicyWarnings(p weir.Policy, sites []gateway.Site, methods []string) []Warning {
+	return slices.Concat(hostWarnings(p, sites), sharedWarnings(p, sites), methodWarnings(p, methods))
+}
+
+// warnOnce returns a hook that logs the warnings of each policy that comes into force, once.
+func warnOnce(log *slog.Logger, warnings func(weir.Policy) []Warning) func(live.State) {
+	var mu sync.Mutex
+	warned := ""
+	return func(s live.State) {
+		mu.Lock()
+		defer mu.Unlock()
+		if s.Version == warned {
+			return
+		}
+		warned = s.Version
+		for _, w := range warnings(s.Policy) {
+			log.Warn(w.Message, w.Args...)
+		}
+	}
+}
+
+// methodWarnings warns of methods that routes name and the server answers 405. It leaves out those
+// that no server accepts, of which package policyfile warns.
+func methodWarnings(p weir.Policy, accepted []string) (all []Warning) {
+	seen := make(map[string]bool)
+	for i := range p.Limiters {
+		for _, r := range p.Limiters[i].Routes {
+			if seen[r.Method] || r.Method == "" || gateway.IsMethod(r.Method) || gateway.CheckMethod(r.Method) != nil || slices.Contains(accepted, r.Method) {
+				continue
+			}
+			seen[r.Method] = true
+			with := strings.Join(append(slices.Clone(accepted), r.Method), ",")
+			all = append(all, Warning{"a route is for a method that the server answers 405: give --methods " + with + ", or correct the route",
+				[]any{"method", r.Method, "limiter", p.Limiters[i].Name, "route", r.String()}})
+		}
+	}
+	return all
+}
