@@ -228,7 +228,8 @@ func findItFree(t *testing.T, o redisstore.Options, limit func(*testing.T, redis
 					all.Go(func() { refused.Add(int64(oneAfterTheOther(t, address, load.path, load.requests))) })
 				}
 				all.Wait()
-				lost := by.lost.Load() // on a machine that stands still for a second: they stay spent
+				// on a machine that stands still for a second; these units stay spent
+				lost := by.lost.Load()
 				if lost > 0 && tries < 5 {
 					continue
 				}
