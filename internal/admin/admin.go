@@ -145,7 +145,8 @@ const (
 )
 
 // Serve accepts connections from l until ctx ends, waits up to five seconds for requests in flight,
-// and for one that is about to come on a new connection, and returns nil. It returns an error if it cannot serve. It closes l.
+// and before that up to three for the first request on new connections, and returns nil. It returns
+// an error if it cannot serve. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.guard.setAddr(l.Addr())
 	return s.serveAt(ctx, l, s.handler)
