@@ -96,3 +96,42 @@ func BenchmarkDecideByTheClock(b *testing.B) {
 		})
 	}
 }
+
+func TestEndsAreWrittenAndReadAsText(t *testing.T) {
+	for _, w := range []weir.Window{
+		{Limit: 1, Per: time.Minute},
+		{Limit: 1, Calendar: weir.Calendar{Unit: weir.CalendarMonth, Zone: "Europe/Berlin", Day: 15}},
+		{Limit: 1, Calendar: weir.Calendar{Unit: weir.CalendarDay}},
+		{Limit: 1, Calendar: weir.Calendar{Unit: weir.CalendarWeek, Day: 7}},
+	} {
+		ends, err := weir.NewEnds(&weir.Limiter{Align: weir.AlignClock}, &w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := ends.MarshalText()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read weir.Ends
+		if err := read.UnmarshalText(text); err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		for now := int64(1_800_000_000); now < 1_800_000_000+60*86400; now += 7919 {
+			if got, want := read.After(now), ends.After(now); got != want {
+				t.Fatalf("%q: at %d the window ends at %d, want %d", text, now, got, want)
+			}
+		}
+		if read.Longest() != ends.Longest() {
+			t.Errorf("%q: a window is at most %d s long, want %d", text, read.Longest(), ends.Longest())
+		}
+	}
+	for _, text := range []string{
+		"", "day", "every", "every 0", "every -1", "every 99999999999", "every x",
+		"calendar", "calendar year", "calendar day in Nowhere", "calendar month from day 32",
+	} {
+		if err := new(weir.Ends).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+}

@@ -183,18 +183,20 @@ func TestSwapsUnderLoadWaitForNoRequest(t *testing.T) {
 				})
 			}
 			if m := metricsPage.FindStringSubmatch(w.stdout.String()); m != nil {
-				asking.Go(func() {
-					for !ended.Load() {
-						response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}).Get(m[1])
-						if err != nil {
-							t.Errorf("the listener for metrics: %v", err)
-							return
+				for range 6 {
+					asking.Go(func() {
+						for !ended.Load() {
+							response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}).Get(strings.TrimSuffix(m[1], "/metrics") + "/livez")
+							if err != nil {
+								t.Errorf("the listener for metrics: %v", err)
+								return
+							}
+							if _ = response.Body.Close(); response.StatusCode != http.StatusOK {
+								t.Errorf("status %d from the listener for metrics", response.StatusCode)
+							}
 						}
-						if _ = response.Body.Close(); response.StatusCode != http.StatusOK {
-							t.Errorf("status %d from the listener for metrics", response.StatusCode)
-						}
-					}
-				})
+					})
+				}
 			}
 			var took []string
 			for range 3 {

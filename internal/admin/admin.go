@@ -30,6 +30,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -146,10 +147,13 @@ const (
 	idleTime    = 2 * time.Minute
 	headerBytes = 16 << 10
 	drainTime   = 5 * time.Second
+	// firstTime is how long a server that ends waits for the first request on new connections.
+	firstTime = 3 * time.Second
 )
 
 // Serve accepts connections from l until ctx ends, waits up to five seconds for requests in flight,
-// and returns nil. It returns an error if it cannot serve. It closes l.
+// and before that up to three for the first request on new connections, and returns nil. It returns
+// an error if it cannot serve. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.guard.setAddr(l.Addr())
 	return s.serveAt(ctx, l, s.handler)
@@ -158,8 +162,17 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) serveAt(ctx context.Context, l net.Listener, handler http.Handler) error {
 	base, cancelBase := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelBase()
+	var open sync.WaitGroup // connections
 	server := &http.Server{
-		Handler:           handler,
+		Handler: handler,
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				open.Add(1)
+			case http.StateClosed, http.StateHijacked:
+				open.Done()
+			}
+		},
 		TLSConfig:         s.options.TLS,
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       readTime,
@@ -184,13 +197,26 @@ func (s *Server) serveAt(ctx context.Context, l net.Listener, handler http.Handl
 		return errors.Join(fmt.Errorf("serve the listener %s: %w", l.Addr(), err), server.Close())
 	case <-ctx.Done():
 	}
+	// A server that shuts down drops the first request of a connection that it has accepted just
+	// before. So nothing more is accepted, and each connection gets its answer first.
+	_ = l.Close()
+	<-ended
+	server.SetKeepAlivesEnabled(false)
+	answered := make(chan struct{})
+	go func() { // ends with the connections
+		defer close(answered)
+		open.Wait()
+	}()
+	select {
+	case <-answered:
+	case <-time.After(firstTime):
+	}
 	grace, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
 		s.log.Warn("requests of operators did not finish in time; their connections were closed", "address", l.Addr().String(), "time", drainTime)
 	}
 	_ = server.Close() // cuts off the requests that are left
-	<-ended
 	return nil
 }
 

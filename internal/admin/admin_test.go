@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -319,5 +320,57 @@ func TestTheListenerDrains(t *testing.T) {
 	close(hold)
 	if code, err := <-answer, <-served; code != 200 || err != nil {
 		t.Errorf("%d, %v", code, err)
+	}
+}
+
+// An acceptListener reports each connection that it has accepted.
+type acceptListener struct {
+	net.Listener
+	accepted chan struct{}
+	closed   func()
+}
+
+func (l acceptListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.accepted <- struct{}{}
+	}
+	return c, err
+}
+
+func (l acceptListener) Close() error {
+	defer l.closed()
+	return l.Listener.Close()
+}
+
+// The first request of a connection that was accepted just before the end is answered.
+func TestTheFirstRequestOfANewConnectionIsAnsweredInADrain(t *testing.T) {
+	f := newFixture(t, nil)
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan struct{})
+	l := acceptListener{inner, make(chan struct{}, 1), sync.OnceFunc(func() { close(closed) })}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- f.admin.ServeMetrics(ctx, l) }()
+	c, err := net.Dial("tcp", inner.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	<-l.accepted
+	stop()
+	<-closed
+	if _, err := io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(c)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") {
+		t.Errorf("the answer is %q, %v", answer, err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
 	}
 }
