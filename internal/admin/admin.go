@@ -87,7 +87,7 @@ type Options struct {
 	// is nil, the answer is 404.
 	Page http.Handler
 
-	// TLS is the configuration of the listeners that use TLS (UsesTLS); nil means plain text at all.
+	// TLS is the configuration of the listeners that use TLS (UsesTLS); nil means that none does.
 	TLS *tls.Config
 
 	Now func() time.Time // nil means time.Now

@@ -20,8 +20,8 @@ type Config struct {
 	// Listen is the address of the public listener, HOST:PORT, or unix: and the path of a socket.
 	// If a service manager has passed sockets to the process (LISTEN_FDS), they are used instead.
 	Listen string
-	// Certificates switch on TLS at every listener, but for operators' at a loopback address. The first
-	// is the default.
+	// Certificates switch on TLS at every listener, except at those for operators that have a
+	// loopback address. The first is the default.
 	Certificates []gateway.KeyPair
 	// Clients is whether callers are asked for certificates, at the public listener alone.
 	Clients gateway.ClientTLS

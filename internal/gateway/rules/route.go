@@ -105,8 +105,8 @@ func PathOf(asked *target.Request, u *url.URL) string {
 	return u.Path
 }
 
-// CountedPath returns what the access log has as the path of a request whose Asked.Sent is set, once
-// it is chosen what covers it: the path by which it is counted, or the path as sent if none is.
+// CountedPath returns what the access log has as the path of a request whose Asked.Sent is set,
+// after Choose: the path by which it is counted, or the path as sent if it is Unreadable.
 func (t *Route) CountedPath() string {
 	if t.Choice.Kind == target.Unreadable {
 		return t.Asked.Sent
