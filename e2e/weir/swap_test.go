@@ -3,6 +3,7 @@
 package weir
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -413,7 +414,9 @@ func TestASwapKeepsAUnixSocket(t *testing.T) {
 	}
 	w := swappedProgram(t, program, "--listen", "unix:"+path, "--trusted-proxies", "127.0.0.1", "--policy", policy, "--upstream", nothingBehind(t))
 	get := func() int {
-		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}}}
 		response, err := client.Get("http://localhost/x")
 		if err != nil {
 			return 0
