@@ -70,6 +70,7 @@ func (s *signals) follow(reload func(ctx context.Context, by string), swap func(
 					continue
 				}
 				s.leave()
+				return
 			}
 		}
 	})

@@ -408,11 +408,13 @@ func TestASwapKeepsAUnixSocket(t *testing.T) {
 	path := filepath.Join(dir, "s")
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	replaceFile(t, policy, onePolicy(2))
+	key := filepath.Join(t.TempDir(), "session.key")
+	replaceFile(t, key, strings.Repeat("k", 32))
 	program, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := swappedProgram(t, program, "--listen", "unix:"+path, "--trusted-proxies", "127.0.0.1", "--policy", policy, "--upstream", nothingBehind(t))
+	w := swappedProgram(t, program, "--listen", "unix:"+path, "--trusted-proxies", "127.0.0.1", "--policy", policy, "--upstream", nothingBehind(t), "--jwt-key", key)
 	get := func() int {
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
@@ -427,6 +429,16 @@ func TestASwapKeepsAUnixSocket(t *testing.T) {
 	if got := get(); got != http.StatusNoContent {
 		t.Errorf("status %d before the swap", got)
 	}
+	// The next process fails when it has the socket already.
+	replaceFile(t, key, "short")
+	w.signal(syscall.SIGUSR2)
+	if _, err := w.stderr.await(regexp.MustCompile(`no other process serves in place of this one`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("a swap that has failed: %v", err)
+	}
+	replaceFile(t, key, strings.Repeat("k", 32))
 	w.swap()
 	for _, want := range []int{http.StatusNoContent, http.StatusTooManyRequests} {
 		if got := get(); got != want {

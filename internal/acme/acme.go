@@ -203,8 +203,21 @@ func (m *Manager) AnswerChallenge(w http.ResponseWriter, r *http.Request) bool {
 	return ok && m.Has(string(name)) && m.solver.HandleHTTPChallenge(w, r)
 }
 
+// maxStop bounds the wait of Close for what is asked of the authority.
+const maxStop = 5 * time.Second
+
 // Close ends the renewals. Run must have returned.
 func (m *Manager) Close() error {
-	m.cache.Stop()
+	stopped := make(chan struct{})
+	go func() { // it may be asking an authority that does not answer
+		m.cache.Stop()
+		close(stopped)
+	}()
+	late := time.NewTimer(maxStop)
+	defer late.Stop()
+	select {
+	case <-stopped:
+	case <-late.C:
+	}
 	return nil
 }

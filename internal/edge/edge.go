@@ -147,6 +147,7 @@ func (s *Server) Run(ctx context.Context) error {
 		if err := from.Continue(s.counter.store.here); err != nil {
 			return noCounts(s.config.Data, err)
 		}
+		s.listeners.takenOver()
 	}
 	var while parts
 	defer func() { _ = while.close() }() // none of them fails

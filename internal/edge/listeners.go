@@ -55,8 +55,7 @@ func newListeners(address string, from *handover.Previous, own *parts) (*listene
 		s := &listeners{held: held}
 		s.add(handover.Socket{Name: publicSocket, Address: address, Held: held, Listener: passed})
 		s.public = boundedSend{passed}
-		if socket, ok := passed.(*net.UnixListener); ok {
-			socket.SetUnlinkOnClose(true)
+		if _, ok := passed.(*net.UnixListener); ok {
 			s.public = socketListener{passed}
 		}
 		own.own(s.close)
@@ -97,6 +96,16 @@ func newListeners(address string, from *handover.Previous, own *parts) (*listene
 
 // add adds a listener to those that the next process serves too.
 func (s *listeners) add(socket handover.Socket) { s.toNext = append(s.toNext, socket) }
+
+// takenOver removes the paths of Unix sockets when they are closed here: from here on no other
+// process listens. Before that a failure here must not remove them.
+func (s *listeners) takenOver() {
+	for _, socket := range s.toNext {
+		if l, ok := socket.Listener.(*net.UnixListener); ok && !socket.Held {
+			l.SetUnlinkOnClose(true)
+		}
+	}
+}
 
 // handedOver keeps the paths of Unix sockets when they are closed here: the next process listens.
 func (s *listeners) handedOver() {

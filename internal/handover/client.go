@@ -13,9 +13,10 @@ import (
 // the connection it asks no more, since a late answer could be taken for that to another question:
 // then it is unknown whether the last question was counted.
 type client struct {
-	mu   sync.Mutex // held while a question is asked
-	link *link
-	gone error
+	mu     sync.Mutex // held while a question is asked
+	link   *link
+	gone   error // why nothing is asked any more
+	closed bool  // link is closed
 }
 
 // A question is asked of the process that has the counts.
@@ -61,8 +62,8 @@ func (c *client) ask(q *question) (*answer, error) {
 		err = c.link.receive(a)
 	}
 	if err != nil {
+		// The connection stays open: its end would free the slots of requests under way.
 		c.gone = fmt.Errorf("ask the process that has the counts: %w", err)
-		c.link.close()
 		return nil, c.gone
 	}
 	switch {
@@ -115,6 +116,9 @@ func (c *client) close() {
 	defer c.mu.Unlock()
 	if c.gone == nil {
 		c.gone = ErrClosed
+	}
+	if !c.closed {
+		c.closed = true
 		c.link.close()
 	}
 }

@@ -66,7 +66,7 @@ const (
 	// maxOpening bounds the time in which the next process opens everything but the counts.
 	maxOpening = 60 * time.Second
 	// maxTaking bounds the time in which it opens the counts.
-	maxTaking = 20 * time.Second
+	maxTaking = 3 * time.Second // less than maxWait: the counts are back before takes are refused
 )
 
 // PID returns the id of the process.
@@ -169,7 +169,7 @@ func (n *Next) failed(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	n.link.close()
+	defer n.link.close() // when the process has ended: it takes an end for leave to decide
 	if isGone(err) {
 		// It ends by itself, and its status says more than a signal's.
 		select {

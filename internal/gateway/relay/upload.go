@@ -38,11 +38,12 @@ func (c *Call) startUpload(u *upstream.Conn) {
 	c.upload = l
 	u.AwaitStream() // the time for an answer runs from the end of the request
 	go func() {
-		defer close(l.done)
 		if !c.sendBody(u, l) {
-			_ = u.Close() // ends the wait for an answer, after which Do asks why
+			close(l.done) // first: Do asks why as soon as its wait ends
+			_ = u.Close()
 			return
 		}
+		defer close(l.done)
 		if l.stuck == nil {
 			l.whole.Store(true)
 			c.readEnd()
