@@ -255,16 +255,7 @@ func TestAWindowByAClaimBoundsTheSessionsThatHaveIt(t *testing.T) {
 		"claim:org or claim:org":         "---c-",
 		"claim:org or session+claim:org": "---c-",
 	} {
-		p := policyBy(t, key)
-		got := ""
-		for i, party := range Parties(p) {
-			if party.bounds(p.Limiters[0].Windows[0].Key) {
-				got += "astce"[i : i+1]
-			} else {
-				got += "-"
-			}
-		}
-		if got != bounded {
+		if got := boundedBy(policyBy(t, key)); got != bounded {
 			t.Errorf("%s bounds %s, want %s", key, got, bounded)
 		}
 	}
@@ -290,16 +281,7 @@ func TestAWindowByCertificateBoundsThoseThatShowIt(t *testing.T) {
 		"ip or cert":       "a----",
 		"cert+session":     "-----",
 	} {
-		p := policyBy(t, key)
-		got := ""
-		for i, party := range Parties(p) {
-			if party.bounds(p.Limiters[0].Windows[0].Key) {
-				got += "astce"[i : i+1]
-			} else {
-				got += "-"
-			}
-		}
-		if got != bounded {
+		if got := boundedBy(policyBy(t, key)); got != bounded {
 			t.Errorf("%s bounds %s, want %s", key, got, bounded)
 		}
 	}
@@ -363,4 +345,18 @@ type oneVisitor struct{}
 
 func (oneVisitor) AppendKey(dst []byte, source string) ([]byte, bool) {
 	return append(dst, source...), true
+}
+
+// boundedBy returns the letters of the parties that a policy's first window bounds, and a dash for
+// each other one.
+func boundedBy(p weir.Policy) string {
+	got := ""
+	for i, party := range Parties(p) {
+		if party.bounds(p.Limiters[0].Windows[0].Key) {
+			got += "astce"[i : i+1]
+		} else {
+			got += "-"
+		}
+	}
+	return got
 }

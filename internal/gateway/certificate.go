@@ -45,6 +45,14 @@ type stamp struct {
 	size     int64
 }
 
+func stampOf(file string) (stamp, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return stamp{}, err
+	}
+	return stamp{info.ModTime(), info.Size()}, nil
+}
+
 // loadCertificate reads the pair for the first time. Both files must exist and match.
 func loadCertificate(pair KeyPair, log *slog.Logger) (*certificate, error) {
 	c := &certificate{KeyPair: pair, log: log}
@@ -62,11 +70,9 @@ func loadCertificate(pair KeyPair, log *slog.Logger) (*certificate, error) {
 
 func (c *certificate) stat() (stamps [2]stamp, err error) {
 	for i, name := range []string{c.CertFile, c.KeyFile} {
-		info, err := os.Stat(name)
-		if err != nil {
+		if stamps[i], err = stampOf(name); err != nil {
 			return stamps, err
 		}
-		stamps[i] = stamp{info.ModTime(), info.Size()}
 	}
 	return stamps, nil
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"log/slog"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,14 +48,6 @@ func loadClientAuthorities(from ClientTLS, log *slog.Logger) (*clientAuthorities
 	a.stamp = now
 	a.current.Store(read)
 	return a, nil
-}
-
-func stampOf(file string) (stamp, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return stamp{}, err
-	}
-	return stamp{info.ModTime(), info.Size()}, nil
 }
 
 // refresh reads the file again if it has changed. If it cannot be used, the authorities stay.

@@ -21,14 +21,7 @@ func TestBothWaysStreamAtOnce(t *testing.T) {
 			return
 		}
 		s.answers("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-		b := make([]byte, 1)
-		for {
-			if _, err := r.Body.Read(b); err != nil {
-				break
-			}
-			s.answers("1\r\n%s\r\n", b)
-		}
-		s.answers("0\r\n\r\n")
+		s.echoes(r)
 	})
 	e := open(t, nil, o.use)
 	if !e.gateway.Fast() {
@@ -310,4 +303,16 @@ func TestARefusalSurvivesAnUnreadBody(t *testing.T) {
 			c.Close()
 		}
 	}
+}
+
+// echoes answers each byte of a request's body with a chunk, as it comes.
+func (s *served) echoes(r *http.Request) {
+	b := make([]byte, 1)
+	for {
+		if _, err := r.Body.Read(b); err != nil {
+			break
+		}
+		s.answers("1\r\n%s\r\n", b)
+	}
+	s.answers("0\r\n\r\n")
 }

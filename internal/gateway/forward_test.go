@@ -160,14 +160,7 @@ func TestBothWaysStreamAtOnceOverHTTP2(t *testing.T) {
 			return
 		}
 		s.answers("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
-		b := make([]byte, 1)
-		for {
-			if _, err := r.Body.Read(b); err != nil {
-				break
-			}
-			s.answers("1\r\n%s\r\n", b)
-		}
-		s.answers("0\r\n\r\n")
+		s.echoes(r)
 	})
 	e := open(t, nil, o.use)
 	body, sends := io.Pipe()

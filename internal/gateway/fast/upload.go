@@ -3,13 +3,11 @@ package fast
 import (
 	"errors"
 	"io"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/gateway/relay"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/upstream"
@@ -53,13 +51,12 @@ func (x *exchange) startUpload(u *upstream.Conn) error {
 	return nil
 }
 
-var errPanicked = errors.New("sending the body panicked")
-
 // sendBody sends the body of the request. It reports false if the answer need not be waited for any
 // more.
 func (x *exchange) sendBody(u *upstream.Conn, l *upload) bool {
 	defer close(l.done)
-	if l.sent, l.stuck = x.attemptPass(u, l); l.sent != nil || pace.IsTimeout(l.stuck) || errors.Is(l.stuck, errPanicked) {
+	var over bool
+	if l.sent, l.stuck, over = relay.Attempt(x.c.engine.Log, func() (received, stuck error) { return x.pass(u, l) }); over {
 		return false
 	}
 	x.sent = l.stuck == nil
@@ -72,18 +69,6 @@ func (x *exchange) sendBody(u *upstream.Conn, l *upload) bool {
 		x.c.releaseWatch()
 	}
 	return true
-}
-
-// attemptPass is pass; the error is errPanicked if that panicked, which it logs.
-func (x *exchange) attemptPass(u *upstream.Conn, l *upload) (received, sent error) {
-	sent = errPanicked
-	defer func() {
-		if failure := recover(); failure != nil {
-			x.c.engine.Log.Error("sending a request's body panicked", "panic", failure, "stack", string(debug.Stack()))
-		}
-	}()
-	received, sent = x.pass(u, l)
-	return received, sent
 }
 
 // quiet ends every other goroutine that reads from the client: the upload first, then the watch. It
@@ -101,7 +86,7 @@ func (x *exchange) endUpload() (sent, stuck error) {
 	l := x.upload
 	x.upload = nil
 	if l.read.Load() { // what is left is one write
-		last := time.NewTimer(lastPiece)
+		last := time.NewTimer(relay.LastPiece)
 		defer last.Stop()
 		select {
 		case <-l.done:
@@ -120,9 +105,6 @@ func (x *exchange) endUpload() (sent, stuck error) {
 	x.sent, x.closes = false, true
 	return nil, nil // its errors are what we have just caused
 }
-
-// lastPiece is how long an upstream that has answered may take to read the last of a request.
-const lastPiece = 100 * time.Millisecond
 
 // pass copies the body of the request to the upstream.
 func (x *exchange) pass(u *upstream.Conn, l *upload) (received, sent error) {

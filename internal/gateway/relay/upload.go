@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -55,8 +56,8 @@ var errPanicked = errors.New("sending the body panicked")
 
 // sendBody sends the body. It reports false if the answer need not be waited for any more.
 func (c *Call) sendBody(u *upstream.Conn, l *upload) bool {
-	l.received, l.stuck = c.attemptCopy(u, l)
-	if l.received != nil || pace.IsTimeout(l.stuck) || errors.Is(l.stuck, errPanicked) {
+	var over bool
+	if l.received, l.stuck, over = Attempt(c.Log, func() (received, stuck error) { return c.copyBody(u, l) }); over {
 		return false
 	}
 	l.mu.Lock()
@@ -67,16 +68,19 @@ func (c *Call) sendBody(u *upstream.Conn, l *upload) bool {
 	return true
 }
 
-// attemptCopy is copyBody; the error is errPanicked if that panicked, which it logs.
-func (c *Call) attemptCopy(u *upstream.Conn, l *upload) (received, sent error) {
-	sent = errPanicked
+// Attempt calls send, which sends a body, and returns why it did not arrive here whole and why it
+// did not go out whole. If send panics, that is logged. The answer is not worth waiting for if over
+// is true.
+func Attempt(log *slog.Logger, send func() (received, stuck error)) (received, stuck error, over bool) {
+	stuck = errPanicked
 	defer func() {
 		if failure := recover(); failure != nil {
-			c.Log.Error("sending a request's body panicked", "panic", failure, "stack", string(debug.Stack()))
+			log.Error("sending a request's body panicked", "panic", failure, "stack", string(debug.Stack()))
 		}
+		over = received != nil || pace.IsTimeout(stuck) || errors.Is(stuck, errPanicked)
 	}()
-	received, sent = c.copyBody(u, l)
-	return received, sent
+	received, stuck = send()
+	return received, stuck, false
 }
 
 // copyBody copies the body to the upstream. It returns the error of either side.
@@ -124,8 +128,8 @@ func (b *uploaded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lastPiece is how long an upstream that has answered may take to read the last of a request.
-const lastPiece = 100 * time.Millisecond
+// LastPiece is how long an upstream that has answered may take to read the last of a request.
+const LastPiece = 100 * time.Millisecond
 
 // EndUpload has nothing more of the request sent. An upstream that has answered needs no more of
 // it.
@@ -140,7 +144,7 @@ func (c *Call) endUpload() (received, stuck error) {
 	}
 	c.upload = nil
 	if l.read.Load() { // what is left is one write, and the end
-		last := time.NewTimer(lastPiece)
+		last := time.NewTimer(LastPiece)
 		defer last.Stop()
 		select {
 		case <-l.done:
