@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/weirlimit/weir/internal/nonblock"
 )
 
 // A Conn is a connection that was taken by Take. Its methods may be called concurrently. Concurrent
@@ -89,7 +91,9 @@ func (c *Conn) begin(s *side) error {
 		c.end(s)
 		return err
 	}
-	s.state.CompareAndSwap(ready, idle)
+	if s.state.Load() == ready { // only the holder of the lock changes it from there
+		s.state.Store(idle)
+	}
 	return nil
 }
 
@@ -184,7 +188,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	for {
-		n, err := syscall.Read(c.fd, p)
+		n, err := nonblock.Read(c.fd, p)
 		switch err {
 		case nil:
 			if n == 0 {
@@ -210,7 +214,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	}
 	defer c.end(s)
 	for written := 0; ; { // an empty p is written too, to report a broken connection
-		n, err := syscall.Write(c.fd, p[written:])
+		n, err := nonblock.Write(c.fd, p[written:])
 		if n > 0 {
 			written += n
 		}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weirlimit/weir/internal/nonblock"
 )
 
 // Take returns a connection that owns c's socket, and closes c, which must not be in use. Socket
@@ -101,7 +103,7 @@ func (p *poller) run(file *os.File, raw syscall.RawConn) {
 	events := make([]unix.EpollEvent, maxEvents)
 	err := raw.Read(func(fd uintptr) bool {
 		for {
-			n, err := unix.EpollWait(int(fd), events, 0)
+			n, err := nonblock.Events(int(fd), events)
 			if err == unix.EINTR {
 				continue
 			}

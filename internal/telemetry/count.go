@@ -17,7 +17,10 @@ type lanes struct {
 	pool sync.Pool
 }
 
-type lane struct{ i int }
+type lane struct {
+	i    int
+	last lastServed
+}
 
 // maxLanes bounds the memory of a series: 128 bytes a lane.
 const maxLanes = 64
@@ -27,7 +30,7 @@ func newLanes() *lanes {
 	for l.n < runtime.GOMAXPROCS(0) && l.n < maxLanes {
 		l.n *= 2
 	}
-	l.pool.New = func() any { return &lane{int(l.next.Add(1)) & (l.n - 1)} }
+	l.pool.New = func() any { return &lane{i: int(l.next.Add(1)) & (l.n - 1)} }
 	return l
 }
 

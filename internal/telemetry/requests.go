@@ -53,16 +53,37 @@ func (f *requestFigures) init(lanes int) {
 // Served counts a request whose answer is complete. It does not allocate if it has seen the site
 // and the limiter before.
 func (m *Metrics) Served(r Request) {
-	f, lane := &m.requests, m.lanes.get()
-	if class := r.Status/100 - 1; class >= 0 && class < len(statusClasses) {
-		f.series(r.Site, r.Limiter).cells[lane.i].n[class].Add(1)
+	lane := m.lanes.get()
+	last := &lane.last
+	if found := m.requests.counts.found.Load(); last.found != found || last.site != r.Site || last.limiter != r.Limiter {
+		m.requests.look(last, r.Site, r.Limiter)
 	}
-	times := f.timesOf(r.Site)
-	times.whole.observe(lane.i, r.Duration)
+	if class := r.Status/100 - 1; class >= 0 && class < len(statusClasses) {
+		last.counts.cells[lane.i].n[class].Add(1)
+	}
+	last.times.whole.observe(lane.i, r.Duration)
 	if r.Upstream > 0 {
-		times.upstream.observe(lane.i, r.Upstream)
+		last.times.upstream.observe(lane.i, r.Upstream)
 	}
 	m.lanes.put(lane)
+}
+
+// A lastServed is where the last request of a lane was counted. The next one mostly has the same
+// site and limiter. It is valid while found is the family's: a series that is deleted is not found
+// again.
+type lastServed struct {
+	pair
+	found  *map[pair]*series
+	counts *series
+	times  *siteTimes
+}
+
+// look sets last to the series of a site and a limiter.
+func (f *requestFigures) look(last *lastServed, site, limiter string) {
+	// read before the series is looked for: if it is replaced meanwhile, the next request looks again
+	last.found = f.counts.found.Load()
+	last.counts, last.times = f.series(site, limiter), f.timesOf(site)
+	last.site, last.limiter = strings.Clone(site), strings.Clone(limiter)
 }
 
 // series returns the series of a site and a limiter.

@@ -59,6 +59,9 @@ func TestTheSeriesOfALostLimiterEnds(t *testing.T) {
 	absent(t, m, fmt.Sprintf(of, "lost"))
 	want(t, m, fmt.Sprintf(of, "api"), 1)
 	want(t, m, fmt.Sprintf(of, ""), 1)
+	// its requests that were still under way have a new one
+	m.Served(telemetry.Request{Site: "*", Limiter: "lost", Status: 200})
+	want(t, m, fmt.Sprintf(of, "lost"), 1)
 }
 
 func TestCountingARequestAllocatesNothing(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"syscall"
+
+	"github.com/weirlimit/weir/internal/nonblock"
 )
 
 // newStep returns the step of c's inquiries. It is made once, so that asking allocates nothing.
@@ -34,7 +36,7 @@ func (c *Conn) newStep() func(fd uintptr) bool {
 // send writes as much as the socket takes. It is done if that was not all, or failed.
 func (k *inquiry) send(fd int) (done bool) {
 	for {
-		n, err := syscall.Write(fd, k.request)
+		n, err := nonblock.Write(fd, k.request)
 		switch err {
 		case nil:
 			k.sent = n
@@ -52,7 +54,7 @@ func (k *inquiry) send(fd int) (done bool) {
 // receive reads the beginning of the answer.
 func (k *inquiry) receive(fd int) (done bool) {
 	for {
-		n, err := syscall.Read(fd, k.into)
+		n, err := nonblock.Read(fd, k.into)
 		switch err {
 		case nil:
 			if k.read = n; n == 0 {

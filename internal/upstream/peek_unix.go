@@ -2,13 +2,17 @@
 
 package upstream
 
-import "syscall"
+import (
+	"syscall"
+
+	"github.com/weirlimit/weir/internal/nonblock"
+)
 
 // isQuiet reports whether nothing has come in on a socket, not even its end. It does not wait.
 func isQuiet(fd uintptr) bool {
 	var one [1]byte
 	for {
-		_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		_, err := nonblock.Peek(int(fd), one[:])
 		if err != syscall.EINTR {
 			return err == syscall.EAGAIN
 		}

@@ -54,7 +54,10 @@ func (h *Heads) Reset(limit int) {
 // Parse reads a head into an answer to a request of that method. The error is an *AnswerError.
 func Parse(into *wire.Response, head, method string) error {
 	err := into.Parse(head, method)
-	var refusal *wire.Refusal
+	if err == nil {
+		return nil
+	}
+	var refusal *wire.Refusal // allocated, so after the common case
 	if errors.As(err, &refusal) {
 		return &AnswerError{refusal}
 	}

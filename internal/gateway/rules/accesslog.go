@@ -34,14 +34,16 @@ type AccessLog struct {
 	dropped int64 // lines, since the last line about dropped ones
 
 	stamp atomic.Pointer[logStamp] // of the last second that was asked for
+	rooms sync.Pool                // of *logRoom
 
-	wake chan struct{} // the memory is half full
+	wake chan struct{} // there is a batch
 	stop chan struct{}
 	done chan struct{}
 }
 
 const (
-	logMemory   = 1 << 20 // each of two: one is filled while the other is written
+	logMemory   = 1 << 20  // each of two: one is filled while the other is written
+	logBatch    = 32 << 10 // written at once: small, so that mostly the same memory is used, and is in the caches
 	logInterval = 250 * time.Millisecond
 	lastWrite   = 5 * time.Second // for the last lines, when the log is closed
 )
@@ -60,6 +62,7 @@ func NewAccessLog(w io.Writer, format LogFormat, log *slog.Logger) *AccessLog {
 		wake:   make(chan struct{}, 1),
 		stop:   make(chan struct{}),
 		done:   make(chan struct{}),
+		rooms:  sync.Pool{New: func() any { return &logRoom{make([]byte, 0, 1<<10)} }},
 	}
 	go l.run()
 	return l
@@ -130,15 +133,17 @@ func (l *AccessLog) appendDropped(b []byte) []byte {
 
 // add takes one line.
 func (l *AccessLog) add(e *entry, want LogFields) {
-	var room [1280]byte // on the stack; only absurd lines are longer
 	stamp := l.stampOf(e.start)
+	room := l.rooms.Get().(*logRoom)
+	defer l.rooms.Put(room)
 
-	var line []byte
+	line := room.line[:0]
 	if l.format == LogJSON {
-		line = e.appendJSON(room[:0], stamp, want)
+		line = e.appendJSON(line, stamp, want)
 	} else {
-		line = e.appendText(room[:0], stamp, want)
+		line = e.appendText(line, stamp, want)
 	}
+	room.line = line
 
 	l.mu.Lock()
 	if len(l.lines)+len(line) > logMemory-256 { // the line about dropped ones needs room
@@ -146,17 +151,21 @@ func (l *AccessLog) add(e *entry, want LogFields) {
 		l.mu.Unlock()
 		return
 	}
-	half := len(l.lines) < logMemory/2
+	begun := len(l.lines) < logBatch
 	l.lines = append(l.lines, line...)
-	half = half && len(l.lines) >= logMemory/2
+	full := begun && len(l.lines) >= logBatch
 	l.mu.Unlock()
-	if half {
+	if full {
 		select {
 		case l.wake <- struct{}{}:
 		default:
 		}
 	}
 }
+
+// A logRoom is memory in which a line is put together before the log takes it. The parts of a line
+// are bounded, so the memory is.
+type logRoom struct{ line []byte }
 
 // A logStamp is one second as lines have it.
 type logStamp struct {
