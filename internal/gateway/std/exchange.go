@@ -1,7 +1,6 @@
 package std
 
 import (
-	"context"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -23,13 +22,11 @@ type exchange struct {
 	rules.Route
 
 	isHijacked bool
-	// closes the upstream's connection of an upgrade; nil: the request asks for none
-	leave      context.CancelFunc
-	asked      time.Duration // after Start, when the upstream was asked
-	switching  http.Header   // of the upstream's 101
-	identified bool          // Client is known
-	chain      []byte        // before an upstream: the X-Forwarded-For that it gets
-	addresses  [48]byte      // of chain, mostly
+	leave      func()   // closes the upstream's connection of a websocket; nil: there is none
+	isEarly    bool     // HTTP/1: the answer came before the request's body was whole
+	identified bool     // Client is known
+	chain      []byte   // before an upstream: the X-Forwarded-For that it gets
+	addresses  [48]byte // of chain, mostly
 
 	http2    bool
 	explicit atomic.Bool    // the handler has set a write deadline of its own
@@ -58,7 +55,7 @@ func (x *exchange) WriteHeader(status int) {
 		if x.CORS != nil && !x.IsPreflight() {
 			x.CORS.Complete(header(h), x.Origin)
 		}
-		if _, typed := h["Content-Type"]; !typed && x.engine.proxies != nil {
+		if _, typed := h["Content-Type"]; !typed && x.engine.isBeforeSites() {
 			h["Content-Type"] = nil // net/http would guess what the upstream did not declare
 		}
 		x.farewell()
@@ -66,10 +63,10 @@ func (x *exchange) WriteHeader(status int) {
 	x.ResponseWriter.WriteHeader(status)
 }
 
-// hasLeft reports whether the client has ended the request. (A body that comes too slowly ends it
-// as well.)
+// hasLeft reports whether the client has ended the request. (A body that comes too slowly, or is
+// not read any more, ends HTTP/1's context as well.)
 func (x *exchange) hasLeft() bool {
-	return x.request.Context().Err() != nil && !pace.IsTimeout(x.body.failure())
+	return x.request.Context().Err() != nil && !x.body.isCut() && !pace.IsTimeout(x.body.failure())
 }
 
 func (x *exchange) Write(p []byte) (int, error) {
@@ -134,22 +131,13 @@ func (x *exchange) finish() {
 }
 
 // settle ends a body that is not wanted any more, after the request's line is in the access log:
-// the answer came before the body, and the client waits for 100 Continue, or the proxy's transport
-// still reads in a goroutine of its own.
+// the answer broke off, or came before the body.
 func (x *exchange) settle() {
-	if x.isHijacked || !x.body.isLeft() {
-		return
-	}
-	read := x.body.isRead()
-	if read && !x.Aborted {
-		// The server decides now whether it closes the connection. If not, it reads the body first.
-		_ = http.NewResponseController(x.ResponseWriter).Flush()
-		read = x.body.isRead()
-	}
 	switch {
+	case x.isHijacked || !x.body.isLeft():
 	case x.Aborted:
 		x.body.settle(0)
-	case read || x.request.Header["Expect"] != nil && x.request.ProtoAtLeast(1, 1):
+	case x.isEarly || x.request.Header["Expect"] != nil && x.request.ProtoAtLeast(1, 1):
 		x.body.settle(discardPatience)
 	}
 }
@@ -204,7 +192,7 @@ func (x *exchange) identify(w http.ResponseWriter) {
 func (x *exchange) noteCaller(c *identity.Caller) {
 	x.identified = true
 	x.Client = c.Addr()
-	if x.engine.proxies != nil {
+	if x.engine.isBeforeSites() {
 		x.chain = c.AppendChain(x.addresses[:0])
 	}
 }
