@@ -43,7 +43,8 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 // WriteHeader completes the header with the fields for browsers. Informational answers pass as they
 // are; HTTP/1.0, which has none, gets none.
 func (x *exchange) WriteHeader(status int) {
-	if status < 200 && status != http.StatusSwitchingProtocols && !x.request.ProtoAtLeast(1, 1) {
+	if status < 200 && status != http.StatusSwitchingProtocols {
+		x.inform(status)
 		return
 	}
 	if status >= 200 && x.Status == 0 {
@@ -61,6 +62,26 @@ func (x *exchange) WriteHeader(status int) {
 		x.farewell()
 	}
 	x.ResponseWriter.WriteHeader(status)
+}
+
+// inform writes an informational answer.
+func (x *exchange) inform(status int) {
+	switch {
+	case !x.request.ProtoAtLeast(1, 1):
+	case !x.http2:
+		x.ResponseWriter.WriteHeader(status)
+	default:
+		// The server encodes the header in another goroutine, and does not wait for that if the
+		// stream is reset, so a later change would be a concurrent one. It copies a header with a
+		// length, which it leaves out of such an answer.
+		h := x.Header()
+		length, ok := h["Content-Length"]
+		h["Content-Length"] = []string{"0"}
+		x.ResponseWriter.WriteHeader(status)
+		if delete(h, "Content-Length"); ok {
+			h["Content-Length"] = length
+		}
+	}
 }
 
 // hasLeft reports whether the client has ended the request. (A body that comes too slowly, or is
