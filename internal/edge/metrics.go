@@ -78,9 +78,6 @@ func (d *publicDoor) upstreams() []telemetry.Upstream {
 	all := make([]telemetry.Upstream, len(states))
 	for i, s := range states {
 		all[i] = telemetry.Upstream{Site: s.Site, Address: s.Address.String(), Well: s.Well, Busy: s.Busy, Kept: s.Kept, Failures: s.Failures}
-		if !d.gateway.Fast() {
-			all[i].Kept = -1 // unknown with net/http
-		}
 	}
 	return all
 }

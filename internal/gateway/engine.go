@@ -4,8 +4,8 @@ package gateway
 type Engine uint8
 
 const (
-	// EngineAuto is the fast engine before Upstream, and net/http before Backend, or if Wrap or
-	// WrapTransport is set: these need net/http's requests.
+	// EngineAuto is the fast engine before Sites, and net/http before Backend, or if Wrap or
+	// TraceUpstream is set: these need net/http's requests.
 	EngineAuto Engine = iota
 	// EngineStd is net/http.
 	EngineStd
@@ -21,5 +21,5 @@ func (e Engine) String() string {
 
 // isFast reports whether HTTP/1.1 is served by the fast engine.
 func (o *Options) isFast() bool {
-	return o.Engine == EngineAuto && len(o.Sites) > 0 && o.Wrap == nil && o.WrapTransport == nil
+	return o.Engine == EngineAuto && len(o.Sites) > 0 && o.Wrap == nil && o.TraceUpstream == nil
 }

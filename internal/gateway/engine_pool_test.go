@@ -74,11 +74,7 @@ func TestAClosedConnectionIsDetectedBeforeItIsUsed(t *testing.T) {
 	})
 	e := open(t, nil, o.use)
 	c := e.caller()
-	method, body := "POST", "body"
-	if !e.gateway.Fast() {
-		// net/http may notice the end of its kept connections too late.
-		method, body = "GET", ""
-	}
+	const method, body = "POST", "body"
 	for n := range 20 {
 		c.request(method+" /v1/wp/status", fmt.Sprintf("Content-Length: %d", len(body)))
 		c.write("%s", body)
@@ -151,12 +147,13 @@ func TestNoRequestIsRepeated(t *testing.T) {
 }
 
 // Unrequested bytes are never taken for the beginning of the next answer, which may
-// be another caller's.
+// be another caller's, whatever the two callers speak.
 func TestUnrequestedBytesAreNotAnAnswer(t *testing.T) {
 	const evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nX-Evil: 1\r\n\r\nevil"
 	for name, test := range map[string]struct{ method, answer, later string }{
 		"two answers at once":               {"GET", ok200 + evil, ""},
 		"two answers, one after another":    {"GET", ok200, evil},
+		"an empty answer, then another":     {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", evil},
 		"a body to HEAD":                    {"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 58\r\n\r\n", evil},
 		"a body to HEAD at once":            {"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 58\r\n\r\n" + evil, ""},
 		"a body in a 204":                   {"GET", "HTTP/1.1 204 No Content\r\n\r\n", evil},
@@ -185,22 +182,26 @@ func TestUnrequestedBytesAreNotAnAnswer(t *testing.T) {
 				}
 			})
 			e := open(t, nil, o.use)
-			attacker, victim := e.caller(), e.caller()
-			for range 5 {
-				attacker.request(test.method + " /v1/wp/evil")
-				attacker.readAnswer(test.method)
+			one := &http.Client{Transport: new(http.Transport)}
+			t.Cleanup(one.CloseIdleConnections)
+			two := h2c(t)
+			for n := range 12 {
+				attacker, victim := one, one
+				if n%2 == 1 {
+					attacker = two
+				}
+				if n%4 > 1 {
+					victim = two
+				}
+				// net/http's client takes a 304 that declares a length for half an answer
+				_, _ = io.Copy(io.Discard, do(t, attacker, test.method, e.url("/v1/wp/evil"), nil).Body)
 				if test.later != "" {
 					came <- true // the answer has ended
 				}
 				<-came
-				// net/http's transport detects them asynchronously, so the test
-				// waits.
-				if !e.gateway.Fast() {
-					eventually(t, "the transport sees what came", func() bool { return o.open.Load() == 0 })
-				}
-				victim.request("GET /v1/wp/victim")
-				if res, body := victim.readAnswer("GET"); body != "victim" || res.Header.Get("X-Evil") != "" {
-					t.Fatalf("%s: the next caller gets %d %q %v", name, res.StatusCode, body, res.Header)
+				res := do(t, victim, "GET", e.url("/v1/wp/victim"), nil)
+				if body := text(t, res); body != "victim" || res.Header.Get("X-Evil") != "" {
+					t.Fatalf("round %d, over %s: the next caller gets %d %q %v", n, res.Proto, res.StatusCode, body, res.Header)
 				}
 			}
 		})
@@ -256,16 +257,12 @@ func TestAnInvalidAnswerIs502(t *testing.T) {
 		"an endless head":    "HTTP/1.1 200 OK\r\nX-Evil: " + strings.Repeat("x", 1<<20),
 	} {
 		t.Run(name, func(t *testing.T) {
-			lax := map[string]bool{"both lengths": true, "bare line feeds": true, "obs-fold": true, "blank before colon": true}[name]
 			o := newOrigin(t, func(s *served) {
 				for r := s.request(); r != nil; r = s.request() {
 					s.answers("%s", answer)
 				}
 			})
 			e := open(t, nil, o.use)
-			if lax && !e.gateway.Fast() {
-				return // net/http parses it differently; docs/engines.md
-			}
 			c := e.caller()
 			for range 2 {
 				c.request("POST /v1/wp/status", "Content-Length: 0")

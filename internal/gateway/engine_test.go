@@ -22,15 +22,12 @@ type caller struct {
 	t testing.TB
 	net.Conn
 	*bufio.Reader
-	// 100 Continue may arrive at any time: net/http sends one of its own, in
-	// addition to the upstream's.
-	lax bool
 }
 
 func (e *edge) caller() *caller {
 	e.t.Helper()
 	c := e.dial()
-	return &caller{e.t, c, bufio.NewReader(c), !e.gateway.Fast()}
+	return &caller{e.t, c, bufio.NewReader(c)}
 }
 
 func (c *caller) Read(p []byte) (int, error) { return c.Reader.Read(p) }
@@ -74,9 +71,6 @@ func (c *caller) readAnswer(method string) (*http.Response, string) {
 	res, err := http.ReadResponse(c.Reader, &http.Request{Method: method})
 	if err != nil {
 		c.t.Fatalf("an answer to %s: %v", method, err)
-	}
-	if c.lax && res.StatusCode == http.StatusContinue {
-		return c.readAnswer(method)
 	}
 	body, err := io.ReadAll(res.Body)
 	if err != nil {

@@ -57,6 +57,8 @@ func (e *erratic) answer(s *served, r *http.Request) bool {
 		return false
 	case "nothing":
 		return false
+	case "empty":
+		s.answers("%sContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nX-Id: evil\r\nContent-Length: 4\r\n\r\nevil", head)
 	case "unasked":
 		s.answers("%sHTTP/1.1 200 OK\r\nX-Id: evil\r\nContent-Length: 4\r\n\r\nevil", whole)
 	case "nonsense":
@@ -73,14 +75,14 @@ func TestNoAnswerReachesAnotherStream(t *testing.T) {
 	const callers, each = 8, 60
 	o := newErratic(t)
 	e := open(t, nil, o.use)
-	kinds := []string{"", "chunks", "early", "hints", "half", "nothing", "nonsense"}
-	// net/http may take what follows an answer for the answer to the next request
-	if e.gateway.Fast() {
-		kinds = append(kinds, "unasked")
-	}
+	kinds := []string{"", "chunks", "early", "hints", "half", "nothing", "nonsense", "unasked", "empty"}
 	var all sync.WaitGroup
 	for pair := range callers / 2 {
 		client := h2c(t) // two callers share a connection
+		if pair%2 == 1 {
+			client = &http.Client{Transport: new(http.Transport)}
+			t.Cleanup(client.CloseIdleConnections)
+		}
 		for i := range 2 {
 			all.Go(func() {
 				for n := range each {
@@ -136,7 +138,7 @@ func askOwn(t *testing.T, client *http.Client, url, id, body string, leaves bool
 	case strings.Contains(string(got), "evil"), res.StatusCode != http.StatusOK && res.StatusCode != http.StatusBadGateway:
 		t.Errorf("%s: %d %q", id, res.StatusCode, got)
 	case res.StatusCode != http.StatusOK:
-	case res.Header.Get("X-Id") != id, err == nil && string(got) != id, !strings.HasPrefix(id, string(got)):
+	case res.Header.Get("X-Id") != id, err == nil && string(got) != id && !strings.HasSuffix(url, "=empty"), !strings.HasPrefix(id, string(got)):
 		t.Errorf("%s is answered with the head of %s and %q, %v", id, res.Header.Get("X-Id"), got, err)
 	case err == nil && res.Trailer["X-End"] != nil && res.Trailer.Get("X-End") != id:
 		t.Errorf("%s gets the trailer of %s", id, res.Trailer.Get("X-End"))

@@ -151,13 +151,10 @@ func New(o Options) (*Gateway, error) {
 		return nil, err
 	}
 	engine := std.Options{
-		Backend: o.Backend, TLS: g.TLSConfig(), Wrap: o.Wrap, WrapTransport: o.WrapTransport, Traceparent: o.Traceparent,
-		Dial: g.dialThrough(g.newDialer().DialContext), Kept: keptFor, UpstreamTLS: secure, Pooled: g.Fast(),
+		Backend: o.Backend, TLS: g.TLSConfig(), AskClients: g.askClients(),
+		Wrap: o.Wrap, TraceUpstream: o.TraceUpstream, Traceparent: o.Traceparent,
 	}
-	engine.AskClients = g.askClients()
-	if g.std, err = std.New(g.rules, engine); err != nil {
-		return nil, err
-	}
+	g.std = std.New(g.rules, engine)
 	return g, nil
 }
 
@@ -277,7 +274,7 @@ type UpstreamState struct {
 }
 
 // Upstreams returns how the addresses of the upstreams are doing, in the order of Options; nil
-// before Backend. Kept connections are those of the fast engine, which HTTP/2 shares with it.
+// before Backend.
 func (g *Gateway) Upstreams() (all []UpstreamState) {
 	for _, site := range g.rules.Sites {
 		unanswered := site.AllUnanswered()

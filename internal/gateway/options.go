@@ -13,6 +13,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/acme"
 	"github.com/weirlimit/weir/internal/target"
+	"github.com/weirlimit/weir/internal/upstream"
 )
 
 // Options are what a Gateway is made from. Decider, Identity and one of Backend and Sites are
@@ -125,8 +126,11 @@ type Options struct {
 	// it sees paths as they were received. Its ResponseWriter must unwrap to the one it was given,
 	// or be it.
 	Wrap func(http.Handler) http.Handler
-	// WrapTransport, if set, is put around the transport of requests to Sites.
-	WrapTransport func(http.RoundTripper) http.RoundTripper
+	// TraceUpstream, if set, is called for each request to Sites before that is sent. It may change
+	// the fields that are forwarded, such as traceparent. end is called when the answer has ended:
+	// with the address that was asked last (zero: none was), the status of the answer (0: there was
+	// none), and why the answer is not whole.
+	TraceUpstream func(ctx context.Context, method string, h http.Header) (end func(at upstream.Address, status int, err error))
 
 	// WrapListener, if set, is put around the listener that Serve is given, below the PROXY
 	// protocol and TLS, such as one that counts connections. Its connections must have CloseWrite

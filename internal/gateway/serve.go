@@ -159,7 +159,6 @@ func (g *Gateway) drain(s *servers, cut context.CancelFunc) {
 // them.
 func (g *Gateway) closeUpstreams() {
 	g.rules.EndOutages()
-	g.std.CloseIdle()
 	for _, site := range g.rules.Sites {
 		_ = site.Pool.Close()
 	}

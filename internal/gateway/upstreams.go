@@ -18,7 +18,7 @@ import (
 // which common servers close one.
 const keptFor = 55 * time.Second
 
-// newSites returns the upstreams, with their health and the fast engine's connections to them.
+// newSites returns the upstreams, with their health and the connections to them.
 // secure is of https addresses; nil: the default.
 func (g *Gateway) newSites(secure *tls.Config) ([]*rules.Site, error) {
 	connect := g.dialThrough(poller.Dial(g.newDialer()))
@@ -92,7 +92,7 @@ func (g *Gateway) dialThrough(connect dial) dial {
 	return connect
 }
 
-// newDialer returns the dialer to upstreams, of both engines.
+// newDialer returns the dialer to upstreams.
 func (g *Gateway) newDialer() *net.Dialer {
 	d := &net.Dialer{Timeout: g.options.Limits.Connect, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4}}
 	if avoid := g.options.Avoid; avoid != nil {

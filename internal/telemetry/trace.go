@@ -7,18 +7,22 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weirlimit/weir/answer"
+	"github.com/weirlimit/weir/internal/upstream"
 )
 
 // TraceOptions are the settings of a Tracer. Endpoint is required.
@@ -104,10 +108,50 @@ func (t *Tracer) Wrap(next http.Handler) http.Handler {
 	return otelhttp.NewHandler(next, "request", options...)
 }
 
-// WrapTransport returns a transport that records a span for each upstream request and adds
-// traceparent to it. It is for gateway.Options.WrapTransport.
-func (t *Tracer) WrapTransport(next http.RoundTripper) http.RoundTripper {
-	return otelhttp.NewTransport(next, t.options...)
+// TraceUpstream begins the span of a request to an upstream, and writes into its header what
+// continues the trace there. end ends the span: at is the address that was asked last, status that
+// of the answer (0: there was none), and err why the answer is not whole. It is for
+// gateway.Options.TraceUpstream.
+func (t *Tracer) TraceUpstream(ctx context.Context, method string, h http.Header) (end func(at upstream.Address, status int, err error)) {
+	ctx, span := t.provider.Tracer(upstreamScope).Start(ctx, "HTTP "+method, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(methodAttribute(method), semconv.NetworkProtocolVersion("1.1")))
+	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(h))
+	return func(at upstream.Address, status int, err error) {
+		defer span.End()
+		if !span.IsRecording() {
+			return
+		}
+		if host, port, ok := at.Endpoint(); ok {
+			span.SetAttributes(semconv.ServerAddress(host))
+			if port != 0 {
+				span.SetAttributes(semconv.ServerPort(port))
+			}
+		}
+		if status != 0 {
+			span.SetAttributes(semconv.HTTPResponseStatusCode(status))
+		}
+		switch {
+		case err != nil:
+			span.SetAttributes(semconv.ErrorType(err))
+			span.SetStatus(codes.Error, "")
+		case status >= http.StatusBadRequest:
+			span.SetAttributes(semconv.ErrorTypeKey.String(strconv.Itoa(status)))
+			span.SetStatus(codes.Error, "")
+		}
+	}
+}
+
+// upstreamScope is the name of what records the spans of TraceUpstream.
+const upstreamScope = "github.com/weirlimit/weir/internal/telemetry"
+
+// methodAttribute returns the attribute of a method; that of any other if it is not one of HTTP's own
+// (semantic conventions, http.request.method).
+func methodAttribute(method string) attribute.KeyValue {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, "QUERY":
+		return semconv.HTTPRequestMethodKey.String(method)
+	}
+	return semconv.HTTPRequestMethodOther
 }
 
 // Traceparent returns the traceparent of the span in ctx, which the upstream's is a child of; empty

@@ -117,7 +117,7 @@ func newTraced(t *testing.T, upstream http.Handler, to string, change func(*tele
 	}
 	g, err := gateway.New(gateway.Options{
 		Decider: newDecider(t, "3 per minute by ip", weir.Options{}), Identity: who, Sites: gateway.To(at), Log: log,
-		Observe: e.tracer.Observe, Wrap: e.tracer.Wrap, WrapTransport: e.tracer.WrapTransport,
+		Observe: e.tracer.Observe, Wrap: e.tracer.Wrap, TraceUpstream: e.tracer.TraceUpstream,
 	})
 	if err != nil {
 		t.Fatal(err)

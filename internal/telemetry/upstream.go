@@ -14,7 +14,7 @@ type Upstream struct {
 	Address  string
 	Well     bool
 	Busy     int
-	Kept     int // negative if unknown
+	Kept     int
 	Failures uint64
 }
 
@@ -29,7 +29,7 @@ var (
 	descUpstreamBusy = prometheus.NewDesc("weir_upstream_requests_in_flight",
 		"Requests in flight to the address, including websockets.", []string{"site", "upstream"}, nil)
 	descUpstreamKept = prometheus.NewDesc("weir_upstream_connections_kept",
-		"Idle connections to the address in the fast engine's pool, which HTTP/2 shares. Those of net/http (--engine std, traces) are not included.", []string{"site", "upstream"}, nil)
+		"Idle connections to the address.", []string{"site", "upstream"}, nil)
 	descUpstreamFailures = prometheus.NewDesc("weir_upstream_failures_total",
 		"Failures that counted against the address: one for an outage, and one for each probe that fails during it.", []string{"site", "upstream"}, nil)
 	descCertificate = prometheus.NewDesc("weir_certificate_expires_timestamp_seconds",
@@ -77,9 +77,7 @@ func (s *Sources) collectGateway(to chan<- prometheus.Metric) {
 		}
 		gauge(descUpstreamUp, boolValue(u.Well))
 		gauge(descUpstreamBusy, float64(u.Busy))
-		if u.Kept >= 0 {
-			gauge(descUpstreamKept, float64(u.Kept))
-		}
+		gauge(descUpstreamKept, float64(u.Kept))
 		to <- prometheus.MustNewConstMetric(descUpstreamFailures, prometheus.CounterValue, float64(u.Failures), site, u.Address)
 	}
 }

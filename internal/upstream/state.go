@@ -11,8 +11,7 @@ type State struct {
 	// when it was last found to be as Well says; zero: since the start
 	Since time.Time
 	Busy  int // exchanges under way
-	// connections kept for another exchange; not those of Transport, which its base keeps
-	Kept int
+	Kept  int // connections kept for another exchange
 	// of requests, that have counted against it, ever; in an outage each failed probe is one
 	Failures uint64
 }

@@ -6,14 +6,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
-	"log"
 	"net"
-	"net/http"
 	"net/http/httptest"
 	"os"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -110,38 +106,6 @@ func TestACertificateForAnotherNameIsRejected(t *testing.T) {
 	}
 	if p.addresses[0].failures != 1 {
 		t.Errorf("%d failures of the address with the wrong name, want 1", p.addresses[0].failures)
-	}
-}
-
-func TestTheTransportRetriesWithTheBodyIfTLSFails(t *testing.T) {
-	server, client := certificate(t)
-	var asked atomic.Int64
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		_, _ = io.Copy(w, r.Body)
-	}))
-	s.TLS = server
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // the handshake that fails
-	s.StartTLS()
-	defer s.Close()
-	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
-	p := open(t, options(Address{TLS: true, Host: "localhost:" + port}, Address{TLS: true, Host: "127.0.0.1:" + port}))
-	b := base(t)
-	b.TLSClientConfig = client
-	b.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := new(net.Dialer).DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return Count(c, c), nil
-	}
-	res, err := ask(t, p.Transport(b), "POST", io.NopCloser(io.MultiReader(strings.NewReader("hello"))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if got, _ := io.ReadAll(res.Body); string(got) != "hello" || asked.Load() != 1 || p.addresses[0].failures != 1 {
-		t.Errorf("%q came back, of %d requests; %d failures of the first address", got, asked.Load(), p.addresses[0].failures)
 	}
 }
 

@@ -1,7 +1,6 @@
 // Package upstream keeps the connection pools of the backends that a gateway protects. It chooses
 // the address of a request and a kept connection to it, and avoids addresses that failed, as
-// requests or health checks of its own find out. Both HTTP engines use it: the fast one takes
-// connections, net/http's transport asks it for an address.
+// requests or health checks of its own find out. Both HTTP engines take their connections from it.
 //
 //	upstream.go   Options, Pool: taking a connection, and closing idle ones
 //	address.go    one address: when it is chosen, its health
@@ -11,8 +10,6 @@
 //	dial.go       a new connection, with TLS if the address wants it
 //	socket.go     addresses that are Unix sockets
 //	peek_*.go     whether the other side of a kept connection is gone
-//	transport.go  the same choice for net/http
-//	once.go       keeps net/http from sending a request twice
 //	state.go      the health of each address, for operators
 package upstream
 
@@ -23,6 +20,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -40,6 +38,20 @@ func (a Address) String() string {
 		return "unix:" + path
 	}
 	return a.scheme() + "://" + a.Host
+}
+
+// Endpoint returns the host and port of the address, or the path of a Unix socket and 0. ok is false
+// for the zero value.
+func (a Address) Endpoint() (host string, port int, ok bool) {
+	if path, ok := SocketOf(a.Host); ok {
+		return path, 0, true
+	}
+	host, digits, err := net.SplitHostPort(a.Host)
+	if err != nil {
+		return "", 0, false
+	}
+	port, _ = strconv.Atoi(digits) // 0: it is the name of a service
+	return host, port, true
 }
 
 func (a Address) scheme() string {

@@ -67,7 +67,7 @@ func (x *exchange) appendHead() (how relay.Framing) {
 			x.out = relay.AppendAnnounced(x.out, announced, x.dropsTrailer)
 		}
 	}
-	if x.body.isUnasked() || x.upload != nil && !x.upload.read.Load() {
+	if x.body.isUnasked() || x.upload != nil && !x.upload.HasRead() {
 		x.closes = true // the rest of the request will not be read
 	}
 	x.appendConnection()
@@ -138,14 +138,8 @@ func (b *awaited) Read(p []byte) (int, error) {
 
 // logBroken logs that an answer broke off, unless the client had gone.
 func (x *exchange) logBroken(err error) {
-	if x.upload != nil {
-		select {
-		case <-x.upload.done:
-			if x.upload.sent != nil {
-				return // the client has gone, and the upstream's connection was closed for that
-			}
-		default:
-		}
+	if x.upload != nil && x.upload.Received() != nil {
+		return // the client has gone, and the upstream's connection was closed for that
 	}
 	if !x.c.isGone() {
 		x.c.engine.Log.Warn("the upstream's answer ended early", "method", x.head.Method, "upstream", x.conn.Address().String(), "error", err)

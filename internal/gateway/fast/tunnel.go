@@ -1,10 +1,7 @@
 package fast
 
 import (
-	"io"
-	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/answer"
@@ -56,34 +53,8 @@ func (c *conn) tunnel(u *upstream.Conn) {
 	})
 	bounds.Start()
 	defer bounds.Stop()
-	var both sync.WaitGroup
-	guard := func() {
-		if failure := recover(); failure != nil {
-			c.engine.Log.Error("copying for a websocket panicked", "panic", failure, "stack", string(debug.Stack()))
-			_ = c.raw.Close()
-			_ = u.Close()
-		}
-	}
-	both.Go(func() {
-		defer guard()
-		oneWay(&c.engine.copies, u, pace.OneWay{Reader: &c.in, Of: bounds}, u, c)
-	})
-	func() {
-		defer guard()
-		oneWay(&c.engine.copies, c.Conn, pace.OneWay{Reader: &u.Reader, Of: bounds}, c, u)
-	}()
-	both.Wait() // also after a panic: until then the tunnel is open
-}
-
-// oneWay copies until from ends, and then ends the sending half of toConn. If that fails, or the
-// copying does, it closes both connections.
-func oneWay(b *relay.Buffers, to io.Writer, from pace.OneWay, toConn, fromConn interface{ Close() error }) {
-	if _, received, sent := b.Copy(to, from, relay.Plain); received == nil && sent == nil {
-		if half, ok := toConn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-			from.Of.HalfEnded()
-			return
-		}
-	}
-	_ = toConn.Close()
-	_ = fromConn.Close()
+	c.engine.copies.Tunnel(
+		relay.Side{From: pace.OneWay{Reader: &c.in, Of: bounds}, To: c.Conn, Conn: c},
+		relay.Side{From: pace.OneWay{Reader: &u.Reader, Of: bounds}, To: u, Conn: u},
+		c.engine.Log, bounds.HalfEnded)
 }

@@ -21,9 +21,9 @@ type relayed struct {
 	sent      bool // the request went out whole
 	websocket bool // the request asks for one
 	tunnelled bool
-	alone     bool    // the connection ends with this request
-	early     bool    // the answer came before the request's body had come in whole
-	upload    *upload // nil: the request went out in one piece
+	alone     bool          // the connection ends with this request
+	early     bool          // the answer came before the request's body had come in whole
+	upload    *relay.Upload // nil: the body is not being sent
 }
 
 // forward sends the request to the upstream, and its answer back.
@@ -200,8 +200,8 @@ func (x *exchange) talk(u *upstream.Conn, streams bool, now time.Time) error {
 			}
 		case status == http.StatusSwitchingProtocols || status >= 200:
 			if x.upload != nil {
-				x.early = !x.upload.read.Load()
-				x.upload.answered()
+				x.early = !x.upload.HasRead()
+				x.upload.Answered()
 			} else if streams { // the upstream does not want the body
 				x.c.beginWatch()
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/gateway/relay"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/upstream"
 	"github.com/weirlimit/weir/internal/wire"
@@ -49,10 +50,10 @@ func TestTheWatchEndsIfTheUploadEndsAtTheSameTime(t *testing.T) {
 			x.conn = u
 			x.head = wire.Request{Method: http.MethodPost}
 			x.body.reset(c, &x.head) // nothing of it is left
-			l := &upload{done: make(chan struct{})}
+			l := relay.NewUpload()
 			x.upload = l
 			c.holdWatch()
-			go x.sendBody(u, l)
+			go l.Run(u, engine.Log, func() (received, stuck error) { return x.pass(u, l) }, c.releaseWatch)
 			_, _ = x.quiet()
 			if c.watch.Load() != watchOff {
 				t.Error("the watch continues")

@@ -107,14 +107,8 @@ func (c *Call) Read(p []byte) (int, error) {
 
 // logBroken logs that the answer broke off, unless the client has gone.
 func (c *Call) logBroken(err error) {
-	if l := c.upload; l != nil {
-		select {
-		case <-l.done:
-			if l.received != nil {
-				return // the client has gone, and the connection was closed for that
-			}
-		default:
-		}
+	if c.upload != nil && c.upload.Received() != nil {
+		return // the client has gone, and the connection was closed for that
 	}
 	if c.ctx.Err() != nil || c.Log == nil {
 		return

@@ -1,14 +1,15 @@
-// Package relay asks an upstream by the fast engine's pool, for a request whose client speaks
-// another protocol than HTTP/1.1: it sends the request, and its body while the answer is awaited,
-// and reads the answer. It knows nothing of the client. One call goes down these files:
+// Package relay asks an upstream, by its pool, for a request that net/http has read: it sends the
+// request, and its body while the answer is awaited, and reads the answer. It knows nothing of the
+// client. One call goes down these files:
 //
 //	relay.go   a connection for the request, and another one if nothing of it went out
 //	upload.go  the request's body, sent while the answer is awaited
 //	answer.go  the answer's head, body and trailers
 //	copy.go    the buffers that bodies are copied through, and their framing
+//	tunnel.go  websockets
 //
 // The fast engine, whose own loop does the rest of this while it watches its client's connection,
-// uses answer.go's Heads and all of copy.go.
+// uses Upload, Heads, Tunnel and all of copy.go.
 package relay
 
 import (
@@ -19,6 +20,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
@@ -50,6 +52,15 @@ type Call struct {
 	// Alone means that Request has Connection: close.
 	Alone bool
 
+	// Continue, if set, means that Request has Expect: 100-continue. Do calls it before Body is
+	// read: when the upstream asks for that, or is silent for a second. After a final answer Body is
+	// not read at all.
+	Continue func()
+
+	// Upgrades means that Request asks for a websocket. A 101 is a final answer then, and Conn
+	// returns the connection.
+	Upgrades bool
+
 	// Inform, if set, is called by Do for each informational answer but 100.
 	Inform func(*wire.Response)
 
@@ -64,7 +75,8 @@ type Call struct {
 	begun  bool        // some of the request went out
 	sent   bool        // the request went out whole
 	early  bool        // the answer came before the request's body had come in whole
-	upload *upload     // nil: the request went out in one piece
+	whole  atomic.Bool // the body went out whole; its end may still be awaited
+	upload *Upload     // nil: the body is not being sent
 	heads  Heads
 	body   wire.Body
 }
@@ -105,6 +117,7 @@ func (c *Call) Do(ctx context.Context, now time.Time) error {
 		if err = c.talk(u, now); err == nil {
 			return nil
 		}
+		gone := ctx.Err() // before the upload is ended, which may end ctx
 		received, stuck := c.endUpload()
 		if stuck != nil {
 			err = stuck
@@ -114,9 +127,9 @@ func (c *Call) Do(ctx context.Context, now time.Time) error {
 		case received != nil:
 			c.drop(nil)
 			return &BodyError{received}
-		case ctx.Err() != nil:
+		case gone != nil:
 			c.drop(nil)
-			return ctx.Err()
+			return gone
 		case !stale && (c.begun || pace.IsTimeout(err)):
 			c.drop(err) // after a time-out the client has waited enough
 			return err
@@ -138,15 +151,25 @@ func (c *Call) talk(u *upstream.Conn, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		c.startUpload(u)
-	} else {
+	}
+	switch {
+	case c.Body == nil:
 		u.Ask(c.Request)
 		u.AwaitHead(now)
+	case c.Continue != nil:
+		u.AwaitContinue(now)
+	default:
+		c.startUpload(u)
 	}
 	for {
 		head, err := c.heads.Next(u)
 		if c.Body == nil {
 			c.begun, c.sent = u.Asked() > 0, u.Asked() == len(c.Request)
+		}
+		if err != nil && pace.IsTimeout(err) && c.isHeld() {
+			c.Continue() // the upstream does not answer Expect
+			c.startUpload(u)
+			continue
 		}
 		if err == nil {
 			// the fields of the answer are kept by those that they are passed on to
@@ -158,19 +181,37 @@ func (c *Call) talk(u *upstream.Conn, now time.Time) error {
 		u.Answered()
 		switch {
 		case c.Answer.Status == http.StatusSwitchingProtocols:
-			return errSwitched
+			if !c.Upgrades {
+				return errSwitched
+			}
+			return nil
 		case c.Answer.Status >= 200:
 			if c.upload != nil {
-				c.early = !c.upload.read.Load()
-				c.upload.answered()
+				c.early = !c.upload.HasRead()
+				c.upload.Answered()
 			}
 			c.body.ResetAnswer(&u.Reader, c.Answer.Length)
 			return nil
-		case c.Answer.Status != http.StatusContinue && c.Inform != nil:
+		case c.Answer.Status == http.StatusContinue:
+			if c.isHeld() {
+				c.Continue()
+				c.startUpload(u)
+			}
+		case c.Inform != nil:
 			c.Inform(&c.Answer)
 		}
 	}
 }
+
+// isHeld reports whether the body waits for the upstream's 100.
+func (c *Call) isHeld() bool { return c.Continue != nil && c.Body != nil && c.upload == nil }
+
+// HasBody reports whether the body of the request has come in whole, or there was none. It is for
+// calls that were answered.
+func (c *Call) HasBody() bool { return c.Body == nil || c.upload != nil && c.upload.HasRead() }
+
+// Conn returns the connection of a call that was answered with a 101. End ends its use.
+func (c *Call) Conn() *upstream.Conn { return c.conn }
 
 // drop closes the connection. failure counts against its address; nil: nothing does.
 func (c *Call) drop(failure error) {
@@ -187,7 +228,7 @@ func (c *Call) End() {
 		// If the context has ended, another goroutine closes the connection, now or in a moment.
 		mine := c.forget()
 		c.conn, c.forget = nil, nil
-		if mine && c.body.Done() && c.sent && !c.Alone && !c.early && !c.Answer.Close {
+		if mine && c.body.Done() && c.sent && !c.Alone && !c.early && !c.Answer.Close && c.Answer.Status != http.StatusSwitchingProtocols {
 			u.Keep(time.Now())
 		} else {
 			u.Drop(nil)

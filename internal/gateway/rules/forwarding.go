@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -94,15 +93,6 @@ func (r *Rules) AppendForwarding(b []byte, o *Onward, chain []byte) []byte {
 		}
 	}
 	return b
-}
-
-// PutForwarding is AppendForwarding for a header.
-func (r *Rules) PutForwarding(h http.Header, o *Onward, chain []byte) {
-	for place := range len(Forwardings) {
-		if r.forwards(place, o) {
-			h[Forwardings[place].Name] = []string{string(appendForwarding(nil, place, o, chain))}
-		}
-	}
 }
 
 // The places of Forwardings.

@@ -13,9 +13,9 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// inform passes an informational answer on, without the limiter's fields, which only a final answer
+// passInterim passes an informational answer on, without the limiter's fields, which only a final answer
 // has.
-func (x *exchange) inform(w http.ResponseWriter, a *wire.Response) {
+func (x *exchange) passInterim(w http.ResponseWriter, a *wire.Response) {
 	h := w.Header()
 	for _, f := range a.Fields {
 		if !rules.IsHop(f.Name) && !rules.IsFraming(f.Name) && !a.Names(f.Name) && !x.engine.IsReserved(f.Name) {
@@ -30,6 +30,40 @@ func (x *exchange) inform(w http.ResponseWriter, a *wire.Response) {
 func (x *exchange) passHead(w http.ResponseWriter, c *relay.Call) (announced []string) {
 	a := &c.Answer
 	h := w.Header()
+	putFields(h, a)
+	if !x.http2 && !c.HasBody() {
+		x.isEarly = true
+		endAfterAnswer(x.ResponseWriter) // the rest of the request will not be read
+	}
+	if a.Length == 0 {
+		c.EndUpload() // nothing is sent to the upstream when the client has the whole answer
+	}
+	length := a.Length
+	if length == 0 {
+		length = a.Declared // of a HEAD or a 304, or 0
+	}
+	if length >= 0 && a.Status != http.StatusNoContent { // which has none (RFC 9110, section 8.6)
+		h["Content-Length"] = []string{strconv.FormatInt(length, 10)}
+	}
+	if a.Length < 0 && !x.http2 {
+		h["Transfer-Encoding"] = []string{"chunked"} // else net/http would give a short body a length
+	}
+	if a.Length == wire.Chunked && x.request.ProtoAtLeast(1, 1) {
+		for list := range strings.SplitSeq(strings.Join(a.Values("Trailer"), ","), ",") {
+			if name := strings.Trim(list, " \t"); wire.IsToken(name) && !x.engine.IsReserved(name) {
+				announced = append(announced, http.CanonicalHeaderKey(name))
+			}
+		}
+		if len(announced) > 0 {
+			h["Trailer"] = []string{strings.Join(announced, ", ")}
+		}
+	}
+	w.WriteHeader(a.Status)
+	return announced
+}
+
+// putFields puts the fields of an upstream's answer that are meant for the client into a header.
+func putFields(h http.Header, a *wire.Response) {
 	values := make([]string, len(a.Fields))
 	named := len(a.Values("Connection")) > 0
 	for i, f := range a.Fields {
@@ -44,37 +78,21 @@ func (x *exchange) passHead(w http.ResponseWriter, c *relay.Call) (announced []s
 		values[i] = f.Value
 		h[name] = values[i : i+1 : i+1]
 	}
-	length := a.Length
-	if length == 0 {
-		length = a.Declared // of a HEAD or a 304, or 0
-	}
-	if length >= 0 && a.Status != http.StatusNoContent { // which has none (RFC 9110, section 8.6)
-		h["Content-Length"] = []string{strconv.FormatInt(length, 10)}
-	}
-	if a.Length == wire.Chunked {
-		for list := range strings.SplitSeq(strings.Join(a.Values("Trailer"), ","), ",") {
-			if name := strings.Trim(list, " \t"); wire.IsToken(name) && !x.engine.IsReserved(name) {
-				announced = append(announced, http.CanonicalHeaderKey(name))
-			}
-		}
-		if len(announced) > 0 {
-			h["Trailer"] = []string{strings.Join(announced, ", ")}
-		}
-	}
-	w.WriteHeader(a.Status)
-	return announced
 }
 
 // passBody copies the body of the upstream's answer. A body without a length, and a stream of
-// events, is passed on as it comes. It reports whether all of it came, and the client took it.
-func (x *exchange) passBody(w http.ResponseWriter, c *relay.Call) bool {
+// events, is passed on as it comes. The error is why not all of it came, or the client did not take
+// it. What came is passed on all the same.
+func (x *exchange) passBody(w http.ResponseWriter, c *relay.Call) error {
 	if c.Answer.Length == 0 {
-		return true
+		return nil
 	}
 	streams := c.Answer.Length < 0 || slices.ContainsFunc(c.Answer.Values("Content-Type"), isEventStream)
 	flush := http.NewResponseController(w).Flush
-	if streams && !c.HasCome() && flush() != nil {
-		return false
+	if streams && !c.HasCome() {
+		if err := flush(); err != nil {
+			return err
+		}
 	}
 	p := x.engine.buffers.Borrow()
 	defer func() { p.GiveBack() }()
@@ -85,14 +103,20 @@ func (x *exchange) passBody(w http.ResponseWriter, c *relay.Call) bool {
 		}
 		if n > 0 {
 			if _, err := w.Write(p.Room()[:n]); err != nil {
-				return false
+				return err
 			}
 		}
-		if err != nil {
-			return errors.Is(err, io.EOF)
+		if errors.Is(err, io.EOF) {
+			return nil
 		}
-		if streams && flush() != nil {
-			return false
+		if err != nil {
+			_ = flush()
+			return err
+		}
+		if streams {
+			if err := flush(); err != nil {
+				return err
+			}
 		}
 		p = p.After(n)
 	}

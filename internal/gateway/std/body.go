@@ -3,6 +3,7 @@ package std
 import (
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,15 +14,18 @@ import (
 // stall or trickle.
 type requestBody struct {
 	io.ReadCloser
+	of       *exchange
 	deadline readDeadline
 	limits   *pace.Limits
 	http2    bool
 	conn     *pace.Conn // nil: not known
 
-	reading  sync.Mutex // held while the body is read: a proxy reads in a goroutine of its own
+	reading  sync.Mutex // held while the body is read: relay reads in a goroutine of its own
 	mu       sync.Mutex // guards what follows
 	pace     pace.Allowance
 	by       time.Time // the deadline; zero: none
+	begun    bool      // something of it was read, or tried to be
+	cut      bool      // HTTP/1: Close has ended a read, and with it the request's context
 	finished bool
 	whole    bool  // it was read to its end
 	closed   bool  // HTTP/2: the connection counts the body as ended
@@ -40,7 +44,7 @@ func (x *exchange) paceBody(r *http.Request) *http.Request {
 		return r
 	}
 	b := &x.body
-	b.ReadCloser, b.deadline, b.limits, b.http2 = r.Body, deadline, &x.engine.Pace, x.http2
+	b.ReadCloser, b.of, b.deadline, b.limits, b.http2 = r.Body, x, deadline, &x.engine.Pace, x.http2
 	b.conn = pace.ConnOf(r.Context())
 	b.pace.Begin(b.limits)
 	if b.http2 && b.conn != nil {
@@ -87,6 +91,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	began := time.Now()
+	b.begun = true
 	b.arm(began)
 	b.mu.Unlock()
 
@@ -101,7 +106,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		b.by = began
 		_ = b.deadline.SetReadDeadline(b.by) // the server does not wait for the rest either
 	}
-	if b.whole = err == io.EOF; err != nil && !b.whole {
+	if b.whole = err == io.EOF; err != nil && !b.whole && !b.cut {
 		b.err = err
 	}
 	if err != nil {
@@ -114,6 +119,60 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		b.disarm()
 	}
 	return n, err
+}
+
+// Close ends the body, and a read that another goroutine is in. Over HTTP/1 such a read cannot be
+// continued: the server ends the connection after the answer. What else is left of the body is the
+// server's to discard.
+func (b *requestBody) Close() error {
+	if b.http2 {
+		return b.ReadCloser.Close()
+	}
+	b.mu.Lock()
+	b.finished = true
+	b.mu.Unlock()
+	if b.reading.TryLock() {
+		b.reading.Unlock()
+		return nil
+	}
+	b.mu.Lock()
+	b.cut = b.of.request.Context().Err() == nil // else its client has ended it
+	b.mu.Unlock()
+	endAfterAnswer(b.of.ResponseWriter)
+	err := b.deadline.SetReadDeadline(longAgo)
+	b.reading.Lock() // until the read has ended
+	defer b.reading.Unlock()
+	return err
+}
+
+var longAgo = time.Unix(1, 0)
+
+// endAfterAnswer has HTTP/1's server end the connection after the answer, and leave the client half
+// a second to read it. Of what net/http exports, only the reader of a body that is too long does so.
+func endAfterAnswer(w http.ResponseWriter) {
+	for {
+		over, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		w = over.Unwrap()
+	}
+	tooLong := http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0)
+	_, _ = tooLong.Read(make([]byte, 1))
+}
+
+// isBegun reports whether something of the body was read.
+func (b *requestBody) isBegun() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.begun
+}
+
+// isCut reports whether Close has ended a read, and with it the request's context.
+func (b *requestBody) isCut() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.cut
 }
 
 // finish moves the deadline no more. The last one stays for what the server still discards.
@@ -179,15 +238,6 @@ func (b *requestBody) isLeft() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ReadCloser != nil && !b.http2 && !b.by.IsZero()
-}
-
-// isRead reports whether a goroutine is reading the body.
-func (b *requestBody) isRead() bool {
-	if !b.reading.TryLock() {
-		return true
-	}
-	b.reading.Unlock()
-	return false
 }
 
 // How much an HTTP/2 client may still send after it was refused, and for how long that is awaited.

@@ -9,9 +9,9 @@
 //	exchange.go  its record and its ResponseWriter, which handlers write to
 //	stream.go    answers over HTTP/2, written at a minimum rate
 //	body.go      its body, with a deadline for every read
-//	proxy.go     the upstream, by httputil.ReverseProxy
-//	forward.go   the upstream of an HTTP/2 request, by the fast engine's pool
+//	forward.go   the upstream, by gateway/relay
 //	answer.go    its answer, passed on
+//	upgrade.go   websockets
 //	header.go    net/http's headers under the rules
 //	hijack.go    connections that a handler takes over
 package std
@@ -24,12 +24,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httputil"
-	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/gateway/relay"
 	"github.com/weirlimit/weir/internal/gateway/rules"
+	"github.com/weirlimit/weir/internal/upstream"
 )
 
 // Options are what an Engine needs beside the rules. Backend is required if the rules have no
@@ -40,43 +39,29 @@ type Options struct {
 	// AskClients, if set, makes a configuration ask clients for certificates.
 	AskClients func(*tls.Config)
 
-	// Wrap and WrapTransport mean what they mean in the gateway's options.
+	// Wrap, TraceUpstream and Traceparent mean what they mean in the gateway's options.
 	Wrap          func(http.Handler) http.Handler
-	WrapTransport func(http.RoundTripper) http.RoundTripper
-
-	// Traceparent likewise, nil if nothing traces.
-	Traceparent func(context.Context) string
-
-	// Dial connects to the addresses of the rules' sites.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// of their https addresses; nil: the system's authorities, and no certificate of our own
-	UpstreamTLS *tls.Config
-	Kept        time.Duration // for how long a connection to them is kept unused
-
-	// Pooled sends requests of HTTP/2 to the sites by their pools, whose connections are the fast
-	// engine's too. Without it, and for HTTP/1.1, an http.Transport makes the connections.
-	Pooled bool
+	TraceUpstream func(ctx context.Context, method string, h http.Header) (end func(at upstream.Address, status int, err error))
+	Traceparent   func(context.Context) string
 }
 
 // An Engine serves requests by net/http. It is safe for concurrent use.
 type Engine struct {
 	*rules.Rules
-	options   Options
-	backend   http.Handler                           // serveBackend
-	proxies   map[*rules.Site]*httputil.ReverseProxy // nil: Backend
-	transport *http.Transport
-	buffers   relay.Buffers
+	options Options
+	backend http.Handler // serveBackend
+	buffers relay.Buffers
 }
 
 // New returns an engine. It serves nothing before Server or Handler is called.
-func New(r *rules.Rules, o Options) (*Engine, error) {
+func New(r *rules.Rules, o Options) *Engine {
 	e := &Engine{Rules: r, options: o}
 	e.backend = http.HandlerFunc(e.serveBackend)
-	if len(r.Sites) > 0 {
-		e.newProxies()
-	}
-	return e, nil
+	return e
 }
+
+// isBeforeSites reports whether upstreams answer, rather than Options.Backend.
+func (e *Engine) isBeforeSites() bool { return len(e.Sites) > 0 }
 
 // Handler serves one request after another, without what Server does for connections.
 func (e *Engine) Handler() http.Handler {
@@ -147,13 +132,6 @@ func (e *Engine) countClosed(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateHijacked, http.StateClosed:
 		e.Open.Add(-1)
-	}
-}
-
-// CloseIdle closes the connections that are kept to the upstream.
-func (e *Engine) CloseIdle() {
-	if e.transport != nil {
-		e.transport.CloseIdleConnections()
 	}
 }
 

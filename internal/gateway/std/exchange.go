@@ -1,7 +1,6 @@
 package std
 
 import (
-	"context"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -23,13 +22,11 @@ type exchange struct {
 	rules.Route
 
 	isHijacked bool
-	// closes the upstream's connection of an upgrade; nil: the request asks for none
-	leave      context.CancelFunc
-	asked      time.Duration // after Start, when the upstream was asked
-	switching  http.Header   // of the upstream's 101
-	identified bool          // Client is known
-	chain      []byte        // before an upstream: the X-Forwarded-For that it gets
-	addresses  [48]byte      // of chain, mostly
+	leave      func()   // closes the upstream's connection of a websocket; nil: there is none
+	isEarly    bool     // HTTP/1: the answer came before the request's body was whole
+	identified bool     // Client is known
+	chain      []byte   // before an upstream: the X-Forwarded-For that it gets
+	addresses  [48]byte // of chain, mostly
 
 	http2    bool
 	explicit atomic.Bool    // the handler has set a write deadline of its own
@@ -46,7 +43,8 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 // WriteHeader completes the header with the fields for browsers. Informational answers pass as they
 // are; HTTP/1.0, which has none, gets none.
 func (x *exchange) WriteHeader(status int) {
-	if status < 200 && status != http.StatusSwitchingProtocols && !x.request.ProtoAtLeast(1, 1) {
+	if status < 200 && status != http.StatusSwitchingProtocols {
+		x.inform(status)
 		return
 	}
 	if status >= 200 && x.Status == 0 {
@@ -58,7 +56,7 @@ func (x *exchange) WriteHeader(status int) {
 		if x.CORS != nil && !x.IsPreflight() {
 			x.CORS.Complete(header(h), x.Origin)
 		}
-		if _, typed := h["Content-Type"]; !typed && x.engine.proxies != nil {
+		if _, typed := h["Content-Type"]; !typed && x.engine.isBeforeSites() {
 			h["Content-Type"] = nil // net/http would guess what the upstream did not declare
 		}
 		x.farewell()
@@ -66,10 +64,30 @@ func (x *exchange) WriteHeader(status int) {
 	x.ResponseWriter.WriteHeader(status)
 }
 
-// hasLeft reports whether the client has ended the request. (A body that comes too slowly ends it
-// as well.)
+// inform writes an informational answer.
+func (x *exchange) inform(status int) {
+	switch {
+	case !x.request.ProtoAtLeast(1, 1):
+	case !x.http2:
+		x.ResponseWriter.WriteHeader(status)
+	default:
+		// The server encodes the header in another goroutine, and does not wait for that if the
+		// stream is reset, so a later change would be a concurrent one. It copies a header with a
+		// length, which it leaves out of such an answer.
+		h := x.Header()
+		length, ok := h["Content-Length"]
+		h["Content-Length"] = []string{"0"}
+		x.ResponseWriter.WriteHeader(status)
+		if delete(h, "Content-Length"); ok {
+			h["Content-Length"] = length
+		}
+	}
+}
+
+// hasLeft reports whether the client has ended the request. (A body that comes too slowly, or is
+// not read any more, ends HTTP/1's context as well.)
 func (x *exchange) hasLeft() bool {
-	return x.request.Context().Err() != nil && !pace.IsTimeout(x.body.failure())
+	return x.request.Context().Err() != nil && !x.body.isCut() && !pace.IsTimeout(x.body.failure())
 }
 
 func (x *exchange) Write(p []byte) (int, error) {
@@ -134,22 +152,13 @@ func (x *exchange) finish() {
 }
 
 // settle ends a body that is not wanted any more, after the request's line is in the access log:
-// the answer came before the body, and the client waits for 100 Continue, or the proxy's transport
-// still reads in a goroutine of its own.
+// the answer broke off, or came before the body.
 func (x *exchange) settle() {
-	if x.isHijacked || !x.body.isLeft() {
-		return
-	}
-	read := x.body.isRead()
-	if read && !x.Aborted {
-		// The server decides now whether it closes the connection. If not, it reads the body first.
-		_ = http.NewResponseController(x.ResponseWriter).Flush()
-		read = x.body.isRead()
-	}
 	switch {
+	case x.isHijacked || !x.body.isLeft():
 	case x.Aborted:
 		x.body.settle(0)
-	case read || x.request.Header["Expect"] != nil && x.request.ProtoAtLeast(1, 1):
+	case x.isEarly || x.request.Header["Expect"] != nil && x.request.ProtoAtLeast(1, 1):
 		x.body.settle(discardPatience)
 	}
 }
@@ -204,7 +213,7 @@ func (x *exchange) identify(w http.ResponseWriter) {
 func (x *exchange) noteCaller(c *identity.Caller) {
 	x.identified = true
 	x.Client = c.Addr()
-	if x.engine.proxies != nil {
+	if x.engine.isBeforeSites() {
 		x.chain = c.AppendChain(x.addresses[:0])
 	}
 }

@@ -189,10 +189,10 @@ func (e *Engine) attemptBackend(w http.ResponseWriter, r *http.Request, x *excha
 		}
 		r.Body = http.MaxBytesReader(x.ResponseWriter, r.Body, limit)
 	}
-	if e.proxies == nil {
-		e.options.Backend.ServeHTTP(w, r)
+	if e.isBeforeSites() {
+		e.forward(w, r)
 	} else {
-		e.serveUpstream(w, r)
+		e.options.Backend.ServeHTTP(w, r)
 	}
 	return true
 }

@@ -2,7 +2,6 @@ package std
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/weirlimit/weir/internal/gateway/rules"
@@ -19,15 +18,6 @@ func (h header) Put(name string, values []string) { h[name] = values }
 
 // Remove implements rules.Header.
 func (h header) Remove(name string) { delete(h, name) }
-
-// stripWithheld removes the fields that the upstream does not get.
-func (e *Engine) stripWithheld(h http.Header) {
-	for name, values := range h {
-		if rules.IsWithheld(name) || slices.ContainsFunc(values, func(v string) bool { return e.HidesField(name, v) }) {
-			delete(h, name)
-		}
-	}
-}
 
 // stripNominated removes the fields that a request's Connection names: the backend does not get
 // them (RFC 9110, section 7.6.1), so they name no caller either. Withheld fields stay, for those

@@ -21,11 +21,6 @@ func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if x.Status == 0 {
 		x.Status = http.StatusSwitchingProtocols
 	}
-	// httputil would add these only after the limiter has read what the answer tells of its cost
-	for name, values := range x.switching {
-		x.Header()[name] = values
-		delete(x.switching, name)
-	}
 	x.engine.TakenOver.Add(c)
 	x.body.finish()
 	_ = c.SetReadDeadline(time.Time{})
