@@ -396,8 +396,7 @@ func (t *table) rewrite(from []*segment, scopes []scope, now int64) error {
 	for _, seg := range from {
 		t.arena.release(seg.id)
 	}
-	// After the release: retire and quiesce wait for these locks, and after them the file is another
-	// process's.
+	// Last, since retire and quiesce wait for these locks, and then the file may be another's.
 	for _, seg := range fresh {
 		seg.mu.Unlock()
 	}
