@@ -63,6 +63,7 @@ func start(c Command, sockets []Socket) (*Next, error) {
 		return nil, err
 	}
 	n := &Next{link: l, pid: pid, kill: process.Kill, ended: make(chan struct{})}
+	n.stop = func() error { return process.Signal(c.Stop) }
 	go func() { // ends with the process
 		defer close(n.ended)
 		state, err := process.Wait()
@@ -127,6 +128,11 @@ func inherit(from *inheritance) (*Previous, error) {
 	if err != nil || int(made.Pid) != from.PID || int(made.Uid) != os.Getuid() {
 		return nil, nil
 	}
+	// The previous process awaits and ends the process that it has started. It may have ended.
+	if parent := os.Getppid(); parent != from.PID && !hungUp(firstInherited) {
+		return nil, fmt.Errorf("continue where process %d stops: it has started process %d, and that has started this one: a script in place of the program must exec it",
+			from.PID, parent)
+	}
 	for i := range len(from.Sockets) + 1 {
 		unix.CloseOnExec(firstInherited + i)
 	}
@@ -140,6 +146,13 @@ func inherit(from *inheritance) (*Previous, error) {
 		p.sockets = append(p.sockets, passed{s, os.NewFile(uintptr(fd), s.Name+" "+strconv.Itoa(fd))})
 	}
 	return p, nil
+}
+
+// hungUp reports whether the other end of a socket was closed.
+func hungUp(fd int32) bool {
+	poll := []unix.PollFd{{Fd: fd}}
+	_, err := unix.Poll(poll, 0)
+	return err == nil && poll[0].Revents&unix.POLLHUP != 0
 }
 
 // sendFile sends a copy of the descriptor of a connection or a file.
@@ -163,9 +176,7 @@ func (l *link) receiveFile() (*os.File, error) {
 	if err == nil && len(files) == 1 {
 		return files[0], nil
 	}
-	for _, f := range files {
-		_ = f.Close()
-	}
+	closeAll(files)
 	if err == nil {
 		err = fmt.Errorf("a message with %d descriptors, expected 1", len(files))
 	}
