@@ -68,6 +68,7 @@ func TestASwapStartsWhatIsAtThePath(t *testing.T) {
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	replaceFile(t, policy, onePolicy(4))
 	w := swappedProgram(t, link, "--listen", "127.0.0.1:0", "--policy", policy, "--upstream", nothingBehind(t))
+	open := 0 // descriptors, with the connection to the upstream
 	for content, want := range map[string]string{
 		"#!/bin/sh\nkill -9 $$\n": `the next process, \d+, ended before it could open its parts: signal: killed`,
 		"odd":                     `start the next process, \S+/weir: exec format error`,
@@ -82,6 +83,18 @@ func TestASwapStartsWhatIsAtThePath(t *testing.T) {
 		if got := statusAt(w.url + "/x"); got != http.StatusNoContent {
 			t.Errorf("status %d, want 204", got)
 		}
+		if open == 0 {
+			open = w.descriptors()
+		}
+	}
+	again, late := time.NewTicker(5*time.Millisecond), time.Now().Add(patience)
+	defer again.Stop()
+	n := w.descriptors()
+	for ; n > open && time.Now().Before(late); n = w.descriptors() {
+		<-again.C // a connection may be closed a moment later
+	}
+	if n > open {
+		t.Errorf("after swaps that failed %d descriptors are open, and %d after the first", n, open)
 	}
 	if !strings.Contains(w.stderr.String(), "a script in place of the program must exec it") {
 		t.Errorf("a script that does not exec the program is not reported:\n%s", w.stderr)
@@ -94,6 +107,16 @@ func TestASwapStartsWhatIsAtThePath(t *testing.T) {
 		}
 	}
 	w.end()
+}
+
+// descriptors returns how many descriptors the process has open that serves.
+func (w *swapped) descriptors() int {
+	w.t.Helper()
+	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", w.pids[len(w.pids)-1]))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return len(all)
 }
 
 // replaceProgram puts a program with the given text at a path.

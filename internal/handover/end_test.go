@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -304,5 +305,43 @@ func TestGuestsOfAProcessThatIsKilledRefuse(t *testing.T) {
 	}
 	if n := spent(t, now, minute); n != 3 {
 		t.Errorf("%d units are counted, want 3", n)
+	}
+}
+
+func TestOnlyAChildOfTheSameUserContinues(t *testing.T) {
+	from := &inheritance{PID: 100}
+	for _, test := range []struct {
+		theirs, own, parent int
+		ended               bool
+		want                string // nothing: it continues
+	}{
+		{7, 7, 100, false, ""},
+		{7, 7, 1, true, ""},
+		{7, 7, 101, false, "has started process 101"},
+		{7, 0, 100, false, "its user is 7, and that of this process is 0"},
+		{0, 7, 1, true, "its user is 0, and that of this process is 7"},
+	} {
+		err := from.check(test.theirs, test.own, test.parent, test.ended)
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
+// A socket hangs up when the process at its other end has ended.
+func TestTheEndOfAProcessHangsItsSocketUp(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[0])
+	if hungUp(int32(fds[0])) {
+		t.Error("hung up, and both ends are open")
+	}
+	if err := unix.Close(fds[1]); err != nil {
+		t.Fatal(err)
+	}
+	if !hungUp(int32(fds[0])) {
+		t.Error("not hung up, and the other end is closed")
 	}
 }

@@ -125,13 +125,11 @@ func linkOf(file *os.File) (*link, error) {
 // another process: then the control socket is not one that the previous process has made.
 func inherit(from *inheritance) (*Previous, error) {
 	made, err := unix.GetsockoptUcred(firstInherited, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil || int(made.Pid) != from.PID || int(made.Uid) != os.Getuid() {
+	if err != nil || int(made.Pid) != from.PID {
 		return nil, nil
 	}
-	// The previous process awaits and ends the process that it has started. It may have ended.
-	if parent := os.Getppid(); parent != from.PID && !hungUp(firstInherited) {
-		return nil, fmt.Errorf("continue where process %d stops: it has started process %d, and that has started this one: a script in place of the program must exec it",
-			from.PID, parent)
+	if err := from.check(int(made.Uid), os.Getuid(), os.Getppid(), hungUp(firstInherited)); err != nil {
+		return nil, fmt.Errorf("continue where process %d stops: %w", from.PID, err)
 	}
 	for i := range len(from.Sockets) + 1 {
 		unix.CloseOnExec(firstInherited + i)
@@ -146,6 +144,19 @@ func inherit(from *inheritance) (*Previous, error) {
 		p.sockets = append(p.sockets, passed{s, os.NewFile(uintptr(fd), s.Name+" "+strconv.Itoa(fd))})
 	}
 	return p, nil
+}
+
+// check returns why this process may not continue the previous one: that has another user, or has
+// started another process, which then started this one. Then the wrong process would be awaited
+// and ended. If the previous process has ended, its children have another parent.
+func (from *inheritance) check(theirs, own, parent int, ended bool) error {
+	if theirs != own {
+		return fmt.Errorf("its user is %d, and that of this process is %d: both must be the same", theirs, own)
+	}
+	if parent != from.PID && !ended {
+		return fmt.Errorf("it has started process %d, and that has started this one: a script in place of the program must exec it", parent)
+	}
+	return nil
 }
 
 // hungUp reports whether the other end of a socket was closed.
