@@ -91,6 +91,34 @@ func TestAHandOverEndsWithItsProcess(t *testing.T) {
 	}
 }
 
+// A next process that has an offer and hangs is ended, and the counts are taken back.
+func TestAProcessThatHangsIsEnded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: a next process has 3 s to open the counts")
+	}
+	o, _ := options(t)
+	now := opened(t, o)
+	minute := charge("minute", 10, 60, 1)
+	take(t, now, minute)
+	next, previous := pair(t)
+	go func() {
+		if _, err := previous.ask(); err != nil {
+			t.Error(err)
+		}
+	}()
+	err := next.AwaitOpen(t.Context())
+	if err == nil {
+		err = next.Give(t.Context(), now, func(int) { t.Error("the next process is said to decide") })
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, ErrNoCounts) {
+		t.Errorf("a process that hangs: %v", err)
+	}
+	take(t, now, minute)
+	if n := spent(t, now, minute); n != 2 {
+		t.Errorf("%d units are counted, want 2", n)
+	}
+}
+
 // If it is to end when the next process decides already, that drains too, and both have counts
 // until they have ended.
 func TestAnEndThatComesTooLateIsPassedOn(t *testing.T) {
