@@ -255,7 +255,7 @@ func (t *table) checkAll(stop <-chan struct{}) {
 }
 
 // retire marks every segment as gone, waiting for those that are locked, so that none can be locked
-// again.
+// again. When it returns, no rewrite is under way.
 func (t *table) retire() {
 	for position := uint64(0); ; {
 		seg := t.segmentAt(position)
@@ -273,7 +273,8 @@ func (t *table) retire() {
 }
 
 // quiesce freezes every entry, marks every segment as gone, and leaves it so. It waits for takes
-// that have frozen entries: when it returns, no take of this process is about to write any more.
+// that have frozen entries: when it returns, no take of this process is about to write any more,
+// and no rewrite is under way.
 func (t *table) quiesce() {
 	for position := uint64(0); ; {
 		seg := t.segmentAt(position)
@@ -391,10 +392,13 @@ func (t *table) rewrite(from []*segment, scopes []scope, now int64) error {
 	t.replace(fresh)
 	for _, seg := range fresh {
 		t.thaw(seg)
-		seg.mu.Unlock()
 	}
 	for _, seg := range from {
 		t.arena.release(seg.id)
+	}
+	// Last, since retire and quiesce wait for these locks, and then the file may be another's.
+	for _, seg := range fresh {
+		seg.mu.Unlock()
 	}
 	return nil
 }

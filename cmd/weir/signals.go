@@ -18,21 +18,23 @@ import (
 // signals are what the process is sent while it serves.
 type signals struct {
 	running context.Context  // ends with the first SIGTERM or SIGINT, and with leave
-	leave   func()           // ends running because another process serves
-	logged  chan struct{}    // closed when the end of running has been logged
+	leave   func()           // ends running without a log line
+	logged  chan struct{}    // closed when the end of running has been logged, or by leave
 	hangUps <-chan os.Signal // SIGHUP
 	swaps   <-chan os.Signal // the signal on which another process is to serve
 	log     *slog.Logger
 }
 
-// handleSignals ends running when the process is told to end; a second such signal ends the process
-// at once. A SIGHUP or a swap signal does not end the process any more: one that comes before
-// follow is kept. The caller calls forget at the end.
+// handleSignals ends running when the process is to end; a second SIGTERM or SIGINT ends the
+// process at once. A SIGHUP or a swap signal does not end the process any more: one that comes
+// before follow is kept. The caller calls forget at the end.
 func handleSignals(ctx context.Context, log *slog.Logger) (s *signals, forget func()) {
-	hangUps, swaps, logged := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan struct{})
+	hangUps, swaps, drains := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan os.Signal, 1)
+	logged := make(chan struct{})
 	signal.Notify(hangUps, syscall.SIGHUP)
 	if swapSignal != nil {
 		signal.Notify(swaps, swapSignal)
+		signal.Notify(drains, drainSignal)
 	}
 	end := sync.OnceFunc(func() { close(logged) })
 	interrupted, stop := cli.Interruptible(ctx, func() {
@@ -44,10 +46,21 @@ func handleSignals(ctx context.Context, log *slog.Logger) (s *signals, forget fu
 		end()
 		cancel()
 	}}
+	var draining sync.WaitGroup
+	draining.Go(func() {
+		select {
+		case <-drains:
+			log.Info("draining, because the previous process was to end: requests in flight may finish")
+			s.leave()
+		case <-running.Done():
+		}
+	})
 	return s, func() {
+		cancel()
+		draining.Wait()
 		signal.Stop(hangUps)
 		signal.Stop(swaps)
-		cancel()
+		signal.Stop(drains)
 		stop()
 	}
 }
@@ -65,12 +78,16 @@ func (s *signals) follow(reload func(ctx context.Context, by string), swap func(
 			case <-s.hangUps:
 				reload(ctx, "SIGHUP")
 			case <-s.swaps:
-				if err := swap(ctx); err != nil {
-					s.log.Error("no other process serves in place of this one, which continues to serve", "error", err)
-					continue
+				err := swap(ctx)
+				if err == nil {
+					s.leave()
+					return
 				}
-				s.leave()
-				return
+				if ctx.Err() != nil {
+					s.log.Info("no other process serves in place of this one, which ends", "error", err)
+					return
+				}
+				s.log.Error("no other process serves in place of this one, which continues to serve", "error", err)
 			}
 		}
 	})
@@ -91,5 +108,5 @@ func thisCommand() (handover.Command, error) {
 	if err == nil {
 		path, err = filepath.Abs(path)
 	}
-	return handover.Command{Path: path, Args: os.Args, Env: os.Environ()}, err
+	return handover.Command{Path: path, Args: os.Args, Env: os.Environ(), Stop: drainSignal}, err
 }

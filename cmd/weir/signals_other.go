@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// swapSignal is nil: this system has no such signal.
-var swapSignal os.Signal
+// swapSignal and drainSignal are nil: this system has no such signals.
+var swapSignal, drainSignal os.Signal

@@ -3,17 +3,11 @@
 package pebbletest
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -26,6 +20,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/e2e/child"
+	"github.com/weirlimit/weir/e2e/selfsigned"
 )
 
 // version is built by version, so that Pebble is not in the go.mod of a service that embeds Weir.
@@ -67,7 +62,12 @@ func Start(t testing.TB, path string, o Options) *Authority {
 	t.Helper()
 	dir := t.TempDir()
 	a := &Authority{t: t, CAFile: filepath.Join(dir, "ca.pem"), TLS: forward(t), HTTP: forward(t), Names: serveNames(t)}
-	pool := certify(t, a.CAFile, filepath.Join(dir, "ca.key"))
+	own, err := selfsigned.Write(a.CAFile, filepath.Join(dir, "ca.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(own.Leaf)
 	a.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	t.Cleanup(a.client.CloseIdleConnections)
 	for range 10 {
@@ -166,37 +166,6 @@ func spare(t testing.TB) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
-}
-
-// certify makes a self-signed certificate for 127.0.0.1.
-func certify(t testing.TB, certFile, keyFile string) *x509.CertPool {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "pebbletest"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
-		b := pem.EncodeToMemory(block)
-		if err := os.WriteFile(file, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		pool.AppendCertsFromPEM(b)
-	}
-	return pool
 }
 
 // A Forwarder has a port before the server that it leads to has one. Connections wait until it is

@@ -25,6 +25,7 @@ import (
 	"errors"
 
 	"github.com/weirlimit/weir/internal/acme"
+	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/handover"
 )
 
@@ -42,6 +43,7 @@ type Server struct {
 	manager   *manager
 	rows      []Row
 	parts     parts
+	deciding  chan struct{} // closed when this process decides
 }
 
 // ErrStopped is the error of Open if its context ended while it waited for the process before this
@@ -52,12 +54,14 @@ var ErrStopped = errors.New("ended while the previous process was still running"
 // server; what must outlive it, such as the backend, ends with Close. If Open fails, it has closed
 // everything.
 func Open(ctx context.Context, c Config) (*Server, error) {
-	s := &Server{config: &c}
+	s := newServer(&c)
 	if err := s.open(ctx, new(hooks)); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
+
+func newServer(c *Config) *Server { return &Server{config: c, deciding: make(chan struct{})} }
 
 // open opens all parts, each after those that it uses.
 func (s *Server) open(ctx context.Context, h *hooks) (err error) {
@@ -65,7 +69,7 @@ func (s *Server) open(ctx context.Context, h *hooks) (err error) {
 	s.manager = openManager(ctx, c.Log, own)
 	from, err := handover.From()
 	if err != nil {
-		return err
+		return cli.Fail(err, "")
 	}
 	if from != nil {
 		own.own(from.Close)
@@ -141,14 +145,18 @@ func (s *Server) openCounting(ctx context.Context, operators *adminSide, h *hook
 
 // Run serves until ctx ends, and returns when all doors have drained. It returns an error if a door
 // for callers could not serve. If another process has started this one by HandOver, Run first takes
-// its counts over.
+// its counts over; if ctx has ended already, it leaves them there.
 func (s *Server) Run(ctx context.Context) error {
 	if from := s.listeners.from; from != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		if err := from.Continue(s.counter.store.here); err != nil {
 			return noCounts(s.config.Data, err)
 		}
 		s.listeners.takenOver()
 	}
+	close(s.deciding)
 	var while parts
 	defer func() { _ = while.close() }() // none of them fails
 	if s.config.Demo {

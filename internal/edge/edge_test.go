@@ -51,7 +51,7 @@ func testConfig(t *testing.T, policy string) Config {
 // opened opens a server until the test ends, and returns it with its hooks.
 func opened(t *testing.T, c Config) (*Server, *hooks) {
 	t.Helper()
-	s, h := &Server{config: &c}, new(hooks)
+	s, h := newServer(&c), new(hooks)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -19,11 +19,19 @@ import (
 //
 // After an error the other process has ended, and this one serves on as before, with its counts. If
 // it could not take the counts back, it refuses every request that it should count, and must end:
-// the error wraps handover.ErrNoCounts. HandOver is called while Run is running, once at a time,
-// and not again after it has returned nil.
+// the error wraps handover.ErrNoCounts. If ctx ends before the other process decides, that is such
+// an error; later, the other process drains too.
+//
+// HandOver waits until Run decides. It is called once at a time, and not again after it has
+// returned nil.
 func (s *Server) HandOver(ctx context.Context, c handover.Command) error {
 	if os.Getpid() == 1 {
 		return errors.New("start the next process: this is process 1 of a container, which would end with it; start another container instead")
+	}
+	select {
+	case <-s.deciding:
+	case <-ctx.Done():
+		return fmt.Errorf("start the next process: %w", context.Cause(ctx))
 	}
 	log := s.config.Log
 	next, err := handover.Start(c, s.listeners.toNext)
@@ -35,9 +43,7 @@ func (s *Server) HandOver(ctx context.Context, c handover.Command) error {
 		return err
 	}
 	begun := time.Now()
-	err = next.Give(s.counter.store.here, func() {
-		s.manager.send(fmt.Sprintf("MAINPID=%d", next.PID()))
-	})
+	err = next.Give(ctx, s.counter.store.here, func(pid int) { s.manager.send(fmt.Sprintf("MAINPID=%d", pid)) })
 	if errors.Is(err, memstore.ErrNoMapping) {
 		return cli.Fail(err, "restart the server instead")
 	}

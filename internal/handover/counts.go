@@ -36,7 +36,8 @@ type Counts struct {
 	options memstore.Options
 	place   atomic.Pointer[place]
 
-	mu     sync.Mutex // held to change place and guests
+	mu     sync.Mutex // held to change place, early and guests
+	early  bool       // the counts are open, and may still be taken back until serve
 	guests []*guest
 	done   chan struct{} // closed by Close
 	polls  sync.WaitGroup
@@ -83,8 +84,8 @@ func New(o memstore.Options) *Counts {
 // requests.
 func (c *Counts) InProcess() {}
 
-// Open opens the counts in this process, from an offer of another, whose guests it does not serve
-// yet, or from the file alone (nil). Its errors are those of memstore.New.
+// Open opens the counts in this process, from the file alone (nil), or from an offer of another.
+// Then they are not this process's before serve. Its errors are those of memstore.New.
 func (c *Counts) Open(from *Offer) error {
 	o := c.options
 	if from != nil {
@@ -97,13 +98,15 @@ func (c *Counts) Open(from *Offer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.move(&place{local: store, known: store})
+	c.early = from != nil
 	return nil
 }
 
-// serve serves guests from the counts in this process.
+// serve makes the counts those of this process, and serves guests from them.
 func (c *Counts) serve(guests []*guest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.early = false
 	c.admit(guests)
 }
 
@@ -285,6 +288,9 @@ func (c *Counts) Release() (*Offer, error) {
 	if p.local == nil {
 		return nil, errors.New("hand counts over: this process does not have them")
 	}
+	if c.early {
+		return nil, errors.New("hand counts over: this process has not taken them over yet")
+	}
 	guests := c.dismiss()
 	state, err := p.local.HandOver()
 	if state == nil {
@@ -298,7 +304,7 @@ func (c *Counts) Release() (*Offer, error) {
 // Resume takes an offer back that no other process has accepted. If that is impossible, every later
 // take returns the error.
 func (c *Counts) Resume(o *Offer) error {
-	if err := c.Open(o); err != nil {
+	if err := openReleased(c, o); err != nil {
 		err = fmt.Errorf("take the counts back: %w: %w", ErrNoCounts, err)
 		c.mu.Lock()
 		defer c.mu.Unlock()

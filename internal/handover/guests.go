@@ -77,6 +77,10 @@ func answerTo(store *memstore.Store, counted *memstore.Guest, q *question) *answ
 		a.Receipt = new(weir.Receipt)
 		err = counted.Take(q.Charges, a.Receipt)
 	case opSettle:
+		if q.Ticket == nil {
+			err = errors.New("a settlement without a ticket")
+			break
+		}
 		err = counted.Settle(q.Ticket, q.Changes)
 		a.Changes = q.Changes
 	case opReset:

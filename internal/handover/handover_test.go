@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,7 +46,9 @@ func pair(t *testing.T) (*Next, *Previous) {
 		other.close()
 		close(ended)
 	})
-	return &Next{link: one, ended: ended, how: "killed", kill: func() error { end(); return nil }}, &Previous{link: other}
+	n := &Next{link: one, pid: 1 << 30, ended: ended, how: "killed", kill: func() error { end(); return nil }}
+	n.stop = func() error { t.Error("the next process is to drain"); return nil }
+	return n, &Previous{link: other}
 }
 
 // handOver hands the counts of one process over to another.
@@ -54,16 +57,16 @@ func handOver(t *testing.T, from, to *Counts) {
 	next, previous := pair(t)
 	continued := make(chan error, 1)
 	go func() { continued <- previous.Continue(to) }()
-	decides := 0
+	var main []int
 	err := next.AwaitOpen(t.Context())
 	if err == nil {
-		err = next.Give(from, func() { decides++ })
+		err = next.Give(t.Context(), from, func(pid int) { main = append(main, pid) })
 	}
 	if err := errors.Join(err, <-continued); err != nil {
 		t.Fatal(err)
 	}
-	if decides != 1 {
-		t.Errorf("that the next process decides was reported %d times", decides)
+	if !slices.Equal(main, []int{next.pid}) {
+		t.Errorf("reported as main processes: %v, want %d", main, next.pid)
 	}
 }
 
@@ -260,7 +263,7 @@ func TestCountsAreTakenBackFromAProcessThatFails(t *testing.T) {
 			}()
 			err := next.AwaitOpen(t.Context())
 			if err == nil {
-				err = next.Give(now, func() { t.Error("the next process is said to decide") })
+				err = next.Give(t.Context(), now, func(int) { t.Error("the next process is said to decide") })
 			}
 			if err == nil || errors.Is(err, ErrNoCounts) {
 				t.Fatalf("a process that failed: %v", err)

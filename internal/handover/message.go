@@ -57,7 +57,7 @@ func (l *link) receive(message any) error {
 	if l.interrupted.Load() {
 		return os.ErrDeadlineExceeded
 	}
-	b, _, err := l.read()
+	b, err := l.readPart()
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (l *link) readParts(length string) ([]byte, error) {
 	}
 	var all []byte
 	for late := false; len(all) < size; {
-		b, _, err := l.read()
+		b, err := l.readPart()
 		if errors.Is(err, os.ErrDeadlineExceeded) && l.interrupted.Load() && !late {
 			late = true // the rest is on its way
 			err = l.conn.SetReadDeadline(time.Now().Add(maxWait))
@@ -90,21 +90,38 @@ func (l *link) readParts(length string) ([]byte, error) {
 	return all, nil
 }
 
+// readPart returns a part that carries no descriptors. The bytes are those of read.
+func (l *link) readPart() ([]byte, error) {
+	b, files, err := l.read()
+	if len(files) > 0 {
+		closeAll(files)
+		err = fmt.Errorf("a message with %d descriptors, expected none", len(files))
+	}
+	return b, err
+}
+
 // read returns a part and the descriptors that it carries. The bytes, at least one, are valid until
-// the next call.
+// the next call. After an error there are neither.
 func (l *link) read() (b []byte, files []*os.File, err error) {
 	var rights [256]byte
 	n, m, _, _, err := l.conn.ReadMsgUnix(l.room, rights[:])
 	if err != nil {
 		return nil, nil, err
 	}
-	if files, err = filesOf(rights[:m]); err != nil {
+	if files, err = filesOf(rights[:m]); err == nil && n == 0 {
+		err = io.EOF
+	}
+	if err != nil {
+		closeAll(files)
 		return nil, nil, err
 	}
-	if n == 0 {
-		return nil, files, io.EOF
-	}
 	return l.room[:n], files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
 }
 
 // bound bounds what is sent and received from now on.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 )
 
@@ -25,6 +26,8 @@ type Command struct {
 	Path string   // the program
 	Args []string // with the program's name
 	Env  []string // of this process at its start
+	// Stop makes the process drain. It may come in addition to signals of others that do.
+	Stop os.Signal
 }
 
 // ErrUnsupported is wrapped by the error of Start on systems other than Linux.
@@ -35,6 +38,7 @@ type Next struct {
 	link  *link
 	pid   int
 	kill  func() error
+	stop  func() error // makes it drain, once it decides
 	ended chan struct{}
 	how   string // it has ended; valid once ended is closed
 }
@@ -67,39 +71,52 @@ const (
 	maxOpening = 60 * time.Second
 	// maxTaking bounds the time in which it opens the counts.
 	maxTaking = 3 * time.Second // less than maxWait: the counts are back before takes are refused
+	// maxEnding bounds the wait for the end of a process that has failed by itself.
+	maxEnding = time.Second // with maxTaking less than maxWait
 )
 
 // PID returns the id of the process.
 func (n *Next) PID() int { return n.pid }
 
 // AwaitOpen returns when the next process has opened everything but the counts. If that does not
-// happen, the process has ended, and the error says how.
+// happen, or ctx ends before, the process has ended, and the error says how.
 func (n *Next) AwaitOpen(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, n.link.interrupt)
-	defer stop()
 	err := n.link.bound(maxOpening)
-	if err == nil && ctx.Err() == nil {
-		err = n.await(opOpen)
-	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+	if err == nil {
+		err = n.until(ctx, func() error { return n.await(opOpen) })
 	}
 	return n.failed("open its parts", err)
 }
 
 // Give gives the counts to the next process; nil if they are elsewhere. It returns when the next
-// process decides, and calls decides just before that. After an error the process has ended and has
-// decided nothing: the counts are this process's again.
-func (n *Next) Give(c *Counts, decides func()) error {
+// process decides. Just before that it calls main with the id of that process, which becomes the
+// main one of the service; if that fails after all, it calls main again with the id of this one.
+//
+// If ctx ends before the next process decides, Give returns its error. If it ends later, the next
+// process is made to drain. After an error the process has ended and has decided nothing: the
+// counts are this process's again.
+func (n *Next) Give(ctx context.Context, c *Counts, main func(pid int)) error {
 	if c == nil {
-		return n.failed("take over", n.give(nil, decides))
+		if err := n.give(ctx, nil, main); err != nil {
+			return n.failed("take over", err)
+		}
+		n.link.close()
+	} else if err := n.giveCounts(ctx, c, main); err != nil {
+		return err
 	}
+	if ctx.Err() != nil {
+		_ = n.stop() // it may have ended already
+	}
+	return nil
+}
+
+func (n *Next) giveCounts(ctx context.Context, c *Counts, main func(pid int)) error {
 	offer, err := c.Release()
 	if offer == nil {
 		return n.failed("get the counts", err)
 	}
 	if err == nil {
-		err = n.give(offer, decides)
+		err = n.give(ctx, offer, main)
 	}
 	if err != nil {
 		return errors.Join(n.failed("take the counts over", err), c.Resume(offer))
@@ -115,10 +132,28 @@ func (n *Next) Give(c *Counts, decides func()) error {
 	return nil
 }
 
-func (n *Next) give(offer *Offer, decides func()) error {
+func (n *Next) give(ctx context.Context, offer *Offer, main func(pid int)) error {
 	if err := n.link.bound(maxTaking); err != nil {
 		return err
 	}
+	if err := n.until(ctx, func() error { return n.offer(offer) }); err != nil {
+		return err
+	}
+	// From here on only its own end keeps the next process from deciding.
+	if err := n.link.unbound(); err != nil {
+		return err
+	}
+	// The service manager must know the next process before that reports anything to it.
+	main(n.pid)
+	if err := n.link.send(step{Op: opGo}); err != nil {
+		main(os.Getpid())
+		return err
+	}
+	return nil
+}
+
+// offer sends an offer, nil for none, and returns when the next process has the counts open.
+func (n *Next) offer(offer *Offer) error {
 	if err := n.link.send(step{Op: opOffer, Counts: offer != nil}); err != nil {
 		return err
 	}
@@ -127,11 +162,23 @@ func (n *Next) give(offer *Offer, decides func()) error {
 			return err
 		}
 	}
-	if err := n.await(opHave); err != nil {
-		return err
+	return n.await(opHave)
+}
+
+// until calls f, and ends what f receives when ctx ends. Then it returns the error of ctx, even if
+// f has returned nil. The link is not interrupted any more when until has returned.
+func (n *Next) until(ctx context.Context, f func() error) error {
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		n.link.interrupt()
+	})
+	err := f()
+	if !stop() {
+		<-interrupted
+		return context.Cause(ctx)
 	}
-	decides()
-	return n.link.send(step{Op: opGo})
+	return err
 }
 
 func (n *Next) sendOffer(offer *Offer) error {
@@ -175,7 +222,7 @@ func (n *Next) failed(doing string, err error) error {
 		select {
 		case <-n.ended:
 			return fmt.Errorf("the next process, %d, ended before it could %s: %s; its log has the reason", n.pid, doing, n.how)
-		case <-time.After(maxWait):
+		case <-time.After(maxEnding):
 		}
 	}
 	_ = n.kill() // it may have ended already

@@ -63,6 +63,7 @@ func start(c Command, sockets []Socket) (*Next, error) {
 		return nil, err
 	}
 	n := &Next{link: l, pid: pid, kill: process.Kill, ended: make(chan struct{})}
+	n.stop = func() error { return process.Signal(c.Stop) }
 	go func() { // ends with the process
 		defer close(n.ended)
 		state, err := process.Wait()
@@ -124,8 +125,11 @@ func linkOf(file *os.File) (*link, error) {
 // another process: then the control socket is not one that the previous process has made.
 func inherit(from *inheritance) (*Previous, error) {
 	made, err := unix.GetsockoptUcred(firstInherited, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil || int(made.Pid) != from.PID || int(made.Uid) != os.Getuid() {
+	if err != nil || int(made.Pid) != from.PID {
 		return nil, nil
+	}
+	if err := from.check(int(made.Uid), os.Getuid(), os.Getppid(), hungUp(firstInherited)); err != nil {
+		return nil, fmt.Errorf("continue where process %d stops: %w", from.PID, err)
 	}
 	for i := range len(from.Sockets) + 1 {
 		unix.CloseOnExec(firstInherited + i)
@@ -140,6 +144,26 @@ func inherit(from *inheritance) (*Previous, error) {
 		p.sockets = append(p.sockets, passed{s, os.NewFile(uintptr(fd), s.Name+" "+strconv.Itoa(fd))})
 	}
 	return p, nil
+}
+
+// check returns why this process may not continue the previous one: that has another user, or has
+// started another process, which then started this one. Then the wrong process would be awaited
+// and ended. If the previous process has ended, its children have another parent.
+func (from *inheritance) check(theirs, own, parent int, ended bool) error {
+	if theirs != own {
+		return fmt.Errorf("its user is %d, and that of this process is %d: both must be the same", theirs, own)
+	}
+	if parent != from.PID && !ended {
+		return fmt.Errorf("it has started process %d, and that has started this one: a script in place of the program must exec it", parent)
+	}
+	return nil
+}
+
+// hungUp reports whether the other end of a socket was closed.
+func hungUp(fd int32) bool {
+	poll := []unix.PollFd{{Fd: fd}}
+	_, err := unix.Poll(poll, 0)
+	return err == nil && poll[0].Revents&unix.POLLHUP != 0
 }
 
 // sendFile sends a copy of the descriptor of a connection or a file.
@@ -163,9 +187,7 @@ func (l *link) receiveFile() (*os.File, error) {
 	if err == nil && len(files) == 1 {
 		return files[0], nil
 	}
-	for _, f := range files {
-		_ = f.Close()
-	}
+	closeAll(files)
 	if err == nil {
 		err = fmt.Errorf("a message with %d descriptors, expected 1", len(files))
 	}

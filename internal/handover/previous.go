@@ -99,6 +99,7 @@ func (p *Previous) Continue(c *Counts) error {
 	}
 	if c == nil || offer == nil {
 		p.link.close()
+		offer.drop() // another store has the counts here
 		return nil
 	}
 	c.serve(append(offer.Guests, &guest{link: p.link, held: offer.ownSlots()}))
@@ -108,8 +109,8 @@ func (p *Previous) Continue(c *Counts) error {
 // openRetry is the time between two attempts of openReleased.
 const openRetry = 5 * time.Millisecond
 
-// openReleased opens counts that the previous process has released. If that was killed, its
-// connection can end before the kernel has unlocked its files.
+// openReleased opens counts that another process has released. If that was killed, the kernel may
+// unlock its files a moment after its connection has ended.
 func openReleased(c *Counts, offer *Offer) error {
 	again := time.NewTicker(openRetry)
 	defer again.Stop()
@@ -173,8 +174,12 @@ func (p *Previous) receiveOffer() (*Offer, error) {
 	return &sent.Offer, nil
 }
 
-// drop closes what was received of an offer, so that this process locks the counts itself.
-func (o *sentOffer) drop() {
+// drop closes what was received of an offer, nil for none: this process has no part in the counts,
+// or locks them itself.
+func (o *Offer) drop() {
+	if o == nil {
+		return
+	}
 	if o.State != nil && o.State.Lock != nil {
 		_ = o.State.Lock.Close()
 	}
