@@ -137,6 +137,11 @@ func New(o Options) (*Gateway, error) {
 		if len(o.Certificates)+o.issued() > 1 || len(o.Sites) > 1 {
 			with.Covers = g.certs.covers
 		}
+		for _, site := range o.Sites {
+			if site.Host != "" {
+				g.certs.served = append(g.certs.served, site.Host)
+			}
+		}
 	}
 	if o.Clients.CAFile != "" {
 		if g.certs == nil {
