@@ -249,7 +249,7 @@ function drawTop(s) {
     admitted += recent(l.series.admitted);
     refused += recent(l.series.refused);
     near += recent(l.series.near);
-    asked += l.totals.admitted + l.totals.refused + l.totals.unauthenticated + l.totals.unavailable + l.totals.denied;
+    asked += l.totals.admitted + l.totals.refused + l.totals.unauthenticated + l.totals.unavailable + l.totals.denied + l.totals.misdirected;
     refusedAll += l.totals.refused;
     nearAll += l.totals.near;
   }
@@ -396,14 +396,14 @@ if (narrow.matches) arrange();
 
 // ---- Limiters ------------------------------------------------------------------------------------------------------
 
-const columns = [["admitted", "Admitted"], ["near", "Near limit"], ["refused", "Refused"], ["unauthenticated", "Unauthenticated"], ["unavailable", "Store away"], ["exempt", "Exempt"], ["denied", "Denied"]];
+const columns = [["admitted", "Admitted"], ["near", "Near limit"], ["refused", "Refused"], ["unauthenticated", "Unauthenticated"], ["unavailable", "Store away"], ["exempt", "Exempt"], ["denied", "Denied"], ["misdirected", "Misdirected"]];
 const usual = 3; // columns that are always shown
 const cards = new Map(); // limiter → card
 let most = 24; // cards shown
 
 function drawLimiters(w) {
-  const alive = (l) => sum(l.series.admitted) + sum(l.series.refused) + sum(l.series.unauthenticated) + sum(l.series.unavailable) + sum(l.series.denied) > 0;
-  const all = w.limiters.filter((l) => l.name !== "" ? l.in_force || alive(l) : l.totals.admitted > 0);
+  const alive = (l) => sum(l.series.admitted) + sum(l.series.refused) + sum(l.series.unauthenticated) + sum(l.series.unavailable) + sum(l.series.denied) + sum(l.series.misdirected) > 0;
+  const all = w.limiters.filter((l) => l.name !== "" ? l.in_force || alive(l) : l.totals.admitted + l.totals.misdirected > 0);
   const sorted = [...all.filter(alive), ...all.filter((l) => !alive(l))];
   show(part("no-limiters"), all.length === 0);
   const shown = sorted.slice(0, most);
