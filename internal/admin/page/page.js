@@ -322,12 +322,12 @@ function backendTroubles(s) {
 }
 
 function drawBackend(s) {
-  const list = s.upstreams ?? [], sites = sitesOf(s), down = list.filter((u) => !u.up).length;
+  const list = s.upstreams ?? [], sites = sitesOf(s), down = s.upstreams_down;
   for (const id of ["backend", "nav-backend", "fact-backend-place"]) show(part(id), list.length > 0);
   if (list.length === 0) return;
   const inAll = s.upstreams_in_all;
   fact("fact-backend", down === 0 ? "up" : inAll === 1 ? "down" : `${whole.format(down)} of ${whole.format(inAll)} down`, (down > 0 && inAll > 1 ? "addresses, " : "") + many(list.reduce((n, u) => n + u.in_flight, 0), "request") + " in flight", down === 0 ? "" : "bad");
-  say(part("backend-said"), inAll > list.length ? `${whole.format(list.length)} of ${whole.format(inAll)} addresses, those that are down first` : "");
+  say(part("backend-said"), s.upstreams_cut ? `${whole.format(list.length)} of ${whole.format(inAll)} addresses, those that are down first` : "");
   renew(part("backend-rows"), list, (u) => {
     const th = make("th", "", "", make("span", "who", u.address), ...(sites.size > 1 || u.site !== "*" ? [make("span", "of", u.site === "*" ? "all other hosts" : u.site)] : []));
     th.scope = "row";
