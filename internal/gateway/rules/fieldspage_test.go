@@ -98,4 +98,7 @@ func TestAForwardingFieldThatIsNotKnown(t *testing.T) {
 	if _, err := newForwardings([]string{"x-real-ip", "via"}); err == nil || !strings.Contains(err.Error(), `"via"`) || !strings.Contains(err.Error(), "x-forwarded-proto") {
 		t.Errorf("%v", err)
 	}
+	if _, err := newForwardings([]string{"x-real-ip", NoForwarding}); err == nil {
+		t.Error("none is accepted beside a field")
+	}
 }
