@@ -24,9 +24,9 @@ const (
 	Unavailable
 	// Denied requests are answered 403: the limiter denies the caller.
 	Denied
-	// Misdirected requests are for a host that is not served where they arrive: the door answers 421
-	// (RFC 9110, section 15.5.20), and no limiter covers them. It is the outcome of an Observation
-	// alone; that of the Answer is Unlimited.
+	// Misdirected requests are for a host that is not served where they arrive. They are answered
+	// 421 (RFC 9110, section 15.5.20), and no limiter covers them. Only an Observation has this
+	// outcome; that of the Answer is Unlimited.
 	Misdirected
 )
 
@@ -55,8 +55,8 @@ func (o Outcome) String() string {
 // request came through. Who and Caller identify the sender. They are for what shows callers to an
 // operator, as keyed hashes, and never for the label of a metric or a log line.
 //
-// If Outcome is Unlimited or Misdirected, all other fields but Door are zero. If it is Denied, no window was read:
-// Window and Who are nil, and Limiter is the one that denied.
+// If Outcome is Unlimited or Misdirected, all other fields but Door are zero. If it is Denied, no
+// window was read: Window and Who are nil, and Limiter is the one that denied.
 type Observation struct {
 	Door    string // Options.Door
 	Outcome Outcome

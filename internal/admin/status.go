@@ -28,8 +28,8 @@ type status struct {
 	Table     *memstore.Stats `json:"table"`
 	Watch     *watch.Snapshot `json:"watch"`
 	// Upstreams are the backend's addresses, those that are down first, at most 200; null: there is
-	// no upstream. UpstreamsInAll is how many there are, UpstreamsDown how many of them are down, and
-	// UpstreamsCut whether some are left out.
+	// no upstream. UpstreamsInAll is how many there are, UpstreamsDown how many of them are down,
+	// and UpstreamsCut whether some are left out.
 	Upstreams      []Upstream `json:"upstreams"`
 	UpstreamsInAll int        `json:"upstreams_in_all"`
 	UpstreamsDown  int        `json:"upstreams_down"`

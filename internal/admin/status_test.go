@@ -7,8 +7,8 @@ import (
 	"github.com/weirlimit/weir/internal/admin"
 )
 
-// Of more than 200 addresses the status has those that are down first. It reports that it was cut, and
-// counts all.
+// Of more than 200 addresses the status has those that are down first. It reports that it was cut,
+// and counts all.
 func TestTheStatusReportsThatAddressesAreLeftOut(t *testing.T) {
 	for _, c := range []struct {
 		up, down, shown, shownDown int

@@ -25,9 +25,9 @@ func TestABodyThatWasReadStaysAtItsEnd(t *testing.T) {
 	c.readAnswer("POST")
 }
 
-// A body whose length is not known beforehand is answered 413 once it is over the bound, also if the
-// upstream has half of it. That is no failure of the upstream: nothing counts it, and the log has no
-// line.
+// A body whose length is not known beforehand is answered 413 once it is over the bound, also if
+// the upstream has half of it. That is no failure of the upstream: nothing counts it, and the log
+// has no line.
 func TestABodyOfUnknownLengthOverTheBoundIsNoFailureOfTheUpstream(t *testing.T) {
 	const bound = 100_000
 	for name, serve := range map[string]func(*served){
@@ -48,7 +48,7 @@ func TestABodyOfUnknownLengthOverTheBoundIsNoFailureOfTheUpstream(t *testing.T) 
 		e := open(t, nil, func(o *Options) { newOrigin(t, serve).use(o); o.Limits.Body = bound })
 		client := h2c(t)
 		for _, size := range []int{bound + 1, 3 * bound} {
-			body := io.MultiReader(strings.NewReader(strings.Repeat("x", size))) // of no known length
+			body := io.MultiReader(strings.NewReader(strings.Repeat("x", size))) // no known length
 			res := do(t, client, "POST", e.url("/v1/wp/x"), body)
 			if got := text(t, res); res.StatusCode != http.StatusRequestEntityTooLarge || res.ProtoMajor != 2 || !strings.Contains(got, "payload_too_large") || limitOf(res.Header) != wpPlugin {
 				t.Errorf("%s, %d bytes: %d %s %s", name, size, res.StatusCode, res.Proto, got)

@@ -31,7 +31,7 @@ type certificates struct {
 	issued func(name string) *tls.Certificate // acme.Certificate
 
 	log    *slog.Logger
-	served []string // hosts of upstreams, in the form of weir.Route.Host, which should have a certificate
+	served []string // hosts of upstreams, in the form of weir.Route.Host
 
 	loaded atomic.Pointer[loaded]
 

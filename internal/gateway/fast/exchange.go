@@ -243,8 +243,8 @@ func (x *exchange) route() {
 	}
 }
 
-// judge asks the limiter, and answers a request that it does not admit. own is an answer of our own,
-// which needs no credential; nil: the upstream answers.
+// judge asks the limiter, and answers a request that it does not admit. own is an answer of our
+// own, which needs no credential; nil: the upstream answers.
 func (x *exchange) judge(own *rules.Answer) (admitted bool) {
 	x.CoverBy(x.Choice.Match)
 	if x.head.Length == 0 {
