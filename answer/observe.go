@@ -55,8 +55,9 @@ func (o Outcome) String() string {
 // request came through. Who and Caller identify the sender. They are for what shows callers to an
 // operator, as keyed hashes, and never for the label of a metric or a log line.
 //
-// If Outcome is Unlimited or Misdirected, all other fields but Door are zero. If it is Denied, no
-// window was read: Window and Who are nil, and Limiter is the one that denied.
+// If Outcome is Unlimited, all fields but Door are zero; if it is Misdirected, all but Door and
+// Context. If it is Denied, no window was read: Window and Who are nil, and Limiter is the one that
+// denied.
 type Observation struct {
 	Door    string // Options.Door
 	Outcome Outcome
@@ -128,13 +129,13 @@ func (j *Judge) observe(ctx context.Context, a *Answer, start time.Time, caller 
 }
 
 // observeUnlimited calls Options.Observe for a request that no limiter covers.
-func (j *Judge) observeUnlimited(q *Question) {
+func (j *Judge) observeUnlimited(ctx context.Context, q *Question) {
 	if j.options.Observe == nil {
 		return
 	}
 	o := Observation{Door: j.options.Door}
 	if q.Misdirected {
-		o.Outcome = Misdirected
+		o.Outcome, o.Context = Misdirected, ctx
 	}
 	j.options.Observe(o)
 }

@@ -23,8 +23,8 @@ import (
 
 // certificates are all that a server has: those of files, and those that it gets by ACME. A client
 // gets the one for the name that it asks for (SNI, RFC 6066, section 3). They are safe for
-// concurrent use. No handshake and no request waits for a file, the log or what ACME stores, unless
-// it needs a certificate by ACME.
+// concurrent use. One handshake at a time looks at the files, and the others do not wait for it. A
+// handshake waits for what ACME stores only if it needs a certificate by ACME.
 type certificates struct {
 	now    func() time.Time
 	acme   *acme.Manager                      // nil: files alone
