@@ -41,6 +41,8 @@ type Question struct {
 	// the door itself answers the request: it needs no credential, so it is never answered 401, and
 	// its cost is what was reserved
 	Public bool
+	// Misdirected means that the door answers 421, for the outcome of this name. Public is set too.
+	Misdirected bool
 
 	// Languages are the lines of an Accept-Language field; used if Caller is nil.
 	Languages []string
@@ -152,7 +154,7 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 		}
 		if r.Match.Limiter() == nil && !r.Match.HasTrials() {
 			a.Decision = weir.Decision{Allowed: true, Outcome: weir.Unlimited}
-			j.observeUnlimited()
+			j.observeUnlimited(ctx, q)
 			return nil
 		}
 	}
@@ -175,7 +177,7 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 		return err
 	}
 	if a.Decision.Outcome == weir.Unlimited { // a limiter in Shadow mode, or a candidate policy
-		j.observeUnlimited()
+		j.observeUnlimited(ctx, q)
 		return nil
 	}
 	if a.Decision.Outcome == weir.Denied {

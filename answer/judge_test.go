@@ -96,6 +96,15 @@ func TestADoorWithoutHTTPAsksByKeys(t *testing.T) {
 	if err := judge.Answer(context.Background(), &q, &a); err != nil || a.Outcome != answer.Unlimited {
 		t.Errorf("the outcome is %v, %v", a.Outcome, err)
 	}
+	// only what no limiter covers is misdirected, and a tracer can mark its span
+	q.Public, q.Misdirected = true, true
+	for path, want := range map[string]answer.Outcome{"/healthz": answer.Misdirected, "/api/v1/widget/leads": answer.Admitted} {
+		q.Path = path
+		err := judge.Answer(context.Background(), &q, &a)
+		if o := seen[len(seen)-1]; err != nil || o.Outcome != want || o.Context == nil || a.Outcome == answer.Misdirected {
+			t.Errorf("%s: the outcome is %v, %v, the observation %+v", path, a.Outcome, err, o)
+		}
+	}
 }
 
 // The same Answer serves one question after another, and keeps nothing of the last one.

@@ -24,6 +24,10 @@ const (
 	Unavailable
 	// Denied requests are answered 403: the limiter denies the caller.
 	Denied
+	// Misdirected requests are for a host that is not served where they arrive. They are answered
+	// 421 (RFC 9110, section 15.5.20), and no limiter covers them. Only an Observation has this
+	// outcome; that of the Answer is Unlimited.
+	Misdirected
 )
 
 // String returns the outcome as logs and metrics spell it.
@@ -41,6 +45,8 @@ func (o Outcome) String() string {
 		return "store_unavailable"
 	case Denied:
 		return "denied"
+	case Misdirected:
+		return "misdirected"
 	}
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
@@ -49,8 +55,9 @@ func (o Outcome) String() string {
 // request came through. Who and Caller identify the sender. They are for what shows callers to an
 // operator, as keyed hashes, and never for the label of a metric or a log line.
 //
-// If Outcome is Unlimited, all fields but Door are zero. If it is Denied, no window was read:
-// Window and Who are nil, and Limiter is the one that denied.
+// If Outcome is Unlimited, all fields but Door are zero; if it is Misdirected, all but Door and
+// Context. If it is Denied, no window was read: Window and Who are nil, and Limiter is the one that
+// denied.
 type Observation struct {
 	Door    string // Options.Door
 	Outcome Outcome
@@ -122,8 +129,13 @@ func (j *Judge) observe(ctx context.Context, a *Answer, start time.Time, caller 
 }
 
 // observeUnlimited calls Options.Observe for a request that no limiter covers.
-func (j *Judge) observeUnlimited() {
-	if j.options.Observe != nil {
-		j.options.Observe(Observation{Door: j.options.Door})
+func (j *Judge) observeUnlimited(ctx context.Context, q *Question) {
+	if j.options.Observe == nil {
+		return
 	}
+	o := Observation{Door: j.options.Door}
+	if q.Misdirected {
+		o.Outcome, o.Context = Misdirected, ctx
+	}
+	j.options.Observe(o)
 }

@@ -168,3 +168,11 @@ func (m *Middleware) Charge(w http.ResponseWriter, r *http.Request, match weir.M
 	e.question.Public = true
 	m.serve(w, r, next, e)
 }
+
+// Misdirect is Charge for a response with the status 421 (RFC 9110, section 15.5.20): if no limiter
+// covers the request, it is observed as answer.Misdirected.
+func (m *Middleware) Misdirect(w http.ResponseWriter, r *http.Request, match weir.Match, next http.Handler) {
+	e := m.begin(r, match)
+	e.question.Public, e.question.Misdirected = true, true
+	m.serve(w, r, next, e)
+}

@@ -54,7 +54,7 @@ func (m *Middleware) begin(r *http.Request, match weir.Match) *exchange {
 	e.request.Request, e.reads, e.left = r, false, -1
 	m.identity.Start(&e.caller, &e.request)
 	q := &e.question
-	q.Caller, q.Method, q.Match, q.Chosen, q.Public = &e.caller, r.Method, match, true, false
+	q.Caller, q.Method, q.Match, q.Chosen, q.Public, q.Misdirected = &e.caller, r.Method, match, true, false, false
 	return e
 }
 

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"container/list"
 	"context"
 
 	"github.com/weirlimit/weir"
@@ -11,6 +12,7 @@ type order struct {
 	link    *link
 	epoch   uint64 // of its take
 	at      int64  // when its take was counted, in Unix ms of the server
+	number  uint64 // Store.begin numbers orders upwards
 	changes []orderedChange
 	begun   bool          // Store.begin was called
 	done    chan struct{} // closed when err and the results are set, or when it will not be sent
@@ -31,7 +33,8 @@ type orderedChange struct {
 	name         string
 	id           id
 	reset, units int64
-	end          int64 // Charge.End of now
+	end          int64         // Charge.End of now
+	pending      *list.Element // its place in pendingWindow.orders; nil: none
 
 	held  bool
 	slots *heldSlots // nil: they are not known, or not given back yet

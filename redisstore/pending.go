@@ -1,8 +1,8 @@
 package redisstore
 
 import (
+	"container/list"
 	"context"
-	"slices"
 	"sync"
 
 	"github.com/weirlimit/weir"
@@ -15,26 +15,38 @@ import (
 // are sent with each take instead, see ended.go: a window's units cannot be, because it would count
 // them twice.)
 
-// pending are the settlements under way that give units back, by window.
+// pending are the settlements under way that give units back, by window. What a take asks of it
+// costs the same however many there are: thousands of takes of one window may have thousands.
 type pending struct {
-	mu  sync.Mutex
-	all map[id][]pendingUnits
+	mu    sync.Mutex
+	begun uint64 // orders so far: the number of the last
+	all   map[id]*pendingWindow
 }
 
-// pendingUnits are the units of one window that an order gives back.
-type pendingUnits struct {
-	order *order
-	units int64
+// A pendingWindow is one window's.
+type pendingWindow struct {
+	units  int64     // that all of the orders give back
+	orders list.List // of *order, by number
 }
 
 // begin adds an order's units.
 func (p *pending) begin(o *order) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.begun++
+	o.number = p.begun
 	for i := range o.changes {
-		if d := &o.changes[i]; d.givesUnits() {
-			p.all[d.id] = append(p.all[d.id], pendingUnits{o, -d.units})
+		d := &o.changes[i]
+		if !d.givesUnits() {
+			continue
 		}
+		w := p.all[d.id]
+		if w == nil {
+			w = new(pendingWindow)
+			p.all[d.id] = w
+		}
+		w.units -= d.units
+		d.pending = w.orders.PushBack(o)
 	}
 }
 
@@ -44,14 +56,43 @@ func (p *pending) end(o *order) {
 	defer p.mu.Unlock()
 	for i := range o.changes {
 		d := &o.changes[i]
-		if !d.givesUnits() {
+		if d.pending == nil {
 			continue
 		}
-		left := slices.DeleteFunc(p.all[d.id], func(u pendingUnits) bool { return u.order == o })
-		if p.all[d.id] = left; len(left) == 0 {
+		w := p.all[d.id]
+		w.units += d.units
+		w.orders.Remove(d.pending)
+		d.pending = nil
+		if w.orders.Len() == 0 {
 			delete(p.all, d.id)
 		}
 	}
+}
+
+// units returns the units that orders give back to a window, and the number of the last order that
+// has begun.
+func (p *pending) units(window id) (units int64, last uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.all[window]; w != nil {
+		units = w.units
+	}
+	return units, p.begun
+}
+
+// oldest returns the oldest order that gives units back to a window; nil if it has a number above
+// last, or if there is none.
+func (p *pending) oldest(window id, last uint64) *order {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.all[window]
+	if w == nil {
+		return nil
+	}
+	if o := w.orders.Front().Value.(*order); o.number <= last {
+		return o
+	}
+	return nil
 }
 
 func (d *orderedChange) givesUnits() bool { return !d.held && d.units < 0 }
@@ -87,55 +128,57 @@ func (s *Store) finish(o *order) {
 // maxTries bounds how often a take is sent: what comes back may go to others again and again.
 const maxTries = 32
 
-// A coming is what settlements under way when a take began give back to its windows.
+// A coming is what settlements under way when a take began give back to its windows. The zero value
+// is nothing, as it usually is.
 type coming struct {
-	units  [weir.MaxCharges]int64 // by charge
-	orders []*order
+	units [weir.MaxCharges]int64  // by charge
+	last  [weir.MaxCharges]uint64 // the orders with these units are numbered up to this
 }
 
-// coming returns what is about to come back to the windows of a take; nil if that is nothing, as it
-// usually is.
-func (s *Store) coming(charges []weir.Charge, hashes []hash) (all *coming) {
+// coming returns what is about to come back to the windows of a take.
+func (s *Store) coming(charges []weir.Charge, hashes []hash) (all coming) {
 	for i := range charges {
 		if window := hashes[i].id(); !charges[i].Held && s.memory.isSettling(window) {
-			all = s.pending.add(all, i, window)
+			all.units[i], all.last[i] = s.pending.units(window)
 		}
-	}
-	return all
-}
-
-// add adds to all what is about to come back to the window of a charge.
-func (p *pending) add(all *coming, charge int, window id) *coming {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, u := range p.all[window] {
-		if all == nil {
-			all = new(coming)
-		}
-		all.units[charge] += u.units
-		all.orders = append(all.orders, u.order)
 	}
 	return all
 }
 
 // await waits for all that is coming, and reports whether the take that was refused with r may
 // succeed now. It returns false if ctx ends first.
-func (all *coming) await(ctx context.Context, charges []weir.Charge, r *weir.Receipt) bool {
-	if all == nil {
-		return false
-	}
+func (all *coming) await(ctx context.Context, p *pending, charges []weir.Charge, hashes []hash, r *weir.Receipt) bool {
+	some := false
 	for i := range charges {
 		used := r.Used[i]
 		if used.Count -= all.units[i]; !used.Fits(charges[i].Cost, charges[i].Limit) {
 			return false
 		}
+		some = some || all.units[i] > 0
 	}
-	for _, o := range all.orders {
+	if !some {
+		return false
+	}
+	for i := range charges {
+		if all.units[i] > 0 && !p.await(ctx, hashes[i].id(), all.last[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// await waits for the orders that give units back to a window, up to the one numbered last. It
+// returns false if ctx ends first.
+func (p *pending) await(ctx context.Context, window id, last uint64) bool {
+	for {
+		o := p.oldest(window, last)
+		if o == nil {
+			return true
+		}
 		select {
 		case <-o.done:
 		case <-ctx.Done():
 			return false
 		}
 	}
-	return true
 }

@@ -195,7 +195,7 @@ func newStore(o Options) (*Store, error) {
 		renew:     make(chan struct{}, 1),
 		moved:     make(chan struct{}, 1),
 		held:      newHeld(),
-		pending:   pending{all: make(map[id][]pendingUnits)},
+		pending:   pending{all: make(map[id]*pendingWindow)},
 	}
 	if o.Now != nil {
 		s.local = func() int64 { return o.Now().UnixNano() }

@@ -69,7 +69,7 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 	}
 	r.Ticket = weir.Ticket{}
 	err := ask(ctx, l, names[:len(charges)], charges, asked, hashes[:], r)
-	for tries := 1; err == nil && !r.Allowed && tries < maxTries && coming.await(ctx, charges, r); tries++ {
+	for tries := 1; err == nil && !r.Allowed && tries < maxTries && coming.await(ctx, &s.pending, charges, hashes[:], r); tries++ {
 		// what came may have gone to takes whose own units are about to come back
 		coming = s.coming(charges, hashes[:])
 		err = ask(ctx, l, names[:len(charges)], charges, s.local(), hashes[:], r)

@@ -102,6 +102,9 @@ func valueOf(t *rapid.T, f *pflag.Flag) string {
 	case *methods:
 		return some("PROPFIND", "PURGE")
 	case *forwarded:
+		if pick("none", "some") == "none" {
+			return "none"
+		}
 		return some("x-real-ip", "forwarded", "x-forwarded-for")
 	case *oneName:
 		return pick("backend.example.com", "a")

@@ -23,6 +23,7 @@ func newPolicyExplain() *cobra.Command {
 	var values []*namedValues
 	var machine cli.OnOff
 	var who explain.Caller
+	paths := cli.Choice{Value: pathsStrict, Of: []string{pathsStrict, pathsAsSent}}
 	cmd := &cobra.Command{
 		Use:   "explain METHOD [HOST]PATH",
 		Short: "Show which limiter applies to a request, what it counts by, and why",
@@ -30,10 +31,11 @@ func newPolicyExplain() *cobra.Command {
 windows counts the request by.
 
 Weir first brings the path to its canonical form, as the server does, because all spellings of an endpoint share
-one budget. If routes name hosts, write the request's host before the path, or as --host. Name the caller with --ip,
---agent, --session, --token, --host, --cert, --header, --cookie, --query and --claim, and its plan with --plan; the path
-may have a query. An address or agent that you leave out is shown in angle brackets. So is the
-value of a field, a cookie, a parameter or a claim, since it may be a secret.
+one budget. For a server with --paths as-sent, give the same flag. If routes name hosts, write the request's host
+before the path, or as --host. Name the caller with --ip, --agent, --session, --token, --host, --cert, --header,
+--cookie, --query and --claim, and its plan with --plan; the path may have a query. An address or agent that you
+leave out is shown in angle brackets. So is the value of a field, a cookie, a parameter or a claim, since it may be
+a secret.
 
 ` + sourcesHelp(),
 		Example: `  weir policy explain POST /api/v1/widget/leads --ip 203.0.113.7 --session abc
@@ -73,7 +75,7 @@ value of a field, a cookie, a parameter or a claim, since it may be a secret.
 					who.Set(source, value)
 				}
 			}
-			e, err := explain.Request(policy.Policy, args[0], path, who)
+			e, err := explain.Server{Paths: pathForms[paths.Value]}.Request(policy.Policy, args[0], path, who)
 			if err != nil {
 				return cli.Fail(err, "")
 			}
@@ -96,6 +98,8 @@ value of a field, a cookie, a parameter or a claim, since it may be a secret.
 	flags.StringVar(&plan, "plan", "", "the `NAME` of its plan, for a limiter with plans")
 	flags.StringVar(&file, "policy", "", "`FILE` with the policy (default the contract)")
 	cli.Must(cmd.MarkFlagFilename("policy"))
+	flags.Var(&paths, "paths", "how the path is read: strict or as-sent, as weir serve reads it with the same flag")
+	cli.Must(cmd.RegisterFlagCompletionFunc("paths", cobra.FixedCompletions(paths.Of, cobra.ShellCompDirectiveNoFileComp)))
 	cli.NoVariables(cmd, "host", "cert")
 	cli.JSONFlag(cmd, &machine)
 	return cmd

@@ -192,11 +192,15 @@ func (m *methods) Adds() bool      { return false }
 type forwarded []string
 
 func (f *forwarded) Set(value string) error {
+	if strings.TrimSpace(value) == gateway.NoForwarding {
+		*f = forwarded{gateway.NoForwarding}
+		return nil
+	}
 	var all []string
 	for _, name := range strings.Split(value, ",") {
 		name = strings.ToLower(strings.TrimSpace(name))
 		if !slices.Contains(gateway.ForwardingNames(), name) {
-			return fmt.Errorf("%q: expected a list of %s", name, strings.Join(gateway.ForwardingNames(), ", "))
+			return fmt.Errorf("%q: expected %s, or a list of %s", name, gateway.NoForwarding, strings.Join(gateway.ForwardingNames(), ", "))
 		}
 		if !slices.Contains(all, name) {
 			all = append(all, name)

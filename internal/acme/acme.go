@@ -126,8 +126,8 @@ func New(o Options) (*Manager, error) {
 	}
 	m.putAsideAccounts()
 	for _, name := range o.Names {
-		err := m.load(context.Background(), name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !m.putAside(name, err) {
+		// Run loads what another server is just writing.
+		if err := m.stored(context.Background(), name, 0); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errBusy) {
 			m.failed(name, err)
 		}
 	}

@@ -243,89 +243,15 @@ func TestTheEndOfTheServerIsNoFailure(t *testing.T) {
 		if asked, _ := a.counts(); asked != 2 {
 			t.Errorf("asked %d times", asked)
 		}
+		// putAside takes the lock that certmagic holds meanwhile.
+		if ok, err := m.files.TryLock(t.Context(), issueLock(api)); ok || err != nil {
+			t.Errorf("locked: %t, %v", ok, err)
+		}
 		stop()
 		if w := log.warnings(""); len(w) > 0 {
 			t.Errorf("warned: %q", w)
 		}
 	})
-}
-
-// Half-written files are put aside, and others obtained. Files that cannot be read are left alone.
-func TestDamagedFilesArePutAside(t *testing.T) {
-	for _, kind := range []string{"crt", "key", "json"} {
-		t.Run(kind, func(t *testing.T) {
-			dir := t.TempDir()
-			synctest.Test(t, func(t *testing.T) {
-				a := newAuthority(t, 90*24*time.Hour)
-				m, _ := open(t, dir, a)
-				stop := m.run(t)
-				time.Sleep(time.Hour)
-				stop()
-				old, other := m.serial(api), m.serial(www)
-				cut(t, filepath.Join(dir, "certificates", "authority.example.com", api, api+"."+kind))
-				m, log := open(t, dir, a)
-				if m.Certificate(api) != nil || m.serial(www) != other {
-					t.Error("the wrong one is in use")
-				}
-				if w := log.warnings("is damaged"); len(w) != 1 || !strings.Contains(w[0], filepath.Join("damaged", "certificate-"+api)) {
-					t.Errorf("warned %q", w)
-				}
-				stop = m.run(t)
-				time.Sleep(time.Hour)
-				if m.serial(api) == 0 || m.serial(api) == old {
-					t.Error("no other was obtained")
-				}
-				stop()
-			})
-		})
-	}
-}
-
-// cut halves a file.
-func cut(t testing.TB, path string) {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err == nil {
-		err = os.WriteFile(path, b[:len(b)/2], 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestADamagedAccountIsPutAside(t *testing.T) {
-	for _, file := range []string{"default.json", "default.key"} {
-		dir := t.TempDir()
-		account := filepath.Join(dir, "acme", "authority.example.com", "users", "default")
-		if err := os.MkdirAll(account, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		whole := map[string]string{"default.json": `{"status": "valid"}`, "default.key": "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"}
-		for name, content := range whole {
-			if err := os.WriteFile(filepath.Join(account, name), []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		a := newAuthority(t, time.Hour)
-		m, log := open(t, dir, a)
-		if w := log.warnings(""); len(w) > 0 {
-			t.Errorf("a whole account: %q", w)
-		}
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-		cut(t, filepath.Join(account, file))
-		m, log = open(t, dir, a)
-		if w := log.warnings("another is registered"); len(w) != 1 {
-			t.Errorf("%s: %q", file, w)
-		}
-		if _, err := os.Stat(account); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: the account is still there: %v", file, err)
-		}
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // Two servers share a directory: each name is asked for once, and both use what it gets.

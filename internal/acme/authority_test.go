@@ -26,12 +26,17 @@ type authority struct {
 	cert *x509.Certificate
 	life time.Duration
 
-	mu     sync.Mutex
-	err    error // why it issues none; nil: it does
-	silent bool  // it does not answer
+	mu      sync.Mutex
+	err     error // why it issues none; nil: it does
+	silent  bool  // it does not answer
+	useless bool  // what it issues is no certificate
+
 	asked  int
 	issued int64
 }
+
+// maxAsked is how often an authority answers: whoever asks without a pause is silenced.
+const maxAsked = 1000
 
 func newAuthority(t testing.TB, life time.Duration) *authority {
 	t.Helper()
@@ -60,7 +65,7 @@ func (a *authority) Issue(ctx context.Context, request *x509.CertificateRequest)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.asked++
-	if a.silent {
+	if a.silent || a.asked > maxAsked {
 		a.mu.Unlock()
 		<-ctx.Done()
 		a.mu.Lock()
@@ -70,6 +75,9 @@ func (a *authority) Issue(ctx context.Context, request *x509.CertificateRequest)
 		return nil, a.err
 	}
 	a.issued++
+	if a.useless {
+		return &certmagic.IssuedCertificate{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("none")})}, nil
+	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(100 + a.issued), DNSNames: request.DNSNames,
 		NotBefore: time.Now(), NotAfter: time.Now().Add(a.life), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},

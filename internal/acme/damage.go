@@ -1,10 +1,15 @@
 package acme
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/caddyserver/certmagic"
 )
@@ -12,21 +17,46 @@ import (
 // damagedDir is the directory in Options.Dir that damaged files are put into.
 const damagedDir = "damaged"
 
-// putAside puts the stored certificate of a name aside, so that another is obtained. err is why it
-// cannot be used. It reports false if its files cannot be read, such as without permission: then
-// they may be whole.
-func (m *Manager) putAside(name string, err error) bool {
+// issueLock is the name of the lock under which certmagic writes the files of a certificate, in
+// this server and in others that share the directory.
+func issueLock(name string) string { return "issue_cert_" + name }
+
+// errBusy means that another server is writing a certificate, or is still asking for it.
+var errBusy = errors.New("another server has the lock of the stored certificate, which cannot be used as it is")
+
+// putAside puts the stored certificate of a name aside, if it cannot be used, so that another is
+// obtained. It loads the certificate once more, under the lock of those who write it: what was read
+// before may have been the key of one certificate and the chain of another. It waits for the lock
+// as long as patience; 0: it does not wait.
+//
+// The error is nil if the certificate is in use now, fs.ErrNotExist if none is stored now, errBusy
+// if another server has the lock, and else why the files cannot be used and are still there. Files
+// that cannot be read, such as without permission, are left alone: they may be whole.
+func (m *Manager) putAside(ctx context.Context, name string, patience time.Duration) error {
+	lock := issueLock(name)
+	ok, err := m.files.lockWithin(ctx, lock, patience)
+	if err != nil {
+		return fmt.Errorf("lock the stored certificate: %w", err)
+	}
+	if !ok {
+		return errBusy
+	}
+	defer func() { _ = m.files.Unlock(ctx, lock) }() // it is locked
+	err = m.load(ctx, name)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	dir := m.files.Filename(certmagic.StorageKeys.CertsSitePrefix(m.config.Issuers[0].IssuerKey(), name))
 	found, _ := filepath.Glob(filepath.Join(dir, "*")) // a pattern of ours is valid
 	for _, file := range found {
-		if _, err := os.ReadFile(file); err != nil {
-			return false
+		if _, unreadable := os.ReadFile(file); unreadable != nil {
+			return err
 		}
 	}
-	if len(found) == 0 {
-		return false
+	if len(found) == 0 || !m.move(dir, "certificate-"+name, "a stored certificate is damaged, and another is obtained", err) {
+		return err
 	}
-	return m.move(dir, "certificate-"+name, "a stored certificate is damaged, and another is obtained", err)
+	return fs.ErrNotExist
 }
 
 // putAsideAccounts puts damaged accounts aside, so that others are registered.

@@ -2,6 +2,9 @@ package acme
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -34,25 +37,39 @@ func (m *Manager) obtain(ctx context.Context, name string) {
 	pauses.InitialInterval, pauses.MaxInterval = firstPause, longestPause
 	// The error is that of ctx.
 	_, _ = backoff.Retry(ctx, func() (none struct{}, err error) {
-		if err = m.try(ctx, name); err != nil && ctx.Err() == nil {
+		switch err = m.try(ctx, name); {
+		case err == nil:
+			m.succeeded(name) // perhaps with what another server has obtained
+		case ctx.Err() == nil:
 			m.failed(name, err)
 		}
 		return none, err
 	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(0))
 }
 
-// try gets the first certificate of a name. It takes as long as certmagic repeats the attempt:
-// weeks.
+// try gets the first certificate of a name, and asks the authority for at most one. It takes as
+// long as certmagic repeats the attempt: weeks.
 func (m *Manager) try(ctx context.Context, name string) error {
-	for {
-		if err := m.config.ObtainCertAsync(ctx, name); err != nil { // nil if there is one
-			return err
-		}
-		err := m.load(ctx, name)
-		if err == nil || !m.putAside(name, err) {
-			return err
-		}
+	if err := m.stored(ctx, name, firstPause); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
+	if err := m.config.ObtainCertAsync(ctx, name); err != nil {
+		return err
+	}
+	if err := m.load(ctx, name); err != nil {
+		return fmt.Errorf("use the certificate that was issued: %w", err)
+	}
+	return nil
+}
+
+// stored loads the stored certificate of a name, and puts it aside if it is damaged (putAside). The
+// error is fs.ErrNotExist if there is none, or none any more.
+func (m *Manager) stored(ctx context.Context, name string, patience time.Duration) error {
+	err := m.load(ctx, name)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return m.putAside(ctx, name, patience)
 }
 
 // load makes the stored certificate of a name the one that clients get. The error is fs.ErrNotExist

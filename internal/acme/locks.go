@@ -44,6 +44,22 @@ func (s *storage) TryLock(_ context.Context, name string) (bool, error) {
 	return ok, s.hold(name, f, ok, err)
 }
 
+// lockWithin is Lock for a caller that waits only so long; 0: it does not wait. It reports false if
+// another holds the lock all the while.
+func (s *storage) lockWithin(ctx context.Context, name string, patience time.Duration) (bool, error) {
+	ok, err := s.TryLock(ctx, name)
+	if ok || err != nil || patience == 0 {
+		return ok, err
+	}
+	patient, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err = s.Lock(patient, name)
+	if patient.Err() != nil && ctx.Err() == nil && err != nil {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 func (s *storage) lockFile(name string) (*flock.Flock, error) {
 	path := filepath.Join(s.Path, "locks", certmagic.StorageKeys.Safe(name)+".lock")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

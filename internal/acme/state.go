@@ -54,11 +54,16 @@ func (m *Manager) failed(name string, err error) {
 	m.log.Warn(what+": it is tried again, after longer and longer pauses; check that the name resolves to this server, and that "+checks, attributes...)
 }
 
+// succeeded has the log report the next failure of a name.
+func (m *Manager) succeeded(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.failing, name)
+}
+
 // obtained logs that a name has a new certificate.
 func (m *Manager) obtained(name string) {
-	m.mu.Lock()
-	delete(m.failing, name)
-	m.mu.Unlock()
+	m.succeeded(name)
 	m.log.Info("a certificate was issued by ACME", "name", name, "authority", m.options.Directory)
 }
 

@@ -28,9 +28,12 @@ type status struct {
 	Table     *memstore.Stats `json:"table"`
 	Watch     *watch.Snapshot `json:"watch"`
 	// Upstreams are the backend's addresses, those that are down first, at most 200; null: there is
-	// no upstream. UpstreamsInAll is how many there are.
+	// no upstream. UpstreamsInAll is how many there are, UpstreamsDown how many of them are down,
+	// and UpstreamsCut whether some are left out.
 	Upstreams      []Upstream `json:"upstreams"`
 	UpstreamsInAll int        `json:"upstreams_in_all"`
+	UpstreamsDown  int        `json:"upstreams_down"`
+	UpstreamsCut   bool       `json:"upstreams_cut"`
 }
 
 // An Upstream is one address of the backend of a site.
@@ -57,6 +60,9 @@ func (s *status) addUpstreams(all []Upstream) {
 		if all[i].Since == 0 {
 			all[i].Since = s.Started
 		}
+		if !all[i].Up {
+			s.UpstreamsDown++
+		}
 	}
 	slices.SortStableFunc(all, func(a, b Upstream) int {
 		switch {
@@ -67,7 +73,7 @@ func (s *status) addUpstreams(all []Upstream) {
 		}
 		return -1
 	})
-	s.Upstreams, s.UpstreamsInAll = all[:min(len(all), maxUpstreams)], len(all)
+	s.Upstreams, s.UpstreamsInAll, s.UpstreamsCut = all[:min(len(all), maxUpstreams)], len(all), len(all) > maxUpstreams
 }
 
 // A tokenState is what a token is, without its secret.

@@ -85,7 +85,8 @@ type Config struct {
 	// HealthCheck, with a path, asks the addresses of Sites regularly.
 	HealthCheck gateway.HealthCheck
 
-	// Forwarded are the fields by which an Upstream learns who is calling; none: the default ones.
+	// Forwarded are the fields by which an Upstream learns who is calling; empty: the default ones,
+	// gateway.NoForwarding alone: none.
 	Forwarded []string
 	Paths     gateway.Paths // the form of a path that an Upstream gets
 	Methods   []string      // accepted beside the known ones

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -21,11 +20,12 @@ import (
 
 // An Explanation is what becomes of one request.
 type Explanation struct {
-	Method    string `json:"method"`
-	Host      string `json:"host,omitempty"`      // empty: not given
-	Path      string `json:"path"`                // as sent
-	Canonical string `json:"canonical,omitempty"` // empty: the path has no canonical form
-	Limiter   string `json:"limiter,omitempty"`   // empty: none covers the request
+	Method string `json:"method"`
+	Host   string `json:"host,omitempty"` // empty: not given
+	Path   string `json:"path"`           // as sent
+	// the form of the path by which it is counted; empty: none, it is answered 400
+	Canonical string `json:"canonical,omitempty"`
+	Limiter   string `json:"limiter,omitempty"` // empty: none covers the request
 	Route     string `json:"route,omitempty"`
 	// what is reserved at most, if CostFrom is set
 	Cost int64 `json:"cost,omitempty"`
@@ -85,9 +85,20 @@ type Counted struct {
 	Note   string `json:"note,omitempty"` // which credentials the caller lacks
 }
 
+// A Server is what the server that gets a request does with it. The zero value is one without
+// flags.
+type Server struct {
+	Paths target.Paths // which form of a path its upstream receives
+}
+
+// Request explains a request to a Server without flags.
+func Request(p weir.Policy, method, sent string, who Caller) (*Explanation, error) {
+	return Server{}.Request(p, method, sent, who)
+}
+
 // Request explains a request under a policy without problems. sent is the path as a client sends
 // it, with its escapes and perhaps a query.
-func Request(p weir.Policy, method, sent string, who Caller) (*Explanation, error) {
+func (s Server) Request(p weir.Policy, method, sent string, who Caller) (*Explanation, error) {
 	d, err := weir.New(p, uncounted{}, weir.Options{Sources: identity.Sources()})
 	if err != nil {
 		return nil, err
@@ -95,25 +106,22 @@ func Request(p weir.Policy, method, sent string, who Caller) (*Explanation, erro
 	host := who.values[identity.Host]
 	e := &Explanation{Method: method, Host: host, Path: sent, Windows: []CountedWindow{}}
 	escaped, query, hasQuery := strings.Cut(sent, "?")
-	path, err := target.Canonical(escaped)
-	if err != nil { // a path without a canonical form is rejected, and still counted (D10)
+	asked := target.Request{Method: method, Host: host, Ambiguous: identity.AgentIsAmbiguous(query), Query: query}
+	if err := s.read(&asked, e, escaped); err != nil { // it is rejected, and still counted (D10)
 		e.because("%v: backends differ in how they read that, so it is answered 400 invalid_request, and charged to the surface's fallback", err)
 		var unreadable target.Choice
 		target.Choose(d, &target.Request{Method: method, Host: host, Raw: escaped}, &unreadable)
 		e.fill(&p, unreadable.Match, who)
 		return e, nil
 	}
-	e.Canonical = path
-	decoded, err := url.PathUnescape(path)
-	if err != nil {
-		return nil, fmt.Errorf("decode the canonical path %q: %w", path, err)
-	}
-	if path != escaped {
-		e.because("%s is another spelling of %s: dot segments are resolved, empty segments removed, needless escapes undone; the backend receives this form", escaped, path)
-	}
 	var choice target.Choice
-	target.Choose(d, &target.Request{Method: method, Host: host, Path: decoded, Ambiguous: identity.AgentIsAmbiguous(query), Query: query}, &choice)
+	target.Choose(d, &asked, &choice)
 	switch choice.Kind {
+	case target.Unreadable:
+		e.Canonical, e.Why = "", nil
+		e.because("backends read %s in several ways, which lead to different limiters or parameters, so it is answered 400 invalid_request, and charged to the surface's fallback", escaped)
+		e.fill(&p, choice.Match, who)
+		return e, nil
 	case target.Health:
 		e.because("the gateway answers health checks itself, outside all limits")
 		return e, nil
@@ -137,7 +145,30 @@ func Request(p weir.Policy, method, sent string, who Caller) (*Explanation, erro
 		}
 	}
 	e.fill(&p, choice.Match, who)
-	return e, e.explainRoutes(p, host, decoded, choice.Match, d.CatchAll(host, decoded))
+	return e, e.explainRoutes(p, host, asked.Path, choice.Match, d.CatchAll(host, asked.Path))
+}
+
+// read sets the path of a request, and explains by which form it is counted. The error is why it
+// has none: a *target.PathError.
+func (s Server) read(asked *target.Request, e *Explanation, escaped string) error {
+	if s.Paths == target.AsSent && strings.HasPrefix(escaped, "/") {
+		if err := asked.ReadAsSent(escaped); err != nil {
+			return err
+		}
+		if e.Canonical = escaped; asked.Sent != "" {
+			e.Canonical = asked.Counted()
+			e.because("%s is counted as %s, with all escapes decoded and every slash between segments, and the backend receives it as sent", escaped, e.Canonical)
+		}
+		return nil
+	}
+	path, decoded, err := target.Decode(escaped)
+	if err != nil {
+		return err
+	}
+	if asked.Path, e.Canonical = decoded, path; path != escaped {
+		e.because("%s is another spelling of %s: dot segments are resolved, empty segments removed, needless escapes undone; the backend receives this form", escaped, path)
+	}
+	return nil
 }
 
 // uncounted is a store for a Decider that only chooses limiters.

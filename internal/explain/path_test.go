@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/target"
 )
 
 // An explanation has the values of the parameters, which are in the path that is asked about.
@@ -68,6 +69,41 @@ func TestAnExplanationNamesTheFlagThatAMethodNeeds(t *testing.T) {
 		}
 		if got := strings.Contains(fmt.Sprint(e.Why), "--methods "+method); got != want {
 			t.Errorf("%s: %q", method, e.Why)
+		}
+	}
+}
+
+// A server that forwards paths as sent counts them by their folded form, and so does its
+// explanation.
+func TestAPathIsExplainedAsTheServerReadsIt(t *testing.T) {
+	p := policyBy(t, "ip")
+	p.Limiters[0].Routes = []weir.Route{{Path: "/", Prefix: true}}
+	other := policyBy(t, "ip").Limiters[0]
+	other.Name, other.Routes = "packages", []weir.Route{{Path: "/npm/{scope}/{name}"}}
+	admin := policyBy(t, "ip").Limiters[0]
+	admin.Name, admin.Routes = "admin", []weir.Route{{Path: "/admin/"}}
+	p.Limiters = append(p.Limiters, other, admin)
+	const rejected = "answered 400 invalid_request"
+	for _, c := range []struct {
+		paths                         target.Paths
+		path, limiter, canonical, why string
+	}{
+		{target.Strict, "/npm/a/b", "packages", "/npm/a/b", ""},
+		{target.Strict, "/npm//a/b", "packages", "/npm/a/b", "another spelling"},
+		{target.Strict, "/npm/@a%2Fb", "all", "", rejected},
+		{target.AsSent, "/npm/a/b", "packages", "/npm/a/b", ""},
+		{target.AsSent, "/x/100%25", "all", "/x/100%25", ""},
+		{target.AsSent, "/x/%41//b?c=1", "all", "/x/A/b", "is counted as /x/A/b"},
+		{target.AsSent, "/npm/@a%2Fb", "all", "", "several ways"}, // one segment, or two
+		{target.AsSent, "/a/../b", "all", "", "has a dot segment"},
+		{target.AsSent, "/a%00", "all", "", rejected},
+	} {
+		e, err := Server{Paths: c.paths}.Request(p, "GET", c.path, Caller{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Limiter != c.limiter || e.Canonical != c.canonical || !strings.Contains(fmt.Sprint(e.Why), c.why) {
+			t.Errorf("%d %s: limiter %s, canonical %q, why %q", c.paths, c.path, e.Limiter, e.Canonical, e.Why)
 		}
 	}
 }

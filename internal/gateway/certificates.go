@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -22,15 +23,28 @@ import (
 
 // certificates are all that a server has: those of files, and those that it gets by ACME. A client
 // gets the one for the name that it asks for (SNI, RFC 6066, section 3). They are safe for
-// concurrent use.
+// concurrent use. One handshake at a time looks at the files, and the others do not wait for it. A
+// handshake waits for what ACME stores only if it needs a certificate by ACME.
 type certificates struct {
-	now  func() time.Time
-	acme *acme.Manager // nil: files alone
+	now    func() time.Time
+	acme   *acme.Manager                      // nil: files alone
+	issued func(name string) *tls.Certificate // acme.Certificate
 
-	mu      sync.Mutex
-	all     []*certificate            // of files; the first is the default
-	byName  map[string][]*certificate // by names, each in the order of all
+	log    *slog.Logger
+	served []string // hosts of upstreams, in the form of weir.Route.Host
+
+	loaded atomic.Pointer[loaded]
+
+	mu      sync.Mutex     // held while the files are looked at
+	files   []*certificate // the first is the default
 	checked time.Time
+}
+
+// A loaded is what the files held when they were last read. It is immutable.
+type loaded struct {
+	all    []*tls.Certificate // the first is the default
+	names  [][]string         // of each
+	byName map[string][]*tls.Certificate
 }
 
 // certificateCheck is how long the files are not looked at again. They are looked at during
@@ -40,13 +54,16 @@ const certificateCheck = time.Second
 // loadCertificates reads all pairs. issued are those by ACME, nil if there are none. now is the
 // clock.
 func loadCertificates(pairs []KeyPair, issued *acme.Manager, log *slog.Logger, now func() time.Time) (*certificates, error) {
-	s := &certificates{now: now, acme: issued, checked: now()}
+	s := &certificates{now: now, acme: issued, log: log, checked: now()}
+	if issued != nil {
+		s.issued = issued.Certificate
+	}
 	for _, pair := range pairs {
 		c, err := loadCertificate(pair, log)
 		if err != nil {
 			return nil, err
 		}
-		s.all = append(s.all, c)
+		s.files = append(s.files, c)
 	}
 	s.index()
 	return s, nil
@@ -54,12 +71,25 @@ func loadCertificates(pairs []KeyPair, issued *acme.Manager, log *slog.Logger, n
 
 // index makes the certificates findable by name. The mutex is held, or not needed yet.
 func (s *certificates) index() {
-	s.byName = make(map[string][]*certificate)
-	for _, c := range s.all {
-		for _, name := range c.names() {
-			s.byName[name] = append(s.byName[name], c)
+	l := &loaded{byName: make(map[string][]*tls.Certificate)}
+	for _, c := range s.files {
+		names := c.names()
+		l.all, l.names = append(l.all, c.current), append(l.names, names)
+		for _, name := range names {
+			l.byName[name] = append(l.byName[name], c.current)
 		}
 	}
+	s.loaded.Store(l)
+}
+
+// refreshed returns what the files hold, after a look at them if that is due and nobody else is
+// looking.
+func (s *certificates) refreshed() *loaded {
+	if s.mu.TryLock() {
+		defer s.mu.Unlock()
+		s.refresh()
+	}
+	return s.loaded.Load()
 }
 
 // refresh looks at the files again if that is due. The mutex is held.
@@ -70,7 +100,7 @@ func (s *certificates) refresh() {
 	}
 	s.checked = now
 	changed := false
-	for _, c := range s.all {
+	for _, c := range s.files {
 		if c.refresh() {
 			changed = true
 			c.warn(now)
@@ -78,6 +108,7 @@ func (s *certificates) refresh() {
 	}
 	if changed {
 		s.index()
+		s.warnOfNames()
 	}
 }
 
@@ -86,19 +117,17 @@ func (s *certificates) refresh() {
 // the default. It returns nil for a name by ACME that has no certificate yet: the client gets the
 // alert unrecognized_name.
 func (s *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refresh()
-	if len(s.all) == 1 && s.acme == nil {
-		return s.all[0].current, nil
+	l := s.refreshed()
+	if len(l.all) == 1 && s.acme == nil {
+		return l.all[0], nil
 	}
-	exact, wildcard := s.named(hello.ServerName)
+	exact, wildcard := l.named(hello.ServerName)
 	if c := supported(hello, exact); c != nil {
 		return c, nil
 	}
 	name := s.issuedName(hello.ServerName)
 	if name != "" {
-		if c := s.acme.Certificate(name); c != nil && (len(exact)+len(wildcard) == 0 || hello.SupportsCertificate(c) == nil) {
+		if c := s.issued(name); c != nil && (len(exact)+len(wildcard) == 0 || hello.SupportsCertificate(c) == nil) {
 			return c, nil
 		}
 	}
@@ -106,22 +135,22 @@ func (s *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 		return c, nil
 	}
 	// A certificate that the client cannot use gives it a better error than another name.
-	for _, tier := range [][]*certificate{exact, wildcard} {
+	for _, tier := range [][]*tls.Certificate{exact, wildcard} {
 		if len(tier) > 0 {
-			return tier[0].current, nil
+			return tier[0], nil
 		}
 	}
 	if name != "" {
 		return nil, nil
 	}
-	return s.fallback(hello), nil
+	return s.fallback(l, hello), nil
 }
 
 // supported returns the first certificate that a client supports; nil if there is none.
-func supported(hello *tls.ClientHelloInfo, all []*certificate) *tls.Certificate {
+func supported(hello *tls.ClientHelloInfo, all []*tls.Certificate) *tls.Certificate {
 	for _, c := range all {
-		if hello.SupportsCertificate(c.current) == nil {
-			return c.current
+		if hello.SupportsCertificate(c) == nil {
+			return c
 		}
 	}
 	return nil
@@ -140,40 +169,39 @@ func (s *certificates) issuedName(host string) string {
 }
 
 // fallback returns the certificate of a client that asks for no name, or for an unknown one: the
-// first of files, else the first by ACME; nil while there is none. The mutex is held.
-func (s *certificates) fallback(hello *tls.ClientHelloInfo) *tls.Certificate {
-	if len(s.all) == 0 {
-		return s.acme.Certificate(s.acme.Names()[0])
+// first of files, else the first by ACME; nil while there is none.
+func (s *certificates) fallback(l *loaded, hello *tls.ClientHelloInfo) *tls.Certificate {
+	if len(l.all) == 0 {
+		return s.issued(s.acme.Names()[0])
 	}
 	unnamed := *hello
 	unnamed.ServerName = ""
-	if c := supported(&unnamed, s.defaults()); c != nil {
+	if c := supported(&unnamed, l.defaults()); c != nil {
 		return c
 	}
-	return s.all[0].current
+	return l.all[0]
 }
 
 // named returns the certificates for a host by its own name, and by the wildcard that covers it:
-// one label (RFC 9525, section 6.3). The mutex is held.
-func (s *certificates) named(host string) (exact, wildcard []*certificate) {
+// one label (RFC 9525, section 6.3).
+func (l *loaded) named(host string) (exact, wildcard []*tls.Certificate) {
 	folded, ok := weir.AppendHost(nil, host)
 	if !ok {
 		return nil, nil
 	}
 	name := string(folded)
-	exact = s.byName[name]
+	exact = l.byName[name]
 	if _, above, ok := strings.Cut(name, "."); ok {
-		wildcard = s.byName["*."+above]
+		wildcard = l.byName["*."+above]
 	}
 	return exact, wildcard
 }
 
 // defaults returns the first certificate of files, and those of the same names with another kind of
-// key. The mutex is held.
-func (s *certificates) defaults() (all []*certificate) {
-	names := s.all[0].names()
-	for _, c := range s.all {
-		if c == s.all[0] || slices.Equal(c.names(), names) {
+// key.
+func (l *loaded) defaults() (all []*tls.Certificate) {
+	for i, c := range l.all {
+		if slices.Equal(l.names[i], l.names[0]) {
 			all = append(all, c)
 		}
 	}
@@ -192,20 +220,19 @@ func (s *certificates) covers(asked, host string) bool {
 	if folded, ok := weir.AppendHost(askedSpace[:0], asked); ok && string(folded) == string(name) {
 		return true
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	exact, wildcard := s.named(asked)
+	l := s.loaded.Load()
+	exact, wildcard := l.named(asked)
 	if len(exact) == 0 && s.issuedName(asked) != "" {
 		return false // it is for one name
 	}
 	given := slices.Concat(exact, wildcard)
-	if len(given) == 0 && len(s.all) == 0 {
+	if len(given) == 0 && len(l.all) == 0 {
 		return s.acme.Names()[0] == string(name)
 	}
 	if len(given) == 0 {
-		given = s.defaults()
+		given = l.defaults()
 	}
-	exact, wildcard = s.named(string(name))
+	exact, wildcard = l.named(string(name))
 	for _, c := range given {
 		if !slices.Contains(exact, c) && !slices.Contains(wildcard, c) {
 			return false
@@ -217,12 +244,11 @@ func (s *certificates) covers(asked, host string) bool {
 // isFor reports whether there is, or will be, a certificate for a host in the form of
 // weir.AppendHost. If none names a host, it is true for all.
 func (s *certificates) isFor(host string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.byName) == 0 && s.acme == nil {
+	l := s.loaded.Load()
+	if len(l.byName) == 0 && s.acme == nil {
 		return true
 	}
-	exact, wildcard := s.named(host)
+	exact, wildcard := l.named(host)
 	return len(exact)+len(wildcard) > 0 || s.issuedName(host) != ""
 }
 
@@ -241,7 +267,7 @@ func (s *certificates) config() *tls.Config {
 // ACME it has one that nobody has signed, so that they can see why there is none.
 func (s *certificates) operators() (*tls.Config, error) {
 	c := s.config()
-	if len(s.all) > 0 {
+	if len(s.loaded.Load().all) > 0 {
 		return c, nil
 	}
 	unsigned, err := unsignedCertificate(s.now())
@@ -277,19 +303,67 @@ func unsignedCertificate(now time.Time) (*tls.Certificate, error) {
 
 // warn logs which certificates expire soon.
 func (s *certificates) warn() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refresh()
-	for _, c := range s.all {
-		c.warn(s.now())
-	}
+	s.warnOfFiles()
 	if s.acme != nil {
 		s.acme.Warn(s.now())
 	}
 }
 
+func (s *certificates) warnOfFiles() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refresh()
+	for _, c := range s.files {
+		c.warn(s.now())
+	}
+}
+
+// warnOfNames logs which certificates no client accepts or gets, and which hosts have none. The
+// mutex is held, or not needed yet.
+func (s *certificates) warnOfNames() {
+	first := make(map[string]*certificate, len(s.files))
+	for _, c := range s.files {
+		if len(c.names()) == 0 {
+			s.log.Warn("a TLS certificate names no host, so clients refuse it: issue one with the hosts as subject alternative names", "name", c.label(), "certificate", c.CertFile)
+		}
+		der := string(c.current.Leaf.Raw)
+		if same := first[der]; same != nil {
+			s.log.Warn("a TLS certificate is given twice, and only the first is used: leave one out", "name", c.label(), "certificate", same.CertFile, "again", c.CertFile)
+			continue
+		}
+		first[der] = c
+	}
+	for _, host := range s.served {
+		if !s.hasFor(host) {
+			s.log.Warn("a host of an upstream has no TLS certificate, so clients refuse the one that they get: give one that names it, or get it by ACME", "host", host)
+		}
+	}
+}
+
+// hasFor reports whether a host of an upstream has a certificate; one with a star, whether a name
+// under it has.
+func (s *certificates) hasFor(host string) bool {
+	under, star := strings.CutPrefix(host, "*")
+	if !star {
+		return s.isFor(host)
+	}
+	isUnder := func(name string) bool { return strings.HasSuffix(name, under) }
+	if s.acme != nil && slices.ContainsFunc(s.acme.Names(), isUnder) {
+		return true
+	}
+	for name := range s.loaded.Load().byName {
+		if isUnder(name) {
+			return true
+		}
+	}
+	return false
+}
+
 // watch warns now and daily until ctx ends.
 func (s *certificates) watch(ctx context.Context) {
+	s.mu.Lock()
+	s.warnOfNames()
+	s.mu.Unlock()
 	s.warn()
 	daily := time.NewTicker(24 * time.Hour)
 	defer daily.Stop()
@@ -305,14 +379,14 @@ func (s *certificates) watch(ctx context.Context) {
 
 // expiries returns the first end of the certificates of each name.
 func (s *certificates) expiries() map[string]time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refresh()
-	ends := make(map[string]time.Time, len(s.all))
+	ends := make(map[string]time.Time)
 	if s.acme != nil {
 		ends = s.acme.Expiries()
 	}
-	for _, c := range s.all {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refresh()
+	for _, c := range s.files {
 		end := c.current.Leaf.NotAfter
 		if first, ok := ends[c.label()]; !ok || end.Before(first) {
 			ends[c.label()] = end

@@ -22,6 +22,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -176,16 +177,129 @@ func TestEachPairIsReloadedByItself(t *testing.T) {
 	}
 	now = now.Add(time.Second)
 	s.warn()
-	for host, want := range map[string]*certificate{"a.example.com": s.all[0], "b.example.com": s.all[1], "new.example.com": s.all[1]} {
-		if exact, _ := s.named(host); len(exact) != 1 || exact[0] != want {
+	l := s.loaded.Load()
+	for host, want := range map[string]*tls.Certificate{"a.example.com": l.all[0], "b.example.com": l.all[1], "new.example.com": l.all[1]} {
+		if exact, _ := l.named(host); len(exact) != 1 || exact[0] != want {
 			t.Errorf("%s has %d certificates", host, len(exact))
 		}
 	}
-	if len(s.all[1].current.Leaf.DNSNames) != 2 {
+	if len(l.all[1].Leaf.DNSNames) != 2 {
 		t.Error("the second pair was not reloaded")
 	}
 	if n := strings.Count(log.String(), "stays in force"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, log)
+	}
+}
+
+// helloFor is a client that asks for a name.
+func helloFor(name string) *tls.ClientHelloInfo {
+	return &tls.ClientHelloInfo{
+		ServerName: name, SupportedVersions: []uint16{tls.VersionTLS13}, SignatureSchemes: []tls.SignatureScheme{tls.ECDSAWithP256AndSHA256},
+	}
+}
+
+// A textFunc is a log.
+type textFunc func(line string)
+
+func (f textFunc) Write(p []byte) (int, error) { f(string(p)); return len(p), nil }
+
+// A handshake goes on while another one waits for what ACME stores, or for the log.
+func TestNoHandshakeWaitsForAnother(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	pairs := certificatesFor(t, dir, "a.example.com", "b.example.com")
+	var s *certificates
+	during := 0
+	meanwhile := func(string) {
+		during++
+		before := s.checked
+		s.checked = now.Add(-time.Hour) // the files are due
+		if c, err := s.get(helloFor("a.example.com")); err != nil || c != s.loaded.Load().all[0] {
+			t.Errorf("meanwhile a client got %v, %v", c, err)
+		}
+		s.checked = before
+	}
+	s, err := loadCertificates(pairs, issuedCertificates(t, "", "api.example.com"), slog.New(slog.NewTextHandler(textFunc(meanwhile), nil)), func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.issued = func(name string) *tls.Certificate { meanwhile(name); return nil }
+	if c, err := s.get(helloFor("api.example.com")); c != nil || err != nil || during != 1 {
+		t.Errorf("a name by ACME: %v, %v, after %d others", c, err, during)
+	}
+	if err := os.WriteFile(pairs[1].CertFile, []byte("broken"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Minute)
+	if _, err := s.get(helloFor("b.example.com")); err != nil || during != 2 {
+		t.Errorf("a file that changed: %v, after %d others", err, during)
+	}
+}
+
+// What no client accepts, or is given for nothing, is reported at the start and after a change, not
+// daily.
+func TestCertificatesWithoutUseAreReported(t *testing.T) {
+	dir := t.TempDir()
+	nameless, _ := issued{}.write(t, dir, "nameless")
+	api, _ := issued{hosts: []string{"api.example.com"}}.write(t, dir, "api")
+	again := KeyPair{filepath.Join(dir, "again.pem"), api.KeyFile}
+	text, err := os.ReadFile(api.CertFile)
+	if err == nil {
+		err = os.WriteFile(again.CertFile, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	wild, _ := issued{hosts: []string{"*.shop.example.com", "192.0.2.1"}}.write(t, dir, "wild")
+	manager := issuedCertificates(t, "", "www.example.org")
+	synctest.Test(t, func(t *testing.T) {
+		log := new(lockedText)
+		s, err := loadCertificates([]KeyPair{nameless, api, again, wild}, manager, slog.New(slog.NewTextHandler(log, nil)), time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.served = []string{"api.example.com", "*.example.com", "*.example.org", "a.shop.example.com", "www.example.org", "192.0.2.1", "b.example.com", "*.example.net"}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); s.watch(ctx) }()
+		synctest.Wait()
+		for _, want := range []string{
+			"names no host.* name=nameless certificate=.*nameless.pem", "given twice.* name=api.example.com certificate=.*api.pem again=.*again.pem",
+			"no TLS certificate.* host=b.example.com\n", `no TLS certificate.* host=\*.example.net\n`,
+		} {
+			if n := len(regexp.MustCompile("level=WARN msg=.*"+want).FindAllString(log.String(), -1)); n != 1 {
+				t.Errorf("%d lines match %s", n, want)
+			}
+		}
+		lines := func(of string) int { return strings.Count(log.String(), of) }
+		if n := lines("names no host") + lines("given twice") + lines("no TLS certificate"); n != 4 {
+			t.Errorf("%d warnings:\n%s", n, log)
+		}
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if n := lines("given twice"); n != 1 {
+			t.Errorf("%d lines after a day", n)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// A gateway asks for a certificate for each host that its upstreams are for.
+func TestAHostOfAnUpstreamWithoutACertificateIsReported(t *testing.T) {
+	e := open(t, nil, func(o *Options) {
+		o.Certificates = certificatesFor(t, t.TempDir(), "api.example.com")
+		o.Sites = []Site{
+			{Host: "api.example.com", Upstreams: []*url.URL{siteBackend(t, "api", "")}},
+			{Host: "shop.example.com", Upstreams: []*url.URL{siteBackend(t, "shop", "")}},
+			{Upstreams: []*url.URL{siteBackend(t, "rest", "")}},
+		}
+	})
+	eventually(t, "the host is reported", func() bool {
+		return strings.Contains(e.log.String(), "a host of an upstream has no TLS certificate") && strings.Contains(e.log.String(), "host=shop.example.com")
+	})
+	e.stop()
+	if n := strings.Count(e.log.String(), "has no TLS certificate"); n != 1 {
+		t.Errorf("%d hosts:\n%s", n, e.log)
 	}
 }
 

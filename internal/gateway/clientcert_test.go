@@ -323,7 +323,7 @@ func TestAnUpstreamGetsTheVerifiedCertificateAlone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range []string{"Client-Cert", "Client-Cert-Chain", "X-SSL-Client-DN", "X-Client-Cert-Hash", "X-Ssl"} {
+			for _, name := range certificateFields {
 				req.Header.Set(name, "own")
 			}
 			res, err := client.Do(req)

@@ -87,6 +87,9 @@ func ForwardingNames() []string { return rules.ForwardingNames() }
 // DefaultForwarding returns those of ForwardingNames that are written by default.
 func DefaultForwarding() []string { return rules.DefaultForwarding() }
 
+// NoForwarding, alone in Options.Forwarded, has none of these fields written.
+const NoForwarding = rules.NoForwarding
+
 // CheckMethod returns why a method cannot be accepted beside the known ones; nil if it can.
 func CheckMethod(method string) error { return rules.CheckMethod(method) }
 
@@ -133,6 +136,11 @@ func New(o Options) (*Gateway, error) {
 	if len(o.Certificates) > 0 || o.ACME != nil {
 		if g.certs, err = loadCertificates(o.Certificates, o.ACME, log, time.Now); err != nil {
 			return nil, err
+		}
+		for _, site := range o.Sites {
+			if site.Host != "" {
+				g.certs.served = append(g.certs.served, site.Host)
+			}
 		}
 		if len(o.Certificates)+o.issued() > 1 || len(o.Sites) > 1 {
 			with.Covers = g.certs.covers

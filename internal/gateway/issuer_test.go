@@ -105,6 +105,13 @@ type certified struct {
 	roots *x509.CertPool
 }
 
+// certificateFields are fields about certificates, of which no caller can send any but the last to
+// the backend of a certified.
+var certificateFields = []string{
+	"Client-Cert", "Client-Cert-Chain", "X-Ssl-Client-Dn", "X-Client-Cert-Hash", "X-Client-Dn", "X-Client-Verified", "X-Client-Subject",
+	"X-Tls-Client-Cn", "Tls-Client-Cert", "X-Amzn-Mtls-Clientcert", "X-Forwarded-Client-Cert", "X-Ssl",
+}
+
 // openCertified starts a gateway whose policy is one limiter, before a backend that writes the
 // fields of a request about certificates. change may be nil.
 func openCertified(t *testing.T, limiter weir.Limiter, optional bool, change func(*Options), authorities ...*issuer) *certified {
@@ -113,7 +120,7 @@ func openCertified(t *testing.T, limiter weir.Limiter, optional bool, change fun
 	c.write(t, pemOf(authorities...))
 	limiter.Name, limiter.Routes = "all", []weir.Route{{Path: "/", Prefix: true}}
 	site := behind(t, func(w http.ResponseWriter, r *http.Request) {
-		for _, name := range []string{"Client-Cert", "Client-Cert-Chain", "X-Ssl-Client-Dn", "X-Client-Cert-Hash", "X-Ssl"} {
+		for _, name := range certificateFields {
 			for _, value := range r.Header[name] {
 				fmt.Fprintf(w, "%s: %s\n", name, value)
 			}

@@ -43,7 +43,8 @@ type Options struct {
 	HideTokens []identity.Place
 
 	// Forwarded are the names of the fields by which Sites learn who is calling, of
-	// rules.Forwardings and in any case; none: those that are on by default.
+	// rules.Forwardings and in any case; empty: those that are on by default. NoForwarding alone is
+	// none.
 	Forwarded []string
 	// Paths is which form of a path Sites receive. AsSent is for Sites alone.
 	Paths target.Paths

@@ -214,6 +214,7 @@ func TestForwardingFieldsAreThoseThatAreNamed(t *testing.T) {
 		want  map[string]string
 	}{
 		{nil, "203.0.113.7", map[string]string{"X-Forwarded-For": "203.0.113.7, 127.0.0.1", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "weir.test"}},
+		{[]string{NoForwarding}, "203.0.113.7", nil},
 		{[]string{"x-real-ip"}, "203.0.113.7", map[string]string{"X-Real-Ip": "203.0.113.7"}},
 		{[]string{"Forwarded", "x-forwarded-for"}, "203.0.113.7", map[string]string{
 			"X-Forwarded-For": "203.0.113.7, 127.0.0.1", "Forwarded": "for=203.0.113.7;host=weir.test;proto=https, for=127.0.0.1",

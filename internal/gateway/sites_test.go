@@ -4,17 +4,21 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
 )
 
@@ -86,6 +90,49 @@ func TestEachHostHasItsOwnUpstreamAndLimit(t *testing.T) {
 				t.Errorf("%s: %q by limit %s, want %q by %s", c.host, got, limitOf(res.Header), c.answer, c.limit)
 			}
 		}
+	}
+}
+
+// A request for a host that no upstream serves is misdirected, not unlimited, if no limiter covers
+// it. Others are observed by what covers them.
+func TestAMisdirectedRequestIsObservedAsOne(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]int{}
+	e := open(t, nil, func(o *Options) {
+		p := sitePolicy(t)
+		p.Limiters = slices.DeleteFunc(p.Limiters, func(l weir.Limiter) bool { return l.Name == "rest" || l.Name == "wide" })
+		o.Decider = testDecider(t, p)
+		o.Sites = []Site{
+			{Host: "api.example.com", Upstreams: []*url.URL{siteBackend(t, "api", "")}},
+			{Host: "free.example.com", Upstreams: []*url.URL{siteBackend(t, "free", "")}},
+		}
+		o.Observe = func(a answer.Observation) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[a.Limiter+" "+a.Outcome.String()]++
+		}
+	})
+	client := h2c(t)
+	for _, host := range []string{"evil.test", "api.example.com", "free.example.com", "shop.example.com"} {
+		e.send("GET /x HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n")
+		r, err := http.NewRequest(http.MethodGet, e.url("/x"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		res, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+	}
+	e.stop()
+	want := map[string]int{" misdirected": 2, "api admitted": 2, " unlimited": 2, "shop admitted": 2}
+	if !maps.Equal(seen, want) {
+		t.Errorf("observed %v, want %v", seen, want)
+	}
+	if n := strings.Count(e.access.String(), "outcome=misdirected"); n != 2 {
+		t.Errorf("%d lines of the access log:\n%s", n, e.access)
 	}
 }
 

@@ -89,7 +89,7 @@ func (r *Replay) chooseOdd(method, host, raw string, ambiguous bool) (chosen *re
 	case r.options.Paths != target.AsSent || path == "" || path[0] != '/':
 		asked.Read(u)
 	case target.IsPlainQuery(u.RawQuery):
-		asked.ReadAsSent(path)
+		_ = asked.ReadAsSent(path) // Raw is set then
 	default:
 		asked.Raw = path
 	}

@@ -43,22 +43,23 @@ const (
 //   - escaped more than three times, or more than once if it is not UTF-8;
 //   - of more than 8 KiB, unless it is plain (see IsPlainAsSent).
 //
-// path begins with a slash.
-func (r *Request) ReadAsSent(path string) {
+// Then it returns why, a *PathError; else nil. path begins with a slash.
+func (r *Request) ReadAsSent(path string) error {
 	if IsPlainAsSent(path) {
 		r.Path = path
-		return
+		return nil
 	}
 	texts, err := decodings(path)
 	if err != nil {
 		r.Raw = path
-		return
+		return err
 	}
 	last := texts[len(texts)-1]
 	r.Path, r.Sent = string(last.bytes), path
 	for _, t := range texts {
 		r.readings = t.appendReadings(r.readings, r.Path)
 	}
+	return nil
 }
 
 // Counted returns the path by which a request is counted whose path is forwarded as sent: its

@@ -72,6 +72,13 @@ func TestDecisionsAreCountedUnderTheWindowThatBound(t *testing.T) {
 	want(t, m, `weir_near_limit_total{limiter="api",window="60s by ip"}`, 2)
 	want(t, m, "weir_decision_duration_seconds", 13)
 	absent(t, m, `weir_decisions_total{limiter="api",outcome="unlimited",window="60s by ip"}`)
+	absent(t, m, `weir_decisions_total{limiter="api",outcome="misdirected",window="60s by ip"}`)
+	want(t, m, `weir_decisions_total{limiter="",outcome="misdirected",window=""}`, 0)
+	for range 2 {
+		m.Observe(answer.Observation{Outcome: answer.Misdirected})
+	}
+	want(t, m, `weir_decisions_total{limiter="",outcome="misdirected",window=""}`, 2)
+	want(t, m, `weir_decisions_total{limiter="",outcome="unlimited",window=""}`, 1)
 }
 
 func TestAChangedLimitGoesOnInItsSeriesAndALostLimiterIsForgottenAfterAWhile(t *testing.T) {
@@ -344,7 +351,7 @@ func TestNoLabelHasAValueThatACallerChose(t *testing.T) {
 	}
 	fixed := []string{
 		"", "admitted", "refused", "unauthenticated", "store_unavailable", "unlimited", "counted_locally", "allowed_uncounted",
-		"would_admit", "would_refuse", "skipped", "denied", "logged", "unlogged", "repeated", "delivered", "rejected", "expired", "dropped", "unsent", "same", "newly_refused", "newly_admitted", "redirected", "challenge", "edge", "file", "v1", "abc", "0123abcd", "89abcdef",
+		"would_admit", "would_refuse", "skipped", "denied", "misdirected", "logged", "unlogged", "repeated", "delivered", "rejected", "expired", "dropped", "unsent", "same", "newly_refused", "newly_admitted", "redirected", "challenge", "edge", "file", "v1", "abc", "0123abcd", "89abcdef",
 		runtime.Version(), "go1", "*", "http://backend.example.com:3000", "http://backend.example.com:3001", "api.example.com", "400", "431", "502", "504",
 		"2xx", "4xx", "5xx",
 	}

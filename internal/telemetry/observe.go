@@ -17,6 +17,9 @@ const (
 	slotPenalty                                      // refused by a penalty
 )
 
+// slotMisdirected is in the series without a limiter, which has none of the slots above.
+const slotMisdirected = slotNear
+
 // The slots of the other families, as label values.
 var (
 	fallbackHow      = [...]string{"counted_locally", "allowed_uncounted", "store_unavailable"}
@@ -42,7 +45,10 @@ func (m *Metrics) Observe(o answer.Observation) {
 		m.reserve(lane.i, d)
 	}
 	counts := &s.cells[lane.i].n
-	if int(o.Outcome) < slotNear {
+	switch {
+	case o.Outcome == answer.Misdirected:
+		counts[slotMisdirected].Add(1)
+	case int(o.Outcome) < slotNear:
 		counts[o.Outcome].Add(1)
 	}
 	if d := o.Decision; d != nil {
@@ -143,7 +149,7 @@ func windowNames(limiter string, w *weir.Window) names {
 // The families that Metrics count themselves.
 var (
 	descDecisions = prometheus.NewDesc("weir_decisions_total",
-		"Requests by outcome, under the binding window. Requests that no limiter covers have an empty limiter and window, and denied requests an empty window.", []string{"limiter", "window", "outcome"}, nil)
+		"Requests by outcome, under the binding window. Requests that no limiter covers have an empty limiter and window, with the outcome misdirected if they were answered 421 for their host; denied requests an empty window.", []string{"limiter", "window", "outcome"}, nil)
 	descNear = prometheus.NewDesc("weir_near_limit_total",
 		"Requests that were admitted and left their caller less than a fifth of the limit.", []string{"limiter", "window"}, nil)
 	descExempt = prometheus.NewDesc("weir_exempt_decisions_total",
@@ -190,6 +196,7 @@ func (m countedCollector) Collect(to chan<- prometheus.Metric) {
 	for _, s := range m.decisions.sweep(windows, now, keep) {
 		if s.names == (names{}) {
 			counter(descDecisions, s.total(int(answer.Unlimited)), "", "", answer.Unlimited.String())
+			counter(descDecisions, s.total(slotMisdirected), "", "", answer.Misdirected.String())
 			continue
 		}
 		for o := answer.Admitted; o <= answer.Unavailable; o++ {

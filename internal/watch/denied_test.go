@@ -23,3 +23,16 @@ func TestDeniedRequestsHaveAColumnOfTheirOwn(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// Requests that nobody serves here are apart from those that are served without a limit.
+func TestMisdirectedRequestsHaveAColumnOfTheirOwn(t *testing.T) {
+	c := newClock()
+	r := newRecorder(t, c.now)
+	for _, o := range []answer.Outcome{answer.Unlimited, answer.Misdirected, answer.Misdirected} {
+		r.Observe(answer.Observation{Outcome: o})
+	}
+	got := limiter(t, r.Snapshot(watch.Query{}), "")
+	if got.Totals != (watch.Counts{Admitted: 1, Misdirected: 2}) || len(got.Series.Misdirected) == 0 {
+		t.Errorf("%+v", got)
+	}
+}

@@ -20,6 +20,7 @@ const (
 	unavailable
 	exempt
 	denied
+	misdirected
 	wouldAdmit
 	wouldRefuse
 	skipped
@@ -39,6 +40,8 @@ func columnOf(outcome answer.Outcome) (column int, ok bool) {
 		return unavailable, true
 	case answer.Denied:
 		return denied, true
+	case answer.Misdirected:
+		return misdirected, true
 	}
 	return 0, false
 }

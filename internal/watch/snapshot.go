@@ -61,6 +61,8 @@ type Counts struct {
 	Unavailable     uint64 `json:"unavailable"`
 	Exempt          uint64 `json:"exempt"`
 	Denied          uint64 `json:"denied"`
+	// Misdirected are those of no limiter that were answered 421.
+	Misdirected uint64 `json:"misdirected"`
 }
 
 // A Series is Counts for each second, the oldest first. A column of zeros is left out.
@@ -72,6 +74,7 @@ type Series struct {
 	Unavailable     []uint32 `json:"unavailable,omitempty"`
 	Exempt          []uint32 `json:"exempt,omitempty"`
 	Denied          []uint32 `json:"denied,omitempty"`
+	Misdirected     []uint32 `json:"misdirected,omitempty"`
 }
 
 // A Shadow is what a limiter in Shadow mode would have done.
@@ -222,11 +225,11 @@ func (l *limiter) fill(out *Limiter, now int64, seconds int) {
 	series := l.series(now-int64(seconds)+1, seconds)
 	out.Totals = Counts{
 		Admitted: total(admitted), Refused: total(refused), Near: total(near),
-		Unauthenticated: total(unauthenticated), Unavailable: total(unavailable), Exempt: total(exempt), Denied: total(denied),
+		Unauthenticated: total(unauthenticated), Unavailable: total(unavailable), Exempt: total(exempt), Denied: total(denied), Misdirected: total(misdirected),
 	}
 	out.Series = Series{
 		Admitted: series[admitted], Refused: series[refused], Near: series[near],
-		Unauthenticated: series[unauthenticated], Unavailable: series[unavailable], Exempt: series[exempt], Denied: series[denied],
+		Unauthenticated: series[unauthenticated], Unavailable: series[unavailable], Exempt: series[exempt], Denied: series[denied], Misdirected: series[misdirected],
 	}
 	if out.Shadow == nil && total(wouldAdmit)+total(wouldRefuse)+total(skipped) == 0 {
 		return

@@ -249,7 +249,7 @@ function drawTop(s) {
     admitted += recent(l.series.admitted);
     refused += recent(l.series.refused);
     near += recent(l.series.near);
-    asked += l.totals.admitted + l.totals.refused + l.totals.unauthenticated + l.totals.unavailable + l.totals.denied;
+    asked += l.totals.admitted + l.totals.refused + l.totals.unauthenticated + l.totals.unavailable + l.totals.denied + l.totals.misdirected;
     refusedAll += l.totals.refused;
     nearAll += l.totals.near;
   }
@@ -322,12 +322,12 @@ function backendTroubles(s) {
 }
 
 function drawBackend(s) {
-  const list = s.upstreams ?? [], sites = sitesOf(s), down = list.filter((u) => !u.up).length;
+  const list = s.upstreams ?? [], sites = sitesOf(s), down = s.upstreams_down;
   for (const id of ["backend", "nav-backend", "fact-backend-place"]) show(part(id), list.length > 0);
   if (list.length === 0) return;
   const inAll = s.upstreams_in_all;
   fact("fact-backend", down === 0 ? "up" : inAll === 1 ? "down" : `${whole.format(down)} of ${whole.format(inAll)} down`, (down > 0 && inAll > 1 ? "addresses, " : "") + many(list.reduce((n, u) => n + u.in_flight, 0), "request") + " in flight", down === 0 ? "" : "bad");
-  say(part("backend-said"), inAll > list.length ? `${whole.format(list.length)} of ${whole.format(inAll)} addresses, those that are down first` : "");
+  say(part("backend-said"), s.upstreams_cut ? `${whole.format(list.length)} of ${whole.format(inAll)} addresses, those that are down first` : "");
   renew(part("backend-rows"), list, (u) => {
     const th = make("th", "", "", make("span", "who", u.address), ...(sites.size > 1 || u.site !== "*" ? [make("span", "of", u.site === "*" ? "all other hosts" : u.site)] : []));
     th.scope = "row";
@@ -396,14 +396,14 @@ if (narrow.matches) arrange();
 
 // ---- Limiters ------------------------------------------------------------------------------------------------------
 
-const columns = [["admitted", "Admitted"], ["near", "Near limit"], ["refused", "Refused"], ["unauthenticated", "Unauthenticated"], ["unavailable", "Store away"], ["exempt", "Exempt"], ["denied", "Denied"]];
+const columns = [["admitted", "Admitted"], ["near", "Near limit"], ["refused", "Refused"], ["unauthenticated", "Unauthenticated"], ["unavailable", "Store away"], ["exempt", "Exempt"], ["denied", "Denied"], ["misdirected", "Misdirected"]];
 const usual = 3; // columns that are always shown
 const cards = new Map(); // limiter → card
 let most = 24; // cards shown
 
 function drawLimiters(w) {
-  const alive = (l) => sum(l.series.admitted) + sum(l.series.refused) + sum(l.series.unauthenticated) + sum(l.series.unavailable) + sum(l.series.denied) > 0;
-  const all = w.limiters.filter((l) => l.name !== "" ? l.in_force || alive(l) : l.totals.admitted > 0);
+  const alive = (l) => sum(l.series.admitted) + sum(l.series.refused) + sum(l.series.unauthenticated) + sum(l.series.unavailable) + sum(l.series.denied) + sum(l.series.misdirected) > 0;
+  const all = w.limiters.filter((l) => l.name !== "" ? l.in_force || alive(l) : l.totals.admitted + l.totals.misdirected > 0);
   const sorted = [...all.filter(alive), ...all.filter((l) => !alive(l))];
   show(part("no-limiters"), all.length === 0);
   const shown = sorted.slice(0, most);

@@ -232,25 +232,27 @@ func (x *exchange) route() {
 	}
 	x.Foreign = e.secure != nil && x.c.isForeign(x.Asked.Host)
 	own := e.Own(&x.c.ctx, &x.Route, x.Header)
+	x.Misdirected = own.Misdirects()
 	switch {
 	case own == nil:
-		if x.judge(false) {
+		if x.judge(own) {
 			x.forward()
 		}
-	case !x.IsLimited() || x.judge(true):
+	case !x.IsLimited() || x.judge(own):
 		x.reply(own)
 	}
 }
 
-// judge asks the limiter, and answers a request that it does not admit. public is true for an
-// answer of our own, which needs no credential.
-func (x *exchange) judge(public bool) (admitted bool) {
+// judge asks the limiter, and answers a request that it does not admit. own is an answer of our
+// own, which needs no credential; nil: the upstream answers.
+func (x *exchange) judge(own *rules.Answer) (admitted bool) {
 	x.CoverBy(x.Choice.Match)
 	if x.head.Length == 0 {
 		x.c.beginWatch() // the limiter may wait for its store
 	}
 	err := x.c.engine.Limit.Judge().Answer(&x.c.ctx, &answer.Question{
-		Caller: &x.caller, Method: x.head.Method, Path: x.Asked.Path, Match: x.Choice.Match, Chosen: true, Public: public, Arrival: x.Start,
+		Caller: &x.caller, Method: x.head.Method, Path: x.Asked.Path, Match: x.Choice.Match, Chosen: true,
+		Public: own != nil, Misdirected: x.Misdirected, Arrival: x.Start,
 	}, &x.answer)
 	if err != nil {
 		x.reply(&rules.Unjudged)

@@ -25,6 +25,10 @@ type Answer struct {
 	Closes bool
 }
 
+// Misdirects reports whether the answer sends the client to another connection, or to none: 421. It
+// is false for nil, the backend's answer.
+func (a *Answer) Misdirects() bool { return a != nil && a.Status == http.StatusMisdirectedRequest }
+
 // Append appends the fields of an answer to dst, and returns its body. accept are the lines of the
 // request's Accept field, which may choose the form of an error.
 func (r *Rules) Append(dst []answer.Field, a *Answer, accept []string) ([]answer.Field, []byte) {

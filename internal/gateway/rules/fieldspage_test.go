@@ -27,7 +27,9 @@ func pageRows() (rows []string) {
 	for _, f := range WithheldFamilies {
 		rows = append(rows, "| "+f.Reason+" | "+code(f.Names)+" |")
 	}
-	rows = append(rows, "- **The certificate of the client, as other proxies report it**, with `--client-ca`: all names that begin with "+code(CertificateFields)+".")
+	for _, f := range CertificateFields {
+		rows = append(rows, "| "+f.Reason+" | "+code(f.Names)+" |")
+	}
 	for _, r := range AnswerRows {
 		rows = append(rows, "| "+code(r.Names)+" | "+r.What+" |")
 	}
@@ -46,7 +48,7 @@ func TestThePageOfFieldsIsMadeOfTheTables(t *testing.T) {
 			t.Errorf("docs/fields.md does not have the line\n%s", row)
 		}
 	}
-	head := regexp.MustCompile(`^\| (field|what they name|---)|^\|---`)
+	head := regexp.MustCompile(`^\| (field|what they name|who writes them|---)|^\|---`)
 	for _, line := range lines {
 		if strings.HasPrefix(line, "|") && !head.MatchString(line) && !slices.Contains(rows, line) {
 			t.Errorf("docs/fields.md has a row that no table has:\n%s", line)
@@ -95,5 +97,8 @@ func TestForwardedIsWrittenAsRFC7239SaysIt(t *testing.T) {
 func TestAForwardingFieldThatIsNotKnown(t *testing.T) {
 	if _, err := newForwardings([]string{"x-real-ip", "via"}); err == nil || !strings.Contains(err.Error(), `"via"`) || !strings.Contains(err.Error(), "x-forwarded-proto") {
 		t.Errorf("%v", err)
+	}
+	if _, err := newForwardings([]string{"x-real-ip", NoForwarding}); err == nil {
+		t.Error("none is accepted beside a field")
 	}
 }

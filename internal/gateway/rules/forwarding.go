@@ -63,10 +63,16 @@ func DefaultForwarding() (names []string) {
 // forwardings are some of Forwardings, as a set of bits.
 type forwardings uint8
 
+// NoForwarding, alone in place of names, is none of the fields.
+const NoForwarding = "none"
+
 // newForwardings returns the set of the named fields, in any case; of the default ones without any.
 func newForwardings(names []string) (set forwardings, err error) {
-	if len(names) == 0 {
+	switch {
+	case len(names) == 0:
 		names = DefaultForwarding()
+	case len(names) == 1 && names[0] == NoForwarding:
+		return 0, nil
 	}
 	for _, name := range names {
 		i := slices.IndexFunc(Forwardings[:], func(f Forwarding) bool { return strings.EqualFold(f.Name, name) })

@@ -52,50 +52,76 @@ func (o *outage) note(status int, failure error, of *Site, log *slog.Logger) (fi
 
 // look ends the outage if it is over, and else looks again.
 func (o *outage) look() {
+	o.looked(time.Now()).write()
+}
+
+// looked is look without the log.
+func (o *outage) looked(now time.Time) *outageLine {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.timer == nil {
-		return
+		return nil
 	}
-	now := time.Now()
 	if left := outageQuiet - now.Sub(o.last); left > 0 {
-		if now.Sub(o.noticed) >= outageNotice {
-			o.noticed = now
-			o.write("requests to an upstream still get no answer")
-		}
 		o.timer.Reset(left)
-		return
+		if now.Sub(o.noticed) < outageNotice {
+			return nil
+		}
+		o.noticed = now
+		return o.line("requests to an upstream still get no answer")
 	}
 	message := fmt.Sprintf("no request to the upstream has failed for %v", outageQuiet)
 	if !o.of.isUp() {
 		message += ", but all of its addresses are still down"
 	}
-	o.end(message)
+	return o.end(message)
 }
 
 // stop ends the outage, if there is one, because the server ends.
 func (o *outage) stop() {
+	o.stopped().write()
+}
+
+// stopped is stop without the log.
+func (o *outage) stopped() *outageLine {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.timer != nil {
-		o.timer.Stop()
-		o.end(fmt.Sprintf("the server ends less than %v after a request to the upstream has failed", outageQuiet))
+	if o.timer == nil {
+		return nil
 	}
+	o.timer.Stop()
+	return o.end(fmt.Sprintf("the server ends less than %v after a request to the upstream has failed", outageQuiet))
 }
 
-// end writes the summary, unless the log has all of it. The mutex is held.
-func (o *outage) end(message string) {
+// end returns the summary; nil if the log has all of it. The mutex is held.
+func (o *outage) end(message string) (summary *outageLine) {
 	o.timer = nil
 	if o.unavailable+o.timeout > 1 {
-		o.write(message)
+		summary = o.line(message)
 	}
 	o.failure, o.of = nil, nil
+	return summary
 }
 
-// write logs what was counted. The mutex is held.
-func (o *outage) write(message string) {
-	o.log.Warn(message, "site", o.of.name(), "answered_502", o.unavailable, "answered_504", o.timeout,
-		"lasted_ms", o.last.Sub(o.first).Milliseconds(), "last_error", o.failure)
+// line returns a line with what was counted. The mutex is held.
+func (o *outage) line(message string) *outageLine {
+	return &outageLine{o.log, message, []any{"site", o.of.name(), "answered_502", o.unavailable, "answered_504", o.timeout,
+		"lasted_ms", o.last.Sub(o.first).Milliseconds(), "last_error", o.failure}}
+}
+
+// An outageLine is a line for the log. It is written without the mutex, since requests take that
+// one and must not wait for the log.
+type outageLine struct {
+	log     *slog.Logger
+	message string
+	values  []any
+}
+
+// write logs the line; nil is none.
+func (l *outageLine) write() {
+	if l != nil {
+		l.log.Warn(l.message, l.values...)
+	}
 }
 
 // EndOutages writes the summaries of the outages that are not over. A server that ends calls it.

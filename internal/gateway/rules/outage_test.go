@@ -128,6 +128,39 @@ func TestASummaryReportsThatAllAddressesAreStillDown(t *testing.T) {
 	})
 }
 
+// Requests go on while the log is slow: whoever writes to it holds no lock that they take.
+func TestASlowLogStopsNoRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLines(t, "api.example.com")
+		written := 0
+		l.rules.Log = slog.New(slog.NewTextHandler(lineFunc(func() {
+			written++
+			if !l.site.outage.mu.TryLock() {
+				t.Error("a line is written while requests wait")
+				return
+			}
+			l.site.outage.mu.Unlock()
+		}), nil))
+		for range 600 {
+			l.fail(errors.New("refused"))
+			time.Sleep(time.Second)
+		}
+		time.Sleep(2 * outageQuiet)
+		synctest.Wait()
+		l.fail(errors.New("refused"))
+		l.fail(errors.New("refused"))
+		l.rules.EndOutages()
+		if written < 5 { // two beginnings, a notice and two ends
+			t.Errorf("%d lines", written)
+		}
+	})
+}
+
+// A lineFunc is called for each line of a log.
+type lineFunc func()
+
+func (f lineFunc) Write(p []byte) (int, error) { f(); return len(p), nil }
+
 func TestALongOutageIsReportedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLines(t, "api.example.com")

@@ -25,10 +25,12 @@ type Record struct {
 	Agent   KeyedHash
 	Reached bool // the limiter let the request through to the backend
 	// of a request that the limiter has ended; else Unlimited
-	Ended   answer.Outcome
-	Cost    Cost
-	Aborted bool // the answer ends early, and the connection with it
-	Gone    bool // the client went away before there was an answer
+	Ended answer.Outcome
+	// the gateway answers 421 itself: the request, or its connection, is for another host
+	Misdirected bool
+	Cost        Cost
+	Aborted     bool // the answer ends early, and the connection with it
+	Gone        bool // the client went away before there was an answer
 
 	Joined
 }
@@ -75,6 +77,8 @@ func (r *Record) noteAgent(o *Options, c *identity.Caller) {
 // request too.
 func (r *Record) outcome() answer.Outcome {
 	switch {
+	case r.Limiter == "" && r.Misdirected:
+		return answer.Misdirected
 	case r.Limiter == "":
 		return answer.Unlimited
 	case r.Ended != answer.Unlimited:

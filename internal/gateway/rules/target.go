@@ -26,7 +26,7 @@ func (r *Rules) Read(asked *target.Request, received string, u *url.URL) {
 	case !sent:
 		asked.Read(u)
 	case target.IsPlainQuery(u.RawQuery):
-		asked.ReadAsSent(path)
+		_ = asked.ReadAsSent(path) // Raw is set then
 	default:
 		asked.Raw = path
 	}

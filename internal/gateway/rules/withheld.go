@@ -53,18 +53,18 @@ var WithheldFamilies = []Family{
 	{"an upgrade of the connection to HTTP/2", []string{"HTTP2-Settings"}},
 }
 
-// A withheldIndex finds the names of WithheldFamilies without allocating.
-type withheldIndex struct {
+// A fieldIndex finds the names of families without allocating.
+type fieldIndex struct {
 	names    map[string]bool // in lower case
 	prefixes []string
 	// for each first byte, a bit for each length of a name; bit 0: a prefix begins so
 	lengths [256]uint64
 }
 
-var withheld = indexWithheld(WithheldFamilies)
+var withheld = indexFields(WithheldFamilies)
 
-func indexWithheld(families []Family) *withheldIndex {
-	x := &withheldIndex{names: make(map[string]bool)}
+func indexFields(families []Family) *fieldIndex {
+	x := &fieldIndex{names: make(map[string]bool)}
 	for _, f := range families {
 		for _, name := range f.Names {
 			name = strings.ToLower(name)
@@ -73,8 +73,8 @@ func indexWithheld(families []Family) *withheldIndex {
 				x.lengths[name[0]] |= 1
 				continue
 			}
-			if len(name) > maxWithheldName {
-				panic("the name of a withheld field is longer than maxWithheldName: " + name)
+			if len(name) > maxIndexedName {
+				panic("the name of a field is longer than maxIndexedName: " + name)
 			}
 			x.names[name] = true
 			x.lengths[name[0]] |= 1 << len(name)
@@ -83,8 +83,8 @@ func indexWithheld(families []Family) *withheldIndex {
 	return x
 }
 
-// maxWithheldName is the length of the longest name that WithheldFamilies may have, prefixes aside.
-const maxWithheldName = 63
+// maxIndexedName is the length of the longest name that a Family may have, prefixes aside.
+const maxIndexedName = 63
 
 // IsWithheld reports whether a field of a request, or a trailer, is not forwarded (D10): it is in
 // WithheldFamilies, in any case, or its name has a byte other than letters, digits and dashes,
@@ -98,22 +98,30 @@ func IsWithheld(name string) bool {
 			return true
 		}
 	}
-	bits := withheld.lengths[nameBytes[name[0]]]
+	return withheld.has(name)
+}
+
+// has reports whether a name is in one of the families, in any case.
+func (x *fieldIndex) has(name string) bool {
+	if name == "" {
+		return false
+	}
+	bits := x.lengths[nameBytes[name[0]]]
 	if bits&1 != 0 {
-		for _, prefix := range withheld.prefixes {
+		for _, prefix := range x.prefixes {
 			if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
 				return true
 			}
 		}
 	}
-	if len(name) > maxWithheldName || bits&(1<<len(name)) == 0 {
+	if len(name) > maxIndexedName || bits&(1<<len(name)) == 0 {
 		return false
 	}
-	var lower [maxWithheldName]byte
+	var lower [maxIndexedName]byte
 	for i := range len(name) {
 		lower[i] = nameBytes[name[i]]
 	}
-	return withheld.names[string(lower[:len(name)])]
+	return x.names[string(lower[:len(name)])]
 }
 
 // nameBytes holds the lower case of each byte that names of forwarded fields are made of, and 0 for

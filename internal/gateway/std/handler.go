@@ -110,7 +110,11 @@ func (e *Engine) route(x *exchange, r *http.Request) {
 	}
 	x.CoverBy(x.Choice.Match)
 	if own != nil {
-		e.Limit.Charge(x, r, x.Choice.Match, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { write(w, own) }))
+		charge := e.Limit.Charge
+		if x.Misdirected = own.Misdirects(); x.Misdirected {
+			charge = e.Limit.Misdirect
+		}
+		charge(x, r, x.Choice.Match, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { write(w, own) }))
 		return
 	}
 	e.Limit.Serve(x, r, x.Choice.Match, e.backend)
