@@ -69,6 +69,28 @@ func TestAnEarlyAnswerArrivesWhole(t *testing.T) {
 	}
 }
 
+// A body may turn out to be too long at the moment when its answer comes. The client gets one of
+// the two answers, whole.
+func TestATooLongBodyMeetsItsAnswer(t *testing.T) {
+	o := newOrigin(t, func(s *served) {
+		if s.request() != nil {
+			s.answers("HTTP/1.1 413 Content Too Large\r\nX-A: 1\r\nX-B: 2\r\nContent-Length: 2\r\n\r\nno")
+			_, _ = io.Copy(io.Discard, s)
+		}
+	})
+	e := open(t, nil, func(options *Options) { o.use(options); options.Limits.Body = 20_000 })
+	for range 50 {
+		c := e.caller()
+		c.request("POST /v1/wp/x", "Transfer-Encoding: chunked")
+		c.write("5000\r\n%s\r\n", strings.Repeat("x", 0x5000))
+		res, body := c.readAnswer("POST")
+		if res.StatusCode != http.StatusRequestEntityTooLarge || limitOf(res.Header) != wpPlugin || body != "no" && !strings.Contains(body, "too_large") {
+			t.Fatalf("%d %q %v", res.StatusCode, body, res.Header)
+		}
+		c.Close()
+	}
+}
+
 // If an upload is complete before its answer, both connections are kept.
 func TestACompleteUploadKeepsBothConnections(t *testing.T) {
 	o := newOrigin(t, func(s *served) {

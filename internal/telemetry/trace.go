@@ -144,8 +144,8 @@ func (t *Tracer) TraceUpstream(ctx context.Context, method string, h http.Header
 // upstreamScope is the name of what records the spans of TraceUpstream.
 const upstreamScope = "github.com/weirlimit/weir/internal/telemetry"
 
-// methodAttribute returns the attribute of a method; that of any other if it is not one of HTTP's own
-// (semantic conventions, http.request.method).
+// methodAttribute returns the attribute of a method; that of any other if it is not one of HTTP's
+// own (semantic conventions, http.request.method).
 func methodAttribute(method string) attribute.KeyValue {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, "QUERY":

@@ -40,8 +40,8 @@ func (a Address) String() string {
 	return a.scheme() + "://" + a.Host
 }
 
-// Endpoint returns the host and port of the address, or the path of a Unix socket and 0. ok is false
-// for the zero value.
+// Endpoint returns the host and port of the address, or the path of a Unix socket and 0. ok is
+// false for the zero value.
 func (a Address) Endpoint() (host string, port int, ok bool) {
 	if path, ok := SocketOf(a.Host); ok {
 		return path, 0, true

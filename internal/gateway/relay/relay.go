@@ -53,8 +53,8 @@ type Call struct {
 	Alone bool
 
 	// Continue, if set, means that Request has Expect: 100-continue. Do calls it before Body is
-	// read: when the upstream asks for that, or is silent for a second. After a final answer Body is
-	// not read at all.
+	// read: when the upstream asks for that, or is silent for a second. After a final answer Body
+	// is not read at all.
 	Continue func()
 
 	// Upgrades means that Request asks for a websocket. A 101 is a final answer then, and Conn

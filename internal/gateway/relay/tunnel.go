@@ -20,8 +20,9 @@ type Conn interface {
 	CloseWrite() error
 }
 
-// Tunnel passes what each side sends on to the other, until both have ended or one has failed, which
-// closes both. halfEnded, if it is not nil, is called when one has ended and the other may go on.
+// Tunnel passes what each side sends on to the other, until both have ended or one has failed,
+// which closes both. halfEnded, if it is not nil, is called when one has ended and the other may go
+// on.
 func (b *Buffers) Tunnel(client, up Side, log *slog.Logger, halfEnded func()) {
 	way := func(from, to Side) {
 		defer func() {

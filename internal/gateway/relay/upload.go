@@ -31,10 +31,10 @@ func NewUpload() *Upload { return &Upload{done: make(chan struct{})} }
 
 var errPanicked = errors.New("sending the body panicked")
 
-// Run has send send the body on u. send returns why the body did not arrive here whole, and why it
-// did not go out whole; it reads the body by Reader. If it panics, that is logged. Run calls sent,
-// if that is not nil, after a body that went out whole. It closes u if the answer need not be waited
-// for any more.
+// Run calls send, which sends the body on u. It reads the body by Reader, and returns why the body
+// did not arrive here whole, and why it did not go out whole. If it panics, that is logged. After a
+// body that went out whole, Run calls sent, if that is not nil. It closes u if the answer need not
+// be waited for any more.
 func (l *Upload) Run(u *upstream.Conn, log *slog.Logger, send func() (received, stuck error), sent func()) {
 	if l.attempt(log, send) {
 		close(l.done) // first: the exchange asks why as soon as its wait ends

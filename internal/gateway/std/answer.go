@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// passInterim passes an informational answer on, without the limiter's fields, which only a final answer
-// has.
+// passInterim passes an informational answer on, without the limiter's fields, which only a final
+// answer has.
 func (x *exchange) passInterim(w http.ResponseWriter, a *wire.Response) {
 	h := w.Header()
 	for _, f := range a.Fields {
@@ -32,8 +32,7 @@ func (x *exchange) passHead(w http.ResponseWriter, c *relay.Call) (announced []s
 	h := w.Header()
 	putFields(h, a)
 	if !x.http2 && !c.HasBody() {
-		x.isEarly = true
-		endAfterAnswer(x.ResponseWriter) // the rest of the request will not be read
+		x.endEarly() // the rest of the request will not be read
 	}
 	if a.Length == 0 {
 		c.EndUpload() // nothing is sent to the upstream when the client has the whole answer
@@ -46,7 +45,8 @@ func (x *exchange) passHead(w http.ResponseWriter, c *relay.Call) (announced []s
 		h["Content-Length"] = []string{strconv.FormatInt(length, 10)}
 	}
 	if a.Length < 0 && !x.http2 {
-		h["Transfer-Encoding"] = []string{"chunked"} // else net/http would give a short body a length
+		// net/http would give a short body a length
+		h["Transfer-Encoding"] = []string{"chunked"}
 	}
 	if a.Length == wire.Chunked && x.request.ProtoAtLeast(1, 1) {
 		for list := range strings.SplitSeq(strings.Join(a.Values("Trailer"), ","), ",") {
@@ -87,7 +87,8 @@ func (x *exchange) passBody(w http.ResponseWriter, c *relay.Call) error {
 	if c.Answer.Length == 0 {
 		return nil
 	}
-	streams := c.Answer.Length < 0 || slices.ContainsFunc(c.Answer.Values("Content-Type"), isEventStream)
+	// an early answer is passed on as it comes, because its client may wait for it
+	streams := c.Answer.Length < 0 || x.isEarly || slices.ContainsFunc(c.Answer.Values("Content-Type"), isEventStream)
 	flush := http.NewResponseController(w).Flush
 	if streams && !c.HasCome() {
 		if err := flush(); err != nil {

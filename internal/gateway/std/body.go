@@ -148,7 +148,8 @@ func (b *requestBody) Close() error {
 var longAgo = time.Unix(1, 0)
 
 // endAfterAnswer has HTTP/1's server end the connection after the answer, and leave the client half
-// a second to read it. Of what net/http exports, only the reader of a body that is too long does so.
+// a second to read it. Of what net/http exports, only the reader of a body that is too long does
+// that.
 func endAfterAnswer(w http.ResponseWriter) {
 	for {
 		over, ok := w.(interface{ Unwrap() http.ResponseWriter })
@@ -159,6 +160,13 @@ func endAfterAnswer(w http.ResponseWriter) {
 	}
 	tooLong := http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0)
 	_, _ = tooLong.Read(make([]byte, 1))
+}
+
+// isUnread reports whether some of an HTTP/1 body has not been read.
+func (b *requestBody) isUnread() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ReadCloser != nil && !b.http2 && !b.whole
 }
 
 // isBegun reports whether something of the body was read.
@@ -232,8 +240,8 @@ func (b *requestBody) settle(patience time.Duration) {
 	defer b.reading.Unlock()
 }
 
-// isLeft reports whether some of an HTTP/1 body has not been read. (HTTP/2's server ends a stream
-// by itself.)
+// isLeft reports whether some of an HTTP/1 body is left to the server, under a deadline. (HTTP/2's
+// server ends a stream by itself.)
 func (b *requestBody) isLeft() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -151,6 +151,13 @@ func (x *exchange) finish() {
 	}
 }
 
+// endEarly has HTTP/1's server end the connection after an answer that comes before the request's
+// body was whole.
+func (x *exchange) endEarly() {
+	x.isEarly = true
+	endAfterAnswer(x.ResponseWriter)
+}
+
 // settle ends a body that is not wanted any more, after the request's line is in the access log:
 // the answer broke off, or came before the body.
 func (x *exchange) settle() {

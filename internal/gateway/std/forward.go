@@ -81,6 +81,9 @@ func (e *Engine) forwardFailed(w http.ResponseWriter, r *http.Request, err error
 	if x.isHijacked {
 		return // the connection is the websocket's, and over
 	}
+	if x.body.isUnread() {
+		x.endEarly() // else net/http would wait for the rest before it sends the answer
+	}
 	var broke *relay.BodyError
 	var large *http.MaxBytesError
 	sent := x.body.failure()

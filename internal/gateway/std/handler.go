@@ -191,7 +191,11 @@ func (e *Engine) attemptBackend(w http.ResponseWriter, r *http.Request, x *excha
 			write(w, rules.BodyTooLarge(limit))
 			return true
 		}
-		r.Body = http.MaxBytesReader(x.ResponseWriter, r.Body, limit)
+		closes := x.ResponseWriter
+		if e.isBeforeSites() {
+			closes = nil // it would change the header from the goroutine that reads the body
+		}
+		r.Body = http.MaxBytesReader(closes, r.Body, limit)
 	}
 	if e.isBeforeSites() {
 		e.forward(w, r)
