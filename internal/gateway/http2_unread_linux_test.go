@@ -44,8 +44,8 @@ func narrowed(c net.Conn) error {
 	}
 	var errs [2]error
 	err = raw.Control(func(fd uintptr) {
-		errs[0] = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, 4<<10)
-		errs[1] = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10)
+		errs[0] = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, 32<<10)
+		errs[1] = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 32<<10)
 	})
 	return errors.Join(err, errs[0], errs[1])
 }
@@ -59,7 +59,7 @@ func (c narrowConn) Read(p []byte) (int, error) {
 // A client that asks for acknowledgements and does not read them is not read on, or ends. Nothing is
 // held for it.
 func TestAcknowledgementsThatNobodyReadsAreBounded(t *testing.T) {
-	const frames = 100_000 // the sockets hold a part of their acknowledgements
+	const frames = 200_000 // the sockets hold a part of their acknowledgements
 	for name, write := range map[string]func(*batch){
 		"SETTINGS":                func(b *batch) { _ = b.WriteSettings() },
 		"PING":                    func(b *batch) { _ = b.WritePing(false, [8]byte{}) },
