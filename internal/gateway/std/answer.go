@@ -59,6 +59,11 @@ func (x *exchange) passHead(w http.ResponseWriter, c *relay.Call) (announced []s
 		}
 	}
 	w.WriteHeader(a.Status)
+	if len(announced) > 0 {
+		// Else net/http gives a short body a length, and curl reads no trailers after one. An error
+		// of the connection returns with the next write.
+		_ = http.NewResponseController(w).Flush()
+	}
 	return announced
 }
 
