@@ -47,8 +47,12 @@ type Call struct {
 	// Trailers returns the trailers of a Body in chunks, once it has ended; nil: it has none.
 	Trailers func() []wire.Field
 
-	// Alone means that Request has Connection: close.
+	// Alone means that the connection ends with the call, as for a Request with Connection: close.
 	Alone bool
+
+	// Upgrade means that Request asks for another protocol. If the answer's status is 101, the
+	// connection is Switched afterwards. It needs Alone.
+	Upgrade bool
 
 	// Inform, if set, is called by Do for each informational answer but 100.
 	Inform func(*wire.Response)
@@ -157,6 +161,8 @@ func (c *Call) talk(u *upstream.Conn, now time.Time) error {
 		}
 		u.Answered()
 		switch {
+		case c.Answer.Status == http.StatusSwitchingProtocols && c.Upgrade:
+			return nil
 		case c.Answer.Status == http.StatusSwitchingProtocols:
 			return errSwitched
 		case c.Answer.Status >= 200:
@@ -171,6 +177,9 @@ func (c *Call) talk(u *upstream.Conn, now time.Time) error {
 		}
 	}
 }
+
+// Switched returns the connection that Do has switched to another protocol. End closes it.
+func (c *Call) Switched() *upstream.Conn { return c.conn }
 
 // drop closes the connection. failure counts against its address; nil: nothing does.
 func (c *Call) drop(failure error) {
