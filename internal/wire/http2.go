@@ -262,8 +262,10 @@ func (r *Request) judgeFields(ends bool) error {
 }
 
 // CheckTrailers returns why the fields of a request of HTTP/2 cannot be trailers: a
-// *MalformedError, or a *Refusal; nil if they can.
+// *MalformedError, or a *Refusal; nil if they can. Some of them may be fields that must not trail
+// (MayTrail): nobody can take them for another framing here, so the rest of the request is good.
 func CheckTrailers(fields []Field) error {
+	size := 0
 	for i := range fields {
 		if strings.HasPrefix(fields[i].Name, ":") {
 			return pseudoTrailer
@@ -271,11 +273,9 @@ func CheckTrailers(fields []Field) error {
 		if err := checkField(&fields[i]); err != nil {
 			return err
 		}
-		if !MayTrail(fields[i].Name) {
-			return headTrailer
-		}
+		size += len(fields[i].Name) + len(fields[i].Value) + len(": \r\n")
 	}
-	if len(fields) > MaxTrailerFields {
+	if len(fields) > MaxTrailerFields || size > MaxTrailerBytes {
 		return longTrailers
 	}
 	return nil

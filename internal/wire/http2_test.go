@@ -103,13 +103,16 @@ func TestWhatIsMalformedInHTTP2IsRefused(t *testing.T) {
 	}
 }
 
-func TestTrailersOfHTTP2AreThoseOfHTTP1(t *testing.T) {
+func TestTrailersOfHTTP2AreChecked(t *testing.T) {
 	if err := CheckTrailers(fieldsOf("x-sum 1", "grpc-status 0")); err != nil {
 		t.Error(err)
 	}
-	for _, line := range []string{":status 200", "X-Sum 1", "content-length 1", "authorization x", "connection x"} {
+	for _, line := range []string{":status 200", "X-Sum 1", "x-sum a\x00", "x-sum " + strings.Repeat("1", MaxTrailerBytes)} {
 		if CheckTrailers(fieldsOf(line)) == nil {
-			t.Errorf("%q is a trailer", line)
+			t.Errorf("%.20q is a trailer", line)
 		}
+	}
+	if CheckTrailers(slices.Repeat(fieldsOf("a 1"), MaxTrailerFields+1)) == nil {
+		t.Error("too many trailers are accepted")
 	}
 }

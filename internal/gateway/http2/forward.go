@@ -201,7 +201,7 @@ func (x *exchange) hides(f *wire.Field) bool {
 
 // withholds reports whether a trailer of the request is not forwarded.
 func (x *exchange) withholds(name string) bool {
-	return rules.IsWithheld(name) || x.c.engine.HidesName(name)
+	return rules.IsWithheld(name) || x.c.engine.HidesName(name) || !wire.MayTrail(name)
 }
 
 // trailers returns the trailers of the request that are forwarded, of those that it announces.

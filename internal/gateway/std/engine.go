@@ -1,5 +1,5 @@
-// Package std is the gateway's engine on net/http: HTTP/1.1 before a handler, or before an upstream
-// on request, and HTTP/2 always. It holds what is net/http's; every decision about a request is
+// Package std is the gateway's engine on net/http, before a handler, or before an upstream on
+// request, for both versions of HTTP. It holds what is net/http's; every decision about a request is
 // asked of gateway/rules. One request goes down these files:
 //
 //	engine.go    the server, and what it reports of connections
@@ -10,8 +10,6 @@
 //	stream.go    answers over HTTP/2, written at a minimum rate
 //	body.go      its body, with a deadline for every read
 //	proxy.go     the upstream, by httputil.ReverseProxy
-//	forward.go   the upstream of an HTTP/2 request, by the fast engine's pool
-//	answer.go    its answer, passed on
 //	header.go    net/http's headers under the rules
 //	hijack.go    connections that a handler takes over
 package std
@@ -28,7 +26,6 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
-	"github.com/weirlimit/weir/internal/gateway/relay"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
@@ -52,10 +49,6 @@ type Options struct {
 	// of their https addresses; nil: the system's authorities, and no certificate of our own
 	UpstreamTLS *tls.Config
 	Kept        time.Duration // for how long a connection to them is kept unused
-
-	// Pooled sends requests of HTTP/2 to the sites by their pools, whose connections are the fast
-	// engine's too. Without it, and for HTTP/1.1, an http.Transport makes the connections.
-	Pooled bool
 }
 
 // An Engine serves requests by net/http. It is safe for concurrent use.
@@ -65,7 +58,6 @@ type Engine struct {
 	backend   http.Handler                           // serveBackend
 	proxies   map[*rules.Site]*httputil.ReverseProxy // nil: Backend
 	transport *http.Transport
-	buffers   relay.Buffers
 }
 
 // New returns an engine. It serves nothing before Server or Handler is called.
@@ -119,17 +111,6 @@ func (e *Engine) Server(ctx context.Context) *http.Server {
 	return s
 }
 
-// HTTP2Server returns a server for connections that another engine has accepted and counted, and
-// found to speak HTTP/2.
-func (e *Engine) HTTP2Server(ctx context.Context) *http.Server {
-	s := e.Server(ctx)
-	s.ConnState = e.countClosed
-	if s.TLSConfig != nil {
-		s.TLSConfig.NextProtos = []string{"h2"}
-	}
-	return s
-}
-
 // countAccepted counts connections as they come and go.
 func (e *Engine) countAccepted(c net.Conn, state http.ConnState) {
 	if spare := spareUnder(c); spare != nil {
@@ -139,13 +120,7 @@ func (e *Engine) countAccepted(c net.Conn, state http.ConnState) {
 		e.Accepted.Add(1)
 		e.Open.Add(1)
 	}
-	e.countClosed(c, state)
-}
-
-// countClosed counts connections as they go.
-func (e *Engine) countClosed(_ net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateHijacked, http.StateClosed:
+	if state == http.StateHijacked || state == http.StateClosed {
 		e.Open.Add(-1)
 	}
 }

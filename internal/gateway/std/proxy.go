@@ -143,10 +143,6 @@ func (b *trailed) Read(p []byte) (int, error) {
 // serveUpstream forwards a request.
 func (e *Engine) serveUpstream(w http.ResponseWriter, r *http.Request) {
 	x := exchangeOf(w)
-	if x.http2 && e.options.Pooled {
-		e.forward(w, r)
-		return
-	}
 	r.Header[rules.ForwardedFor] = []string{string(x.chain)}
 	head := headOf(r)
 	ctx := context.WithValue(r.Context(), asking{}, x)
