@@ -17,6 +17,8 @@ type callContext struct {
 	over  bool
 	done  chan struct{} // nil: Done was not called
 	after []*func()     // to be called at the end
+	first func()        // too; most contexts have no other; nil: none
+	turn  int           // of first
 }
 
 var _ context.Context = (*callContext)(nil)
@@ -59,7 +61,28 @@ func (c *callContext) AfterFunc(f func()) (stop func() bool) {
 		go f()
 		return func() bool { return false }
 	}
-	key := &f
+	if c.first == nil {
+		c.first = f
+		c.turn++
+		turn := c.turn
+		return func() bool { return c.stopFirst(turn) }
+	}
+	return c.add(&f)
+}
+
+// stopFirst keeps first from being called.
+func (c *callContext) stopFirst(turn int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.first == nil || c.turn != turn {
+		return false
+	}
+	c.first = nil
+	return true
+}
+
+// add adds a function to be called at the end. The mutex is held.
+func (c *callContext) add(key *func()) (stop func() bool) {
 	c.after = append(c.after, key)
 	return func() bool {
 		c.mu.Lock()
@@ -83,8 +106,11 @@ func (c *callContext) cancel() {
 	if c.done != nil {
 		close(c.done)
 	}
+	if c.first != nil {
+		go c.first()
+	}
 	for _, f := range c.after {
 		go (*f)()
 	}
-	c.after = nil
+	c.first, c.after = nil, nil
 }

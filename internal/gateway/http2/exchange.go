@@ -84,13 +84,12 @@ func (x *exchange) parse(b *block) {
 	} else {
 		err = x.head.ParseFields(x.head.Fields, b.ends)
 	}
-	var malformed *wire.MalformedError
-	switch {
-	case errors.As(err, &malformed):
-		x.refused, x.resets = malformed.Refusal, true
-	case err != nil:
-		errors.As(err, &x.refused)
+	if err == nil {
+		return
 	}
+	var malformed *wire.MalformedError
+	x.resets = errors.As(err, &malformed)
+	errors.As(err, &x.refused)
 }
 
 // decideOnce decides the request, unless that was done.

@@ -39,7 +39,7 @@ func (x *exchange) forward() {
 		return
 	}
 	asked := time.Since(x.Start)
-	err = c.Do(x.await(), x.Start.Add(asked))
+	err = c.Do(&x.s.ctx, x.Start.Add(asked))
 	x.UpstreamTime = time.Since(x.Start) - asked
 	x.Upstream = c.At
 	if err != nil {
@@ -55,17 +55,6 @@ func (x *exchange) endCall() {
 		x.call = nil
 		c.End()
 	}
-}
-
-// await returns a context that ends with the stream.
-func (x *exchange) await() *callContext {
-	ctx := &callContext{base: x.c.engine.base}
-	x.c.mu.Lock()
-	defer x.c.mu.Unlock()
-	if x.s.ctx = ctx; x.s.gone {
-		ctx.cancel()
-	}
-	return ctx
 }
 
 // forwardFailed answers for an upstream that did not, or for a request whose body did not arrive.

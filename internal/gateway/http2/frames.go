@@ -45,8 +45,8 @@ func (c *conn) readFrame() error {
 	if c.block.id == 0 { // else the rest of a head is awaited
 		c.midway.Store(0)
 	}
-	if ofStream := (http2.StreamError{}); errors.As(err, &ofStream) {
-		err = c.resetFor(ofStream)
+	if err != nil {
+		err = c.resetFor(err)
 	}
 	if err == nil {
 		err = c.checkFlood()
@@ -70,8 +70,12 @@ func unparsed(kind http2.FrameType, err error) error {
 	return err
 }
 
-// resetFor ends a stream with an error.
-func (c *conn) resetFor(err http2.StreamError) error {
+// resetFor ends a stream with an error. It returns an error of the whole connection.
+func (c *conn) resetFor(cause error) error {
+	var err http2.StreamError
+	if !errors.As(cause, &err) {
+		return cause
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bounds.count(c, costOfReset)

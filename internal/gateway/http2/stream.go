@@ -13,11 +13,11 @@ import (
 type stream struct {
 	c      *conn
 	id     uint32
-	ended  bool         // the client has ended its side
-	over   bool         // this side has ended, with its last frame in the buffer
-	gone   bool         // the stream was reset by either side, or has ended with its connection
-	served bool         // nobody serves it any more
-	ctx    *callContext // nil: nobody waits for its end
+	ended  bool        // the client has ended its side
+	over   bool        // this side has ended, with its last frame in the buffer
+	gone   bool        // the stream was reset by either side, or has ended with its connection
+	served bool        // nobody serves it any more
+	ctx    callContext // ends with the stream
 
 	// to the client
 	window   int64         // how much of the answer's body the client takes
@@ -55,6 +55,7 @@ const (
 // open opens a stream. The mutex is held.
 func (c *conn) open(id uint32, ends bool) *stream {
 	s := &stream{c: c, id: id, ended: ends, window: c.firstWindow, left: streamWindow}
+	s.ctx.base = c.engine.base
 	c.streams[id] = s
 	c.idle = 0
 	if !ends && c.paced != nil {
@@ -123,9 +124,7 @@ func (s *stream) end(err error) {
 	s.closeBody()
 	wake(s.readable)
 	wake(s.writable)
-	if s.ctx != nil {
-		s.ctx.cancel()
-	}
+	s.ctx.cancel()
 }
 
 // endByClient ends a stream that the client has reset. It counts as open until it is served no

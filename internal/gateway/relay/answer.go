@@ -54,6 +54,9 @@ func (h *Heads) Reset(limit int) {
 // Parse reads a head into an answer to a request of that method. The error is an *AnswerError.
 func Parse(into *wire.Response, head, method string) error {
 	err := into.Parse(head, method)
+	if err == nil {
+		return nil
+	}
 	var refusal *wire.Refusal
 	if errors.As(err, &refusal) {
 		return &AnswerError{refusal}

@@ -102,7 +102,7 @@ func (c *Call) Do(ctx context.Context, now time.Time) error {
 			return err
 		}
 		c.conn, c.At = u, u.Address()
-		c.forget = context.AfterFunc(ctx, func() { _ = u.Close() })
+		c.forget = afterFunc(ctx, func() { _ = u.Close() })
 		if !u.Reused() {
 			now = time.Now() // connecting took a while
 		}
@@ -132,6 +132,14 @@ func (c *Call) Do(ctx context.Context, now time.Time) error {
 			c.drop(err)
 		}
 	}
+}
+
+// afterFunc is context.AfterFunc, without its cost for a context that has a method for that.
+func afterFunc(ctx context.Context, f func()) (stop func() bool) {
+	if own, ok := ctx.(interface{ AfterFunc(func()) func() bool }); ok {
+		return own.AfterFunc(f)
+	}
+	return context.AfterFunc(ctx, f)
 }
 
 // talk sends the request on u, now, and reads the head of the answer.
