@@ -21,7 +21,6 @@ var (
 	connectFields = &MalformedError{&Refusal{400, "a CONNECT with :scheme or :path, or without :authority"}}
 	otherProtocol = &Refusal{501, "a :protocol other than websocket"}
 	protocolFor   = &MalformedError{&Refusal{400, "a :protocol of another method than CONNECT"}}
-	noTunnels     = &Refusal{400, "a CONNECT to another host"}
 	otherHost     = &MalformedError{&Refusal{400, "a Host that differs from :authority"}}
 	namesInLower  = &MalformedError{&Refusal{400, "a field's name with capital letters, or bytes that are not part of a token"}}
 	valueBytes    = &MalformedError{&Refusal{400, "a field's value with control bytes, or blanks around it"}}
@@ -34,7 +33,7 @@ var (
 // ends is true if the stream ends with them. It checks them by the same table as Parse. Fields has
 // the regular ones afterwards, in the memory of fields, with Cookie in one line (RFC 9113, section
 // 8.2.3). An extended CONNECT for a websocket (RFC 8441) is read as the request by which HTTP/1.1
-// asks for one: Protocol is set, and Method is GET. The error is a *Refusal or a *MalformedError.
+// asks for one: Protocol is set, and Method is GET. Any other CONNECT has the Target "/". The error is a *Refusal or a *MalformedError.
 func (r *Request) ParseFields(fields []Field, ends bool) error {
 	named := r.framing.named[:0]
 	*r = Request{Fields: fields[:0], Minor: 1, framing: framing{named: named}}
@@ -108,7 +107,8 @@ func (p *pseudo) check(r *Request) error {
 		if p.has&(pseudoScheme|pseudoPath) != 0 || p.authority == "" {
 			return connectFields
 		}
-		return noTunnels
+		r.Method, r.Target, r.Host, r.hosts = p.method, "/", p.authority, 1
+		return nil
 	case p.has&whole != whole:
 		return pseudoMissing
 	case p.scheme != "http" && p.scheme != "https":

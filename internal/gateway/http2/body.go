@@ -81,6 +81,10 @@ func (b *requestBody) read(p []byte) (int, error) {
 	}
 }
 
+// maxRead is how much one read returns, so that bodies that no backend reads do not wait in the
+// largest buffers (relay.Buffers).
+const maxRead = 32 << 10
+
 // takeSome takes what the stream has buffered. ready is false if the client has to be waited for.
 func (b *requestBody) takeSome(p []byte) (n int, ready bool, err error) {
 	c, s := b.x.c, b.x.s
@@ -89,7 +93,7 @@ func (b *requestBody) takeSome(p []byte) (n int, ready bool, err error) {
 	case b.closed:
 		err = http.ErrBodyReadAfterClose
 	case len(s.buffer) > s.at:
-		n = copy(p, s.buffer[s.at:])
+		n = copy(p[:min(len(p), maxRead)], s.buffer[s.at:])
 		if s.at += n; s.at == len(s.buffer) {
 			s.buffer, s.at = s.buffer[:0], 0
 		}

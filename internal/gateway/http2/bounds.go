@@ -11,6 +11,8 @@ import (
 const (
 	maxCheap  = 1000
 	cheapBack = 10 // in each tick
+	// Frames of data with less than this bring no request forward; one without data is cheap.
+	cheapData = 128
 	// A reset costs the client less than us: a request was read, judged and begun.
 	costOfReset = 4
 )
@@ -18,8 +20,7 @@ const (
 // maxHeadFrames is how many frames one head may come in.
 const maxHeadFrames = 16
 
-// bounds count what a client sends cheaply. The mutex of the connection guards it, except for
-// pending.
+// bounds count what a client sends cheaply. The mutex of the connection guards them.
 type bounds struct {
 	cheap int
 	at    int64 // the tick at which cheap was brought up to date
@@ -37,8 +38,9 @@ func (b *bounds) count(c *conn, cost int) {
 	}
 }
 
-// progress records that a request, or its answer, has come forward. The mutex is held.
-func (b *bounds) progress() { b.cheap = max(0, b.cheap-2) }
+// progress records that n bytes of a body have come, or are sent: a client may acknowledge them in
+// small parts, on its stream and on the connection. The mutex is held.
+func (b *bounds) progress(n int) { b.cheap = max(0, b.cheap-2-n/256) }
 
 // done records that an answer is complete. The mutex is held.
 func (b *bounds) done() { b.cheap = max(0, b.cheap-2*costOfReset) }

@@ -53,8 +53,8 @@ func (c *conn) begin(b *block) {
 	c.mu.Lock()
 	x.s = c.open(b.id, b.ends)
 	x.s.length = x.head.Length
-	if x.refused != nil {
-		x.s.length = wire.Chunked // whatever comes is discarded
+	if x.refused != nil || x.head.Protocol != "" {
+		x.s.length = wire.Chunked // what comes is discarded, or a tunnel's
 	}
 	c.mu.Unlock()
 	c.engine.Active.Add(1)

@@ -173,7 +173,7 @@ func (x *exchange) appendForwarded(b []byte) (_ []byte, announced string) {
 		if x.hides(f) || !rules.IsForwarded(f.Name) || plain && f.Name == "accept-encoding" {
 			continue
 		}
-		b = wire.AppendField(b, f.Name, f.Value)
+		b = append(append(appendName(b, f.Name), f.Value...), "\r\n"...)
 	}
 	return b, announced
 }
@@ -199,8 +199,23 @@ func (x *exchange) trailers(announced string) (all []wire.Field) {
 	defer x.c.mu.Unlock()
 	for _, f := range x.s.trailers {
 		if rules.Names(announced, f.Name) && !x.withholds(f.Name) {
-			all = append(all, f)
+			all = append(all, wire.Field{Name: http.CanonicalHeaderKey(f.Name), Value: f.Value})
 		}
 	}
 	return all
+}
+
+// appendName appends the name of a field as HTTP/1.1 usually has it, and what is between it and its
+// value: backends that compare names byte by byte exist.
+func appendName(b []byte, name string) []byte {
+	upper := true
+	for i := range len(name) {
+		c := name[i]
+		if upper && c >= 'a' && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		upper = c == '-'
+		b = append(b, c)
+	}
+	return append(b, ": "...)
 }

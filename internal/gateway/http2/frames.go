@@ -29,12 +29,15 @@ func (c *conn) readFrame() error {
 		c.framer.SetMaxReadFrameSize(largestFrame)
 		c.framer.SetReuseFrames()
 	}
+	if c.midway.Load() == 0 {
+		c.midway.Store(c.engine.tick.Load() + 1)
+	}
 	h, err := c.framer.ReadFrameHeader()
 	if err != nil {
 		return err
 	}
-	if h.Type != http2.FrameData && c.midway.Load() == 0 {
-		c.midway.Store(c.engine.tick.Load() + 1)
+	if h.Type == http2.FrameData {
+		c.midway.Store(0) // its times are those of bodies
 	}
 	f, err := c.framer.ReadFrameForHeader(h)
 	if err == nil {
@@ -79,7 +82,7 @@ func (c *conn) resetFor(cause error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bounds.count(c, costOfReset)
-	if s := c.streams[err.StreamID]; s != nil {
+	if s := c.streams[err.StreamID]; s != nil && !s.gone {
 		c.reset(s, err.Code)
 		return nil
 	}
@@ -145,15 +148,15 @@ func (c *conn) onData(f *http2.DataFrame) error {
 	if err := c.take(s, size); err != nil {
 		return err
 	}
-	if len(f.Data()) == 0 && !f.StreamEnded() {
+	if len(f.Data()) == 0 && size < cheapData && !f.StreamEnded() {
 		c.bounds.count(c, 1)
 	}
 	switch {
-	case s == nil && c.resets.has(f.StreamID), s != nil && s.gone:
+	case s == nil && c.resets.has(f.StreamID):
 		c.bounds.count(c, 1)
 		c.giveBack(size)
 		return nil
-	case s == nil || s.ended:
+	case s == nil || s.ended || s.gone:
 		c.giveBack(size)
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeStreamClosed}
 	}
@@ -179,8 +182,8 @@ func (s *stream) onData(p []byte, size int64, ends bool) error {
 		}
 		s.buffer = append(s.buffer, p...)
 		s.giveBack(size - int64(len(p)))
-		if len(p) > 0 {
-			s.c.bounds.progress()
+		if len(p) >= cheapData {
+			s.c.bounds.progress(len(p))
 		}
 		wake(s.readable)
 	}

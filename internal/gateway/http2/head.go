@@ -65,22 +65,20 @@ func (c *conn) beginBlock(id uint32) (blockKind, error) {
 	}
 	s := c.streams[id]
 	switch {
-	case s != nil && s.gone:
-		return ofReset, nil
-	case s != nil && s.ended:
+	case s != nil && (s.ended || s.gone):
 		return ofBad, nil
 	case s != nil:
 		return ofTrailer, nil
 	case id <= c.last && c.resets.has(id):
 		return ofReset, nil
-	case id <= c.last:
-		return 0, http2.ConnectionError(http2.ErrCodeStreamClosed)
+	case id <= c.last: // it has ended, or was never opened (RFC 9113, section 5.1.1)
+		return 0, http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	c.last = id
 	if c.ending.final || len(c.streams) >= c.engine.Limits.Streams {
 		c.bounds.count(c, costOfReset)
 		if c.ending.final {
-			c.bounds.progress() // the client does not know yet
+			c.bounds.progress(0) // the client does not know yet
 		}
 		return ofRefused, nil
 	}
