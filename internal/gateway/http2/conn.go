@@ -157,7 +157,7 @@ func (c *conn) readPreface() bool {
 // await waits for the next frame, when everything that has come was read. It writes what is ready
 // to be written. It reports false if the connection has ended.
 func (c *conn) await() bool {
-	c.flush()
+	c.flushRead()
 	c.resting.Store(false)
 	if c.paced != nil {
 		c.received.Store(c.paced.Received())

@@ -33,8 +33,8 @@ func (c *conn) take(s *stream, n int64) error {
 	return nil
 }
 
-// giveBack returns the window of n bytes that are not held any more to the connection. It is told to
-// the client by quarters, which saves frames. The mutex is held.
+// giveBack returns the window of n bytes that are not held any more to the connection. The client
+// gets it by quarters, which saves frames. The mutex is held.
 func (c *conn) giveBack(n int64) {
 	if c.credit += n; c.credit < connWindow/4 {
 		return

@@ -77,6 +77,21 @@ func (c *conn) flush() {
 	c.write()
 }
 
+// flushRead is flush for the read loop, which writes no more than a little: what a client sends is
+// read while it takes an answer.
+func (c *conn) flushRead() {
+	c.mu.Lock()
+	ready, much := c.isReady(), len(c.out) > largestFrame
+	c.writing = c.writing || ready
+	c.mu.Unlock()
+	switch {
+	case ready && much:
+		c.engine.serving.Go(c.write)
+	case ready:
+		c.write()
+	}
+}
+
 // flushSoon is flush after the goroutines that are ready have run: often they add the answers of
 // other streams.
 func (c *conn) flushSoon() {
@@ -145,6 +160,13 @@ func (c *conn) wakeAll() {
 
 // awaitRoom waits until the buffer has room for what the next frame may be answered.
 func (c *conn) awaitRoom() {
+	c.mu.Lock()
+	much := len(c.out) > largestFrame
+	c.mu.Unlock()
+	if !much {
+		return
+	}
+	c.flushRead()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.out) > maxQueued && c.writing && c.broken == nil {
