@@ -19,8 +19,8 @@ func (e Engine) String() string {
 	return "auto"
 }
 
-// isFast reports whether requests are served by the fast engine, which has a loop for each version of
-// HTTP.
+// isFast reports whether requests are served by the fast engine, which has a loop for each version
+// of HTTP.
 func (o *Options) isFast() bool {
 	return o.Engine == EngineAuto && len(o.Sites) > 0 && o.Wrap == nil && o.WrapTransport == nil
 }

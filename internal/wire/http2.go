@@ -33,7 +33,8 @@ var (
 // ends is true if the stream ends with them. It checks them by the same table as Parse. Fields has
 // the regular ones afterwards, in the memory of fields, with Cookie in one line (RFC 9113, section
 // 8.2.3). An extended CONNECT for a websocket (RFC 8441) is read as the request by which HTTP/1.1
-// asks for one: Protocol is set, and Method is GET. Any other CONNECT has the Target "/". The error is a *Refusal or a *MalformedError.
+// asks for one: Protocol is set, and Method is GET. Any other CONNECT has the Target "/". The error
+// is a *Refusal or a *MalformedError.
 func (r *Request) ParseFields(fields []Field, ends bool) error {
 	named := r.framing.named[:0]
 	*r = Request{Fields: fields[:0], Minor: 1, framing: framing{named: named}}

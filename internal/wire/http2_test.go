@@ -44,8 +44,8 @@ func TestAHeadOfHTTP2IsARequest(t *testing.T) {
 	}
 }
 
-// What RFC 9113, section 8, calls malformed is a *MalformedError; what only this package refuses, as
-// it does in HTTP/1.1, is a *Refusal.
+// What RFC 9113, section 8, calls malformed is a *MalformedError; what only this package refuses,
+// as it does in HTTP/1.1, is a *Refusal.
 func TestWhatIsMalformedInHTTP2IsRefused(t *testing.T) {
 	good := []string{":method GET", ":path /", ":scheme http", ":authority h"}
 	const malformed = true

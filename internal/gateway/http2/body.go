@@ -39,8 +39,8 @@ func (b *requestBody) end() {
 	*b = requestBody{seen: seen}
 }
 
-// Read reads, with a bound for a client that stalls or trickles. The error for a body that is longer
-// than is allowed is an *http.MaxBytesError.
+// Read reads, with a bound for a client that stalls or trickles. The error for a body that is
+// longer than is allowed is an *http.MaxBytesError.
 func (b *requestBody) Read(p []byte) (int, error) {
 	if b.seenAt < len(b.seen) {
 		n := copy(p, b.seen[b.seenAt:])

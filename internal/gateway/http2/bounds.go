@@ -5,9 +5,9 @@ import (
 )
 
 // What bounds a client that misbehaves, beside the windows (window.go), the size of heads (head.go)
-// and the times (look.go, body.go, send.go). Frames that cost the client little and bring no request
-// forward count; every frame of a body, either way, and every answer gives them back, and so does
-// time. With more than maxCheap the connection ends with ENHANCE_YOUR_CALM.
+// and the times (look.go, body.go, send.go). Frames that cost the client little and bring no
+// request forward count; every frame of a body, either way, and every answer gives them back, and
+// so does time. With more than maxCheap the connection ends with ENHANCE_YOUR_CALM.
 const (
 	maxCheap  = 1000
 	cheapBack = 10 // in each tick

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A callContext ends with a stream, or with a connection. It costs no goroutine, and next to nothing
-// until Done is called: context.AfterFunc uses its AfterFunc. When its base ends, all connections are
-// being closed, and their streams end with them.
+// A callContext ends with a stream, or with a connection. It costs no goroutine, and next to
+// nothing until Done is called: context.AfterFunc uses its AfterFunc. When its base ends, all
+// connections are being closed, and their streams end with them.
 type callContext struct {
 	base context.Context
 

@@ -57,8 +57,8 @@ type Engine struct {
 const lookEvery = 100 * time.Millisecond
 
 // New returns an engine for one run of the gateway, before the upstreams of the rules. ctx is the
-// base of every request's context: if it ends, exchanges break off, and so does the engine's look at
-// its connections.
+// base of every request's context: if it ends, exchanges break off, and so does the engine's look
+// at its connections.
 func New(ctx context.Context, r *rules.Rules) *Engine {
 	e := &Engine{Rules: r, base: ctx, alive: make(map[*conn]struct{})}
 	e.exchanges.New = func() any { return new(exchange) }

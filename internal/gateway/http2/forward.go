@@ -156,8 +156,8 @@ func (x *exchange) appendForwarding(b []byte, onward *rules.Onward) []byte {
 	return x.c.engine.AppendForwarding(b, onward, x.chain)
 }
 
-// appendForwarded appends the fields that are forwarded as they came, and Te for a client that takes
-// trailers. It returns the names of the trailers that the request announces.
+// appendForwarded appends the fields that are forwarded as they came, and Te for a client that
+// takes trailers. It returns the names of the trailers that the request announces.
 func (x *exchange) appendForwarded(b []byte) (_ []byte, announced string) {
 	plain := x.answer.WantsPlain()
 	trailers := false

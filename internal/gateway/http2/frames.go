@@ -60,8 +60,8 @@ func (c *conn) readFrame() error {
 	return err
 }
 
-// unparsed returns what the error of a frame that cannot be parsed means for the connection. It ends
-// if the fields of a head were not decoded, because the next ones cannot be then.
+// unparsed returns what the error of a frame that cannot be parsed means for the connection. It
+// ends if the fields of a head were not decoded, because the next ones cannot be then.
 func unparsed(kind http2.FrameType, err error) error {
 	var ofStream http2.StreamError
 	switch {

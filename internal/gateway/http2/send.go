@@ -7,9 +7,9 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// A sender sends the body of one answer, at the pace of its client: a client that closes the windows
-// of its streams is ended as one that does not read its connection. All streams of a connection
-// count as one client (pace.Direction). The zero value is ready for use.
+// A sender sends the body of one answer, at the pace of its client: a client that closes the
+// windows of its streams is ended as one that does not read its connection. All streams of a
+// connection count as one client (pace.Direction). The zero value is ready for use.
 type sender struct {
 	taken pace.Allowance // begins with the first wait
 	begun bool

@@ -58,8 +58,8 @@ func (s *stream) giveBack(n int64) {
 	s.credit = 0
 }
 
-// closeBody records that the stream's body has ended, or that nobody reads it any more. The mutex is
-// held.
+// closeBody records that the stream's body has ended, or that nobody reads it any more. The mutex
+// is held.
 func (s *stream) closeBody() {
 	if s.counted {
 		s.counted = false

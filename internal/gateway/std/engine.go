@@ -1,6 +1,6 @@
 // Package std is the gateway's engine on net/http, before a handler, or before an upstream on
-// request, for both versions of HTTP. It holds what is net/http's; every decision about a request is
-// asked of gateway/rules. One request goes down these files:
+// request, for both versions of HTTP. It holds what is net/http's; every decision about a request
+// is asked of gateway/rules. One request goes down these files:
 //
 //	engine.go    the server, and what it reports of connections
 //	clientcert.go certificates of clients
