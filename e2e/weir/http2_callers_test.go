@@ -273,7 +273,9 @@ func callByNghttp(t *testing.T, url string) string {
 		}
 		return readExchange(t, head, out, regexp.MustCompile(`(?m)recv \(stream_id=\d+\) :status: (\d+)`), nghttpField)
 	}
-	return callByProgram(t, ask, []string{"-d", upload}, func() io.ReadCloser { return started(t, "nghttp", "--no-dep", url+"/events") })
+	return callByProgram(t, ask, []string{"-d", upload}, func() io.ReadCloser {
+		return started(t, "stdbuf", "-o0", "nghttp", "--no-dep", url+"/events") // it would print events when there are many
+	})
 }
 
 // callByProgram makes the report of a program that sends one request.

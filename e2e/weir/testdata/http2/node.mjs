@@ -23,7 +23,7 @@ const sum = (bytes) => bytes.reduce((total, byte) => total + byte, 0);
 
 let a = await ask("GET", "/get");
 console.log("get:", a.status, a.body.toString());
-a = await ask("POST", "/echo", Buffer.from({ length: 100000 }, (_, i) => (i * 7) % 251));
+a = await ask("POST", "/echo", Buffer.from(Uint8Array.from({ length: 100000 }, (_, i) => (i * 7) % 251)));
 console.log("echo:", a.status, a.body.length, sum(a.body));
 a = await ask("GET", "/big");
 console.log("big:", a.status, a.body.length, sum(a.body));
