@@ -147,6 +147,9 @@ func (d *Decider) Swap(p Policy) error {
 	return nil
 }
 
+// InProcess reports whether the store is InProcess, so that Decide never waits for it.
+func (d *Decider) InProcess() bool { return d.inProcess }
+
 // Policy returns a copy of the policy in force.
 func (d *Decider) Policy() Policy {
 	return d.compiled.Load().policy.clone()

@@ -30,7 +30,7 @@ what is verified.
 
 With several addresses (--upstream http://a:80,http://b:80) each request goes to the least busy one, and an address
 that does not answer is avoided for a while; --health-check PATH finds that out before a request does. Weir's own engine
-then parses HTTP/1.1 strictly; --engine std uses Go's net/http instead. Start-up reports the engine.
+then parses HTTP/1.1 and HTTP/2 strictly; --engine std uses Go's net/http instead. Start-up reports the engine.
 
 Times and sizes are settings: what waits for a client (--header-timeout, --keepalive-timeout, --max-body), for the
 backend (--upstream-connect-timeout, --upstream-response-timeout, --upstream-idle-timeout), for either

@@ -140,7 +140,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.upstreamName, "upstream-name", "the name that the certificates of all https upstreams must be for, and that they are asked for by SNI (default the host of each URL)")
 	flags.StringVar(&f.upstreamCert, "upstream-cert", "", "`FILE` with the certificate chain, in PEM, that https upstreams are shown if they ask for one; a changed one is used for new connections")
 	flags.StringVar(&f.upstreamKey, "upstream-key", "", "`FILE` with its private key in PEM")
-	flags.Var(&f.engine, "engine", "the HTTP/1.1 engine before --upstream: auto is Weir's own, or net/http if traces are on; std is net/http. HTTP/2 and the sample backend always use net/http")
+	flags.Var(&f.engine, "engine", "what speaks HTTP before --upstream: auto is Weir's own engine, or net/http if traces are on; std is net/http, which the sample backend always uses")
 	flags.Var(&f.paths, "paths", "the form of a path that the upstream gets: strict is the canonical one, and a path without one is answered 400; as-sent is byte for byte, for backends whose paths hold %2F, // or %25, and all spellings still share one budget; as-sent is only with --upstream")
 	flags.Var(&f.methods, "methods", "methods that are accepted beside GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS, such as PROPFIND,PURGE; any other is answered 405")
 	flags.Var(&f.forwarded, "forwarded", "the fields by which the upstream learns who is calling, of x-forwarded-for, x-forwarded-proto, x-forwarded-host, x-real-ip, forwarded (RFC 7239), client-cert and client-cert-chain (RFC 9440), or none; Weir writes these, and removes what a caller sends under any of these names; only with --upstream")

@@ -65,7 +65,7 @@ func runOnBothEngines(m *testing.M) int {
 var engineLine = regexp.MustCompile(`(?m)^engine +(.*)$`)
 
 // servedBy is the text of that line before an upstream, by engine.
-var servedBy = map[string]string{engineAuto: "Weir's own for HTTP/1.1, net/http for HTTP/2", engineStd: "net/http, since --engine is std"}
+var servedBy = map[string]string{engineAuto: "Weir's own, for HTTP/1.1 and HTTP/2", engineStd: "net/http, since --engine is std"}
 
 // engineFor returns the environment variable for a server of the named test with
 // args. It is empty if the server has no upstream, or sets its engine.

@@ -126,12 +126,12 @@ func (d *publicDoor) Serve(ctx context.Context) error { return d.gateway.Serve(c
 // Addr implements Door.
 func (d *publicDoor) Addr() net.Addr { return d.listener.Addr() }
 
-// row returns the row of what speaks HTTP with callers, and why that is net/http alone if it is.
+// row returns the row of what speaks HTTP with callers, and why that is net/http if it is.
 func (d *publicDoor) row(c *Config) Row {
 	text := "net/http, since traces are on"
 	switch {
 	case d.gateway.Fast():
-		text = "Weir's own for HTTP/1.1, net/http for HTTP/2"
+		text = "Weir's own, for HTTP/1.1 and HTTP/2"
 	case len(c.Sites) == 0:
 		text = "net/http, as always for the sample backend"
 	case c.Engine == gateway.EngineStd:

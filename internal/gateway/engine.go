@@ -1,6 +1,6 @@
 package gateway
 
-// An Engine selects what speaks HTTP/1.1 with clients. HTTP/2 is net/http's in any case.
+// An Engine selects what speaks HTTP with clients.
 type Engine uint8
 
 const (
@@ -19,7 +19,8 @@ func (e Engine) String() string {
 	return "auto"
 }
 
-// isFast reports whether HTTP/1.1 is served by the fast engine.
+// isFast reports whether requests are served by the fast engine, which has a loop for each version
+// of HTTP.
 func (o *Options) isFast() bool {
 	return o.Engine == EngineAuto && len(o.Sites) > 0 && o.Wrap == nil && o.TraceUpstream == nil
 }

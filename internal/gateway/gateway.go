@@ -16,7 +16,8 @@
 // The rest is in packages of its own, from the top down:
 //
 //	fast   HTTP/1.1 before an upstream: a loop of our own
-//	std    net/http: HTTP/2, and HTTP/1.1 before a handler
+//	http2  HTTP/2 before an upstream: another one
+//	std    net/http: both before a handler
 //	rules  what both ask: what is forwarded, withheld, answered and logged
 //	relay  one request to an upstream, and its answer
 //	pace   how slow a peer may be
@@ -222,7 +223,7 @@ func (o *Options) rules() rules.Options {
 // PROXY protocol, TLS).
 func (g *Gateway) Handler() http.Handler { return g.std.Handler() }
 
-// Fast reports whether HTTP/1.1 is served by the fast engine rather than by net/http.
+// Fast reports whether requests are served by the fast engine rather than by net/http.
 func (g *Gateway) Fast() bool { return g.options.isFast() }
 
 // TLSConfig returns what connections to the gateway are secured by, for another listener of the

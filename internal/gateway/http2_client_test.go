@@ -16,12 +16,8 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
-// ownHTTP2 is whether the fast engine serves HTTP/2 itself. While it hands these connections to
-// net/http, the tables hold it to what net/http does.
-const ownHTTP2 = false
-
 // byNetHTTP reports whether net/http serves the HTTP/2 connections of this gateway.
-func (e *edge) byNetHTTP() bool { return !ownHTTP2 || !e.gateway.Fast() }
+func (e *edge) byNetHTTP() bool { return !e.gateway.Fast() }
 
 // A peer is a client's HTTP/2 connection, written frame by frame, also against the rules. It
 // reads only when it is asked to, and never fails a test: what went wrong is part of its outcome.

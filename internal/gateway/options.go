@@ -138,7 +138,7 @@ type Options struct {
 	// and SyscallConn, as those that it accepts.
 	WrapListener func(net.Listener) net.Listener
 
-	// Engine selects what speaks HTTP/1.1; the zero value is the fast engine if that can serve.
+	// Engine selects what speaks HTTP; the zero value is the fast engine if that can serve.
 	Engine Engine
 
 	Limits Limits

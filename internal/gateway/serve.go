@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/gateway/fast"
+	"github.com/weirlimit/weir/internal/gateway/http2"
 )
 
 // Serve accepts connections from l until ctx ends, and then drains: /readyz answers 503, nothing
@@ -20,10 +21,7 @@ import (
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	s, err := g.start(base)
-	if err != nil {
-		return errors.Join(fmt.Errorf("serve %s: %w", l.Addr(), err), l.Close())
-	}
+	s := g.start(base)
 	checked := g.startChecks(base)
 	defer func() { cut(); checked() }()
 	defer g.watchCertificates()()
@@ -34,12 +32,9 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	}()
 	select {
 	case err := <-ended:
-		err = errors.Join(fmt.Errorf("serve %s: %w", l.Addr(), err), s.std.Close())
-		if s.fast != nil {
-			s.fast.Cut()
-			cut()
-			s.fast.Wait()
-		}
+		err = errors.Join(fmt.Errorf("serve %s: %w", l.Addr(), err), s.close())
+		cut()
+		s.wait()
 		g.closeUpstreams()
 		return err
 	case <-ctx.Done():
@@ -54,6 +49,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 		_ = l.Close()
 		<-ended // all that was accepted is known
 		s.fast.Drain()
+		s.http2.Drain()
 	}
 	g.drain(s, cut)
 	<-ended
@@ -75,31 +71,53 @@ func (g *Gateway) watchCertificates() (end func()) {
 	return func() { cancel(); watching.Wait() }
 }
 
-// servers are the engines of one run of Serve.
+// servers are the engines of one run of Serve: net/http's server, or those for HTTP/1.1 and HTTP/2.
 type servers struct {
-	std    *http.Server
-	secure bool
-	fast   *fast.Engine // nil: net/http serves everything
+	std    *http.Server // nil: the others
+	secure bool         // of std
+	fast   *fast.Engine
+	http2  *http2.Engine
 }
 
 // start makes the engines of one run.
-func (g *Gateway) start(base context.Context) (*servers, error) {
+func (g *Gateway) start(base context.Context) *servers {
 	if !g.Fast() {
-		return &servers{std: g.std.Server(base), secure: g.certs != nil}, nil
+		return &servers{std: g.std.Server(base), secure: g.certs != nil}
 	}
-	engine := fast.New(base, g.rules, fast.Options{Clock: g.clock, TLS: g.TLSConfig(), AskClients: g.askClients()})
-	return &servers{std: g.std.HTTP2Server(base), secure: g.certs != nil, fast: engine}, nil
+	over2 := http2.New(base, g.rules)
+	return &servers{
+		fast:  fast.New(base, g.rules, fast.Options{Clock: g.clock, TLS: g.TLSConfig(), AskClients: g.askClients(), HTTP2: over2.Serve}),
+		http2: over2,
+	}
 }
 
 // serve accepts connections until l is closed.
 func (s *servers) serve(l net.Listener) error {
 	switch {
 	case s.fast != nil:
-		return s.fast.Serve(l, s.std.Serve)
+		return s.fast.Serve(l)
 	case s.secure:
 		return s.std.ServeTLS(l, "", "")
 	}
 	return s.std.Serve(l)
+}
+
+// close closes all connections.
+func (s *servers) close() error {
+	if s.std != nil {
+		return s.std.Close()
+	}
+	s.fast.Cut()
+	s.http2.Cut()
+	return nil
+}
+
+// wait waits for the end of what was closed. The base of the run must have ended.
+func (s *servers) wait() {
+	if s.fast != nil {
+		s.fast.Wait()
+		s.http2.Wait()
+	}
 }
 
 // beginDrain announces the end to load balancers and to the backend.
@@ -133,24 +151,25 @@ func (g *Gateway) drain(s *servers, cut context.CancelFunc) {
 	patience := g.rules.Limits.Drain
 	grace, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	until, _ := grace.Deadline()
-	late := s.std.Shutdown(grace) != nil
-	if s.fast != nil {
-		late = !g.rules.Open.Wait(max(time.Until(until), time.Nanosecond)) || late
+	var late bool
+	if s.std != nil {
+		late = s.std.Shutdown(grace) != nil
+	} else {
+		until, _ := grace.Deadline()
+		late = !g.rules.Open.Wait(max(time.Until(until), time.Nanosecond))
 	}
 	if late {
 		g.rules.Log.Warn("requests did not finish in time; their connections were closed", "time", patience, "requests", g.rules.Active.Load())
 	}
-	_ = s.std.Close()
-	if s.fast != nil && late {
-		s.fast.Cut()
+	if s.std != nil || late {
+		_ = s.close()
 	}
 	_ = g.rules.TakenOver.CloseAll() // they are being abandoned
 	cut()
 	if !g.rules.Active.Wait(lastWait) {
 		g.rules.Log.Error("handlers are still running after their connections were closed", "requests", g.rules.Active.Load())
-	} else if s.fast != nil {
-		s.fast.Wait()
+	} else {
+		s.wait()
 	}
 	g.closeUpstreams()
 }

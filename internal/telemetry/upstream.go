@@ -21,7 +21,7 @@ type Upstream struct {
 // The families of malformed requests, of certificates and of the upstream.
 var (
 	descMalformed = prometheus.NewDesc("weir_malformed_requests_total",
-		"Request heads that the fast engine rejected, because they are ambiguous or not HTTP/1.1, by the status of the answer. They count against no limit and are not in the access log. Those that net/http rejects (HTTP/2, --engine std) are not included.", []string{"status"}, nil)
+		"Request heads that the fast engine rejected, because they are ambiguous or not HTTP, by the status of the answer. They count against no limit and are not in the access log. Those that net/http rejects (--engine std, traces) are not included.", []string{"status"}, nil)
 	descUnanswered = prometheus.NewDesc("weir_upstream_unanswered_total",
 		"Requests without an answer of the upstream, or with one that could not be forwarded, by the status of the answer: 504 after a time-out, 502 otherwise.", []string{"site", "status"}, nil)
 	descUpstreamUp = prometheus.NewDesc("weir_upstream_up",

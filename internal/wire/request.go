@@ -20,7 +20,11 @@ type Request struct {
 	Close  bool
 	Expect bool // 100-continue is awaited before the body (HTTP/1.1 with a body only)
 
+	// Protocol is the :protocol of an extended CONNECT over HTTP/2; else empty.
+	Protocol string
+
 	framing framing
+	hosts   int // of HTTP/2: how many fields name the host
 }
 
 // usualFields is the capacity that a first Parse allocates. Reset drops a slice of more than four

@@ -7,6 +7,7 @@
 //	malformed.go everything that is refused: one table
 //	syntax.go    bytes, tokens, field lines
 //	request.go   the head of a request
+//	http2.go     the head of a request of HTTP/2, as fields
 //	response.go  the head of a response
 //	framing.go   how both frame the body, and the connection
 //	host.go      what a Host may be

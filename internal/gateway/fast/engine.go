@@ -6,8 +6,6 @@
 //	conn.go      one client's connection: one request after another
 //	tls.go       its TLS handshake
 //	head.go      waits for the head of a request, or finds that the client speaks HTTP/2
-//	handed.go    the connections that speak HTTP/2, for another engine
-//	gather.go    what that engine writes, in few system calls
 //	deadline.go  the deadlines of its reads
 //	context.go   its context
 //	watch.go     whether the client is still there while an answer is awaited
@@ -41,12 +39,15 @@ import (
 type Options struct {
 	Clock *pace.Clock // which the engine ticks
 	TLS   *tls.Config // nil: cleartext
+	// HTTP2 serves a connection that speaks HTTP/2 to its end, closes it, and counts it as closed.
+	// It is required.
+	HTTP2 func(net.Conn)
 	// AskClients, if set, makes a configuration ask clients for certificates.
 	AskClients func(*tls.Config)
 }
 
 // An Engine serves HTTP/1.1 before an upstream. Connections that turn out to speak HTTP/2 go to
-// another engine, see Serve.
+// Options.HTTP2.
 type Engine struct {
 	*rules.Rules
 	base      context.Context
@@ -54,7 +55,7 @@ type Engine struct {
 	secure    *tls.Config
 	exchanges sync.Pool // of *exchange
 	copies    relay.Buffers
-	handed    *handedListener
+	http2     func(net.Conn)
 
 	serving sync.WaitGroup // connections, and what belongs to them
 	tick    atomic.Int64   // of the look at waiting connections
@@ -73,9 +74,8 @@ const lookAfter = 100 * time.Millisecond
 // every connection's context: if it ends, exchanges break off.
 func New(ctx context.Context, r *rules.Rules, o Options) *Engine {
 	e := &Engine{
-		Rules: r, base: ctx, clock: o.Clock,
-		handed: &handedListener{conns: make(chan net.Conn), closed: make(chan struct{})},
-		alive:  make(map[*conn]struct{}),
+		Rules: r, base: ctx, clock: o.Clock, http2: o.HTTP2,
+		alive: make(map[*conn]struct{}),
 	}
 	e.clock.Tick()
 	e.exchanges.New = func() any { return new(exchange) }
@@ -89,14 +89,10 @@ func New(ctx context.Context, r *rules.Rules, o Options) *Engine {
 	return e
 }
 
-// Serve serves connections from l until that is closed. Those that speak HTTP/2 come out of the
-// listener that http2 is given, which must return when that listener is closed. Connections live on
-// when Serve returns.
-func (e *Engine) Serve(l net.Listener, http2 func(net.Listener) error) error {
-	e.handed.addr = l.Addr()
+// Serve serves connections from l until that is closed. Connections live on when Serve returns.
+func (e *Engine) Serve(l net.Listener) error {
 	// exchanges continue, and are watched, after l is closed
 	e.serving.Go(func() { e.watchClients(e.base) })
-	e.serving.Go(func() { _ = http2(e.handed) })
 	return e.accept(l)
 }
 

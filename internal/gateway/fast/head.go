@@ -30,7 +30,7 @@ func (c *conn) next(now time.Time, first bool) (head string, err error) {
 		if first && c.engine.secure == nil {
 			switch prefaceOf(c.in.Buffered()) {
 			case wholePreface:
-				c.hand(&begunConn{Conn: newGatheringConn(c.engine.Rules, c.Conn), begin: append([]byte(nil), c.in.Buffered()...)})
+				c.hand(&begunConn{Conn: c.Conn, begin: append([]byte(nil), c.in.Buffered()...)})
 				return "", nil
 			case partOfPreface:
 				begun = c.startHead(begun)
@@ -186,5 +186,26 @@ func prefaceOf(begin []byte) share {
 func (c *conn) hand(as net.Conn) {
 	c.asked = true // helloConn has nothing more to do
 	_ = c.raw.SetReadDeadline(time.Time{})
-	c.taken = c.engine.handed.hand(as)
+	c.taken = true
+	// in another goroutine: the stack of this one has grown in the handshake
+	c.engine.serving.Go(func() { c.engine.http2(as) })
+}
+
+// A begunConn is a connection of which some bytes were read, and are to be read first.
+type begunConn struct {
+	net.Conn
+	begin []byte
+}
+
+// NetConn returns the connection below.
+func (c *begunConn) NetConn() net.Conn { return c.Conn }
+
+// Read is net.Conn's.
+func (c *begunConn) Read(p []byte) (int, error) {
+	if len(c.begin) > 0 {
+		n := copy(p, c.begin)
+		c.begin = c.begin[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p)
 }

@@ -36,7 +36,6 @@ func (c *conn) handshake() bool {
 	c.serverName = state.ServerName
 	switch state.NegotiatedProtocol {
 	case "h2":
-		hello.Conn = newGatheringConn(c.engine.Rules, c.raw)
 		c.hand(secured)
 		return false
 	case "", "http/1.1", "http/1.0":

@@ -49,7 +49,7 @@ type Call struct {
 	// Trailers returns the trailers of a Body in chunks, once it has ended; nil: it has none.
 	Trailers func() []wire.Field
 
-	// Alone means that Request has Connection: close.
+	// Alone means that the connection ends with the call, as for a Request with Connection: close.
 	Alone bool
 
 	// Continue, if set, means that Request has Expect: 100-continue. Do calls it before Body is
@@ -110,7 +110,7 @@ func (c *Call) Do(ctx context.Context, now time.Time) error {
 			return err
 		}
 		c.conn, c.At = u, u.Address()
-		c.forget = context.AfterFunc(ctx, func() { _ = u.Close() })
+		c.forget = afterFunc(ctx, func() { _ = u.Close() })
 		if !u.Reused() {
 			now = time.Now() // connecting took a while
 		}
@@ -141,6 +141,14 @@ func (c *Call) Do(ctx context.Context, now time.Time) error {
 			c.drop(err)
 		}
 	}
+}
+
+// afterFunc is context.AfterFunc, without its cost for a context that has a method for that.
+func afterFunc(ctx context.Context, f func()) (stop func() bool) {
+	if own, ok := ctx.(interface{ AfterFunc(func()) func() bool }); ok {
+		return own.AfterFunc(f)
+	}
+	return context.AfterFunc(ctx, f)
 }
 
 // talk sends the request on u, now, and reads the head of the answer.

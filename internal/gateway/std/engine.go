@@ -1,6 +1,6 @@
-// Package std is the gateway's engine on net/http: HTTP/1.1 before a handler, or before an upstream
-// on request, and HTTP/2 always. It holds what is net/http's; every decision about a request is
-// asked of gateway/rules. One request goes down these files:
+// Package std is the gateway's engine on net/http, before a handler, or before an upstream on
+// request, for both versions of HTTP. It holds what is net/http's; every decision about a request
+// is asked of gateway/rules. One request goes down these files:
 //
 //	engine.go    the server, and what it reports of connections
 //	clientcert.go certificates of clients
@@ -104,17 +104,6 @@ func (e *Engine) Server(ctx context.Context) *http.Server {
 	return s
 }
 
-// HTTP2Server returns a server for connections that another engine has accepted and counted, and
-// found to speak HTTP/2.
-func (e *Engine) HTTP2Server(ctx context.Context) *http.Server {
-	s := e.Server(ctx)
-	s.ConnState = e.countClosed
-	if s.TLSConfig != nil {
-		s.TLSConfig.NextProtos = []string{"h2"}
-	}
-	return s
-}
-
 // countAccepted counts connections as they come and go.
 func (e *Engine) countAccepted(c net.Conn, state http.ConnState) {
 	if spare := spareUnder(c); spare != nil {
@@ -124,13 +113,7 @@ func (e *Engine) countAccepted(c net.Conn, state http.ConnState) {
 		e.Accepted.Add(1)
 		e.Open.Add(1)
 	}
-	e.countClosed(c, state)
-}
-
-// countClosed counts connections as they go.
-func (e *Engine) countClosed(_ net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateHijacked, http.StateClosed:
+	if state == http.StateHijacked || state == http.StateClosed {
 		e.Open.Add(-1)
 	}
 }
