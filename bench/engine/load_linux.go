@@ -133,6 +133,7 @@ const patience = 10 * time.Second
 type trialRun struct {
 	*load
 	trial
+	clock           int
 	all, sent, slow int
 	enough          time.Duration
 	begun           time.Time
@@ -144,14 +145,21 @@ type trialRun struct {
 }
 
 // drive sends requests at a rate for some time, and waits for all answers. If enough is not zero,
-// it stops to send when more than a hundredth of all requests took as long.
+// it stops to send when more than a hundredth of all requests took as long, and it looks for
+// answers and for what is due only once in a hundredth of that time: so it has several to read and
+// to send each time, which costs less.
 func (l *load) drive(ctx context.Context, rate float64, length, enough time.Duration) (trial, error) {
-	clock, err := l.startClock(time.Duration(float64(time.Second) / rate))
+	clock, err := startClock(max(enough/100, time.Duration(float64(time.Second)/rate)))
 	if err != nil {
 		return trial{}, err
 	}
 	defer unix.Close(clock)
-	r := &trialRun{load: l, all: int(rate * length.Seconds()), enough: enough, begun: time.Now()}
+	if enough == 0 {
+		if err := l.poll.add(clock); err != nil {
+			return trial{}, err
+		}
+	}
+	r := &trialRun{load: l, clock: clock, all: int(rate * length.Seconds()), enough: enough, begun: time.Now()}
 	r.rate, r.took = rate, make([]time.Duration, 0, r.all)
 	for ctx.Err() == nil {
 		if err := r.sendDue(); err != nil {
@@ -163,7 +171,7 @@ func (l *load) drive(ctx context.Context, rate float64, length, enough time.Dura
 		if r.now() > length+patience {
 			return r.trial, fmt.Errorf("%d of %d requests were sent and %d answered after %v", r.sent, r.all, len(r.took), length+patience)
 		}
-		if err := r.takeReady(clock); err != nil {
+		if err := r.takeReady(); err != nil {
 			return r.trial, err
 		}
 		r.stopped = r.stopped || enough > 0 && r.slow > r.all/100
@@ -200,22 +208,47 @@ func (r *trialRun) sendDue() error {
 	return nil
 }
 
-// takeReady reads what has come, and waits for it if there is nothing.
-func (r *trialRun) takeReady(clock int) error {
-	r.cameFrom = r.looked
+// takeReady waits for what comes next, or for the clock, and reads what has come.
+func (r *trialRun) takeReady() error {
+	if r.enough > 0 {
+		if err := awaitTick(r.clock); err != nil {
+			return err
+		}
+		return r.readReady(r.looked)
+	}
 	ready, err := r.poll.look()
+	from := r.looked
 	if err == nil && len(ready) == 0 {
 		ready, err = r.poll.wait()
-		r.cameFrom = r.now()
+		from = r.now()
 	}
 	if err != nil {
 		return err
 	}
-	r.looked = r.now()
+	return r.read(ready, from)
+}
+
+// readReady reads what has come since a time.
+func (r *trialRun) readReady(from time.Duration) error {
+	for {
+		ready, err := r.poll.look()
+		if err != nil {
+			return err
+		}
+		if err := r.read(ready, from); err != nil || len(ready) < len(r.poll.events) {
+			return err
+		}
+	}
+}
+
+// read reads what the poll has found, which may have come since a time.
+func (r *trialRun) read(ready []unix.EpollEvent, from time.Duration) error {
+	r.looked, r.cameFrom = r.now(), from
 	for _, e := range ready {
-		if int(e.Fd) == clock {
-			var ticks [8]byte
-			unix.Read(clock, ticks[:])
+		if int(e.Fd) == r.clock {
+			if err := awaitTick(r.clock); err != nil {
+				return err
+			}
 			continue
 		}
 		r.reading = r.callers[e.Fd]
@@ -241,19 +274,28 @@ func (r *trialRun) answered(due time.Duration) {
 	}
 }
 
-// startClock starts a clock that the poll reports at each interval, so that the loop does not wait
-// longer than until the next request is due.
-func (l *load) startClock(interval time.Duration) (int, error) {
-	clock, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+// startClock starts a clock that can be read at each interval, once for all that are over.
+func startClock(interval time.Duration) (int, error) {
+	clock, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC)
 	if err != nil {
 		return 0, err
 	}
 	tick := unix.NsecToTimespec(interval.Nanoseconds())
-	if err := errors.Join(unix.TimerfdSettime(clock, 0, &unix.ItimerSpec{Interval: tick, Value: tick}, nil), l.poll.add(clock)); err != nil {
+	if err := unix.TimerfdSettime(clock, 0, &unix.ItimerSpec{Interval: tick, Value: tick}, nil); err != nil {
 		unix.Close(clock)
 		return 0, err
 	}
 	return clock, nil
+}
+
+// awaitTick waits for the end of the clock's interval, if that is not over.
+func awaitTick(clock int) error {
+	for {
+		var ticks [8]byte
+		if _, err := unix.Read(clock, ticks[:]); err != unix.EINTR {
+			return err
+		}
+	}
 }
 
 // A socket is a TCP connection that blocks until unblock is called. From then on it reads only what
