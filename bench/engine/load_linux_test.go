@@ -74,7 +74,8 @@ func TestALoadStopsWhenP99IsTooLong(t *testing.T) {
 	}
 	defer l.close()
 	const all = 100_000
-	found, err := l.drive(t.Context(), all, time.Second, time.Nanosecond) // every answer takes longer
+	// every answer takes longer than this
+	found, err := l.drive(t.Context(), all, time.Second, time.Nanosecond)
 	if err != nil || !found.stopped || len(found.took) <= all/100 || len(found.took) > all/50 || int64(len(found.took)) != served.Load() {
 		t.Errorf("%d answers, %d served, stopped: %t, %v", len(found.took), served.Load(), found.stopped, err)
 	}

@@ -14,7 +14,8 @@ const (
 	smallPath  = "/api/v1/widget/typing"
 	largePath  = "/api/large" // nginx's configuration names these two
 	uploadPath = "/api/upload"
-	dialsPath  = "/connections" // the upstream answers the number of those it has accepted, and ends
+	// dialsPath is answered by the upstream with the number of connections it has accepted.
+	dialsPath = "/connections"
 )
 
 // A message is the head of a request or of an answer.
