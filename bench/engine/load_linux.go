@@ -133,23 +133,26 @@ const patience = 10 * time.Second
 type trialRun struct {
 	*load
 	trial
-	clock           int
-	all, sent, slow int
-	enough          time.Duration
-	begun           time.Time
-	roomFrom        time.Duration // from when on there was room
-	looked          time.Duration // when the loop last looked for what has come
-	cameFrom        time.Duration // what it reads now has come since then
-	reading         *openCaller
-	touched         []*openCaller // that have something to flush
+	clock     int
+	all, done int
+	slow      int // of those that count
+	enough    time.Duration
+	begun     time.Time
+	countFrom time.Duration // what was due before does not count
+	roomFrom  time.Duration // from when on there was room
+	looked    time.Duration // when the loop last looked for what has come
+	cameFrom  time.Duration // what it reads now has come since then
+	reading   *openCaller
+	touched   []*openCaller // that have something to flush
 }
 
 // drive sends requests at a rate for some time, and waits for all answers. If enough is not zero,
-// it stops to send when more than a hundredth of all requests took as long, and it looks for
-// answers and for what is due only once in a hundredth of that time: so it has several to read and
-// to send each time, which costs less.
+// it begins with as many requests as are due in a quarter of that time, which do not count, and it
+// stops when more than a hundredth of all that count took as long as enough. Then it also looks for
+// answers and for what is due only once in a twentieth of enough: so it has several to read and to
+// send each time. On a virtual machine the wake-ups would cost more than the requests.
 func (l *load) drive(ctx context.Context, rate float64, length, enough time.Duration) (trial, error) {
-	clock, err := startClock(max(enough/100, time.Duration(float64(time.Second)/rate)))
+	clock, err := startClock(max(enough/20, time.Duration(float64(time.Second)/rate)))
 	if err != nil {
 		return trial{}, err
 	}
@@ -159,22 +162,27 @@ func (l *load) drive(ctx context.Context, rate float64, length, enough time.Dura
 			return trial{}, err
 		}
 	}
-	r := &trialRun{load: l, clock: clock, all: int(rate * length.Seconds()), enough: enough, begun: time.Now()}
-	r.rate, r.took = rate, make([]time.Duration, 0, r.all)
+	counted := int(rate * length.Seconds())
+	r := &trialRun{load: l, clock: clock, all: counted, enough: enough, begun: time.Now()}
+	if enough > 0 {
+		r.all += counted / 4
+		r.countFrom = dueAt(counted/4, rate)
+	}
+	r.rate, r.took = rate, make([]time.Duration, 0, counted)
 	for ctx.Err() == nil {
 		if err := r.sendDue(); err != nil {
 			return r.trial, fmt.Errorf("send: %w", err)
 		}
-		if len(r.took) == r.sent && (r.stopped || r.sent == r.all) {
+		if r.done == r.sent && (r.stopped || r.sent == r.all) {
 			break
 		}
-		if r.now() > length+patience {
-			return r.trial, fmt.Errorf("%d of %d requests were sent and %d answered after %v", r.sent, r.all, len(r.took), length+patience)
+		if r.now() > r.countFrom+length+patience {
+			return r.trial, fmt.Errorf("%d of %d requests were sent and %d answered after %v", r.sent, r.all, r.done, r.now())
 		}
 		if err := r.takeReady(); err != nil {
 			return r.trial, err
 		}
-		r.stopped = r.stopped || enough > 0 && r.slow > r.all/100
+		r.stopped = r.stopped || enough > 0 && r.slow > counted/100
 	}
 	return r.trial, ctx.Err()
 }
@@ -195,7 +203,9 @@ func (r *trialRun) sendDue() error {
 		if !c.queued {
 			c.queued, r.touched = true, append(r.touched, c)
 		}
-		r.delays.note(now - max(due, r.roomFrom))
+		if due >= r.countFrom {
+			r.delays.note(now - max(due, r.roomFrom))
+		}
 		r.sent++
 	}
 	for _, c := range r.touched {
@@ -267,6 +277,10 @@ func (r *trialRun) answered(due time.Duration) {
 		r.roomFrom = now
 	}
 	r.room.push(r.reading)
+	r.done++
+	if due < r.countFrom {
+		return
+	}
 	r.took = append(r.took, now-due)
 	r.delays.note(now - r.cameFrom)
 	if now-due >= r.enough {

@@ -16,7 +16,7 @@ const keptP99 = 10 * time.Millisecond
 // The load is late if more than lateShare of its sends and reads come more than lateAfter after
 // their time, or if its core has less than a twentieth left. Both are small beside keptP99.
 const (
-	lateAfter = time.Millisecond
+	lateAfter = 2 * time.Millisecond
 	lateShare = 0.01
 	loadLimit = 0.95
 )
@@ -24,7 +24,8 @@ const (
 // A trial is a load at one rate, and what came of it.
 type trial struct {
 	rate    float64         // requests a second
-	took    []time.Duration // of each answer, from when its request was due
+	sent    int             // requests
+	took    []time.Duration // of each answer that counts, from when its request was due
 	stopped bool            // early, because more than a hundredth of all took longer than keptP99
 	delays  punctuality
 	busy    float64 // the part of the load's core that the load and the upstream used
@@ -98,20 +99,12 @@ const (
 )
 
 // highestRate returns the highest rate that is kept. It begins at first and moves by the factor
-// step until it knows a rate that is kept and one that is not; then it halves the distance. A rate
-// is tried twice before it counts as not kept, because other programs may disturb a trial. If the
-// load is late both times, there is no figure, and the error is errVoid.
+// step until it knows a rate that is kept and one that is not; then it halves the distance. If the
+// load is late at a rate each time, there is no figure, and the error is errVoid.
 func highestRate(first, step float64, try func(rate float64) (verdict, error)) (float64, error) {
 	low, high := 0.0, 0.0 // kept, not kept; 0: unknown
 	for rate := first; ; {
-		found, err := try(rate)
-		if err == nil && found != kept {
-			var again verdict
-			// if only one of the two is void, the other one counts
-			if again, err = try(rate); again < found {
-				found = again
-			}
-		}
+		found, err := tryAgain(rate, try)
 		switch {
 		case err != nil:
 			return 0, err
@@ -136,6 +129,23 @@ func highestRate(first, step float64, try func(rate float64) (verdict, error)) (
 			return 0, fmt.Errorf("look for the highest rate: it is not between %d and %d requests a second", lowestRate, mostRate)
 		}
 	}
+}
+
+// mostTrials is how often a rate is tried until there is a verdict.
+const mostTrials = 5
+
+// tryAgain tries a rate. Other programs may disturb a trial: so a rate counts as not kept when that
+// has happened twice, and a trial that is void is repeated.
+func tryAgain(rate float64, try func(rate float64) (verdict, error)) (verdict, error) {
+	worst := void
+	for range mostTrials {
+		found, err := try(rate)
+		if err != nil || found == kept || found == missed && worst == missed {
+			return found, err
+		}
+		worst = min(worst, found)
+	}
+	return worst, nil
 }
 
 // The first search begins at firstRate, later ones at what the one before has found.
@@ -202,7 +212,7 @@ func (l *load) attempt(ctx context.Context, w *world, s *server, rate float64, l
 	}
 	served := after[0] - before[0]
 	t.busy = (after[1] - before[1] + after[2] - before[2]).Seconds() / took.Seconds()
-	t.cpu = served.Seconds() * 1e6 / float64(max(1, len(t.took)))
+	t.cpu = served.Seconds() * 1e6 / float64(max(1, t.sent))
 	t.core = 100 * served.Seconds() / took.Seconds()
 	return t, nil
 }

@@ -21,31 +21,36 @@ func TestTheHighestRateIsFound(t *testing.T) {
 				}
 				return kept, nil
 			})
-			if err != nil || got > capacity || got < capacity/rateStep || tried > 45 {
+			if err != nil || got > capacity || got < capacity/rateStep || tried > 60 {
 				t.Errorf("from %v by %v: a server keeps %v, found %v after %d trials, %v", from.first, from.step, capacity, got, tried, err)
 			}
 		}
 	}
 }
 
-// One disturbed trial does not lower the figure.
+// A rate is missed if it is missed twice, and void trials do not count, unless there are no others.
 func TestARateIsTriedAgain(t *testing.T) {
-	const capacity = 50_000
-	for _, disturbed := range []verdict{missed, void} {
-		seen := map[float64]bool{}
-		got, err := highestRate(firstRate, firstStep, func(rate float64) (verdict, error) {
-			first := !seen[rate]
-			seen[rate] = true
-			switch {
-			case first:
-				return disturbed, nil
-			case rate > capacity:
-				return missed, nil
-			}
-			return kept, nil
+	for _, c := range []struct {
+		trials []verdict
+		want   verdict
+	}{
+		{[]verdict{kept}, kept},
+		{[]verdict{missed, kept}, kept},
+		{[]verdict{missed, missed}, missed},
+		{[]verdict{void, kept}, kept},
+		{[]verdict{void, missed, void, kept}, kept},
+		{[]verdict{void, missed, void, missed}, missed},
+		{[]verdict{void, void, missed, void, void}, missed},
+		{[]verdict{void, void, void, void, kept}, kept},
+		{[]verdict{void, void, void, void, void}, void},
+	} {
+		n := 0
+		got, err := tryAgain(7, func(rate float64) (verdict, error) {
+			n++
+			return c.trials[n-1], nil
 		})
-		if err != nil || got > capacity || got < capacity/rateStep {
-			t.Errorf("every first trial is disturbed (%v): found %v, %v", disturbed, got, err)
+		if got != c.want || err != nil || n != len(c.trials) {
+			t.Errorf("%v: %v after %d trials, %v, want %v after all", c.trials, got, n, err, c.want)
 		}
 	}
 }
