@@ -43,7 +43,7 @@ func main() {
 
 func run() error {
 	var p plan
-	flag.IntVar(&p.rounds, "rounds", 9, "alternating rounds; the median counts")
+	flag.IntVar(&p.rounds, "rounds", 9, "alternating rounds, at most 3 of a case with a search or with handshakes; the median counts")
 	flag.DurationVar(&p.length, "length", 3*time.Second, "length of one turn")
 	flag.IntVar(&p.idle, "idle", 10_000, "number of open connections")
 	flag.Float64Var(&p.rate, "rate", 5_000, "requests a second in the case with the same load for all contestants")

@@ -72,14 +72,14 @@ func (r *results) String() string {
 func requestTitles(rate float64) []struct{ name, title string } {
 	return []struct{ name, title string }{
 		{servedCase, fmt.Sprintf("Served, a limiter by address; %d connections without pauses", connections)},
-		{steadyCase, fmt.Sprintf("The same at %s requests a second for each contestant, on %d connections", page.Digits(rate), connections)},
+		{steadyCase, fmt.Sprintf("Served at %s requests a second for each contestant, on %d connections", page.Digits(rate), connections)},
 		{sessionCase, "Served, a limiter by session, one that was seen before"},
 		{keyCase, "Served, a limiter by API key in X-Api-Key, one that was seen before"},
 		{refusedCase, "Refused with 429"},
 		{tlsCase, "Served by TLS 1.3, on kept connections"},
 		{http2Case, fmt.Sprintf("Served by HTTP/2 over TLS 1.3; %d connections of %d streams without pauses", http2Connections, http2Streams)},
-		{http2Session, "The same, a limiter by session, one that was seen before"},
-		{http2Refused, "The same, refused with 429"},
+		{http2Session, "Served by HTTP/2 over TLS 1.3, a limiter by session, one that was seen before"},
+		{http2Refused, "Refused with 429 by HTTP/2 over TLS 1.3"},
 	}
 }
 
