@@ -52,8 +52,8 @@ func TestALoadIsAnswered(t *testing.T) {
 			defer l.close()
 			for range 2 { // connections are used again
 				found, err := l.drive(t.Context(), 2000, 100*time.Millisecond, 0)
-				if err != nil || len(found.took) != 200 || found.stopped {
-					t.Errorf("%d of 200 requests were answered, stopped: %t, %v", len(found.took), found.stopped, err)
+				if err != nil || len(found.took) != 200 || found.stopped || found.delays.events != 400 {
+					t.Errorf("%d of 200 requests were answered, stopped: %t, %d sends and reads, %v", len(found.took), found.stopped, found.delays.events, err)
 				}
 			}
 			if served.Load() != 400 || others.Load() > 0 {
@@ -81,6 +81,54 @@ func TestALoadStopsWhenP99IsTooLong(t *testing.T) {
 	}
 	if found.p99() <= time.Nanosecond {
 		t.Errorf("p99 is %v", found.p99())
+	}
+}
+
+// A silentCaller sends nothing.
+type silentCaller struct{}
+
+func (silentCaller) send(time.Duration) error              { return nil }
+func (silentCaller) flush() error                          { return nil }
+func (silentCaller) receive(func(due time.Duration)) error { return nil }
+
+// A send is late by what passed since it was due and there was room, a read by what passed since
+// the answer can have come. A request that waited for the server makes no send late.
+func TestALoadCountsItsOwnLateness(t *testing.T) {
+	const past, future = time.Duration(0), 2 * time.Hour // the trial began an hour ago
+	for _, c := range []struct {
+		what         string
+		from         time.Duration
+		late, events int
+	}{{"since an hour", past, 1, 1}, {"since a moment that is not over", future, 0, 1}} {
+		r := &trialRun{load: &load{room: newRing[*openCaller](1)}, all: 1, begun: time.Now().Add(-time.Hour)}
+		r.rate = 1
+		r.room.push(&openCaller{caller: silentCaller{}})
+		r.roomFrom = c.from
+		if err := r.sendDue(); err != nil || r.sent != 1 || r.delays != (punctuality{c.events, c.late}) {
+			t.Errorf("there is room %s: %d sent, %+v, %v, want %d late", c.what, r.sent, r.delays, err, c.late)
+		}
+		r.delays = punctuality{}
+		r.cameFrom = c.from
+		if r.answered(0); r.delays != (punctuality{c.events, c.late}) || len(r.took) != 1 || r.took[0] < time.Hour {
+			t.Errorf("an answer may have come %s: %+v, %v, want %d late", c.what, r.delays, r.took, c.late)
+		}
+	}
+}
+
+// What is due in the first part of a search's trial is sent, and does not count.
+func TestTheBeginOfATrialDoesNotCount(t *testing.T) {
+	r := &trialRun{load: &load{room: newRing[*openCaller](2)}, all: 2, begun: time.Now().Add(-time.Hour), countFrom: time.Second}
+	r.rate = 1
+	one := &openCaller{caller: silentCaller{}}
+	r.room.push(one)
+	r.room.push(one)
+	if err := r.sendDue(); err != nil || r.sent != 2 || r.delays.events != 1 {
+		t.Errorf("%d sent, %+v, %v, want 2, one of which counts", r.sent, r.delays, err)
+	}
+	r.answered(0)
+	r.answered(time.Second)
+	if r.done != 2 || len(r.took) != 1 || r.slow != 1 {
+		t.Errorf("%d answers, %d count, %d slow, want 2, 1 and 1", r.done, len(r.took), r.slow)
 	}
 }
 
