@@ -86,7 +86,7 @@ bench-peers: ## the embedded store beside others for Go and a floor: an hour, re
 	cd bench && go run ./peers $(or $(PEERS),-docs ../docs)
 
 .PHONY: bench-engine
-bench-engine: ## the gateway's engines beside nginx, fasthttp and ReverseProxy on one core: ENGINE="-docs ../docs" rewrites docs/performance.md; ENGINE=-quick
+bench-engine: ## the gateway's engines beside nginx, HAProxy, fasthttp and ReverseProxy on one core: ENGINE="-docs ../docs" rewrites docs/performance.md; ENGINE=-quick
 	cd bench && go run ./engine $(ENGINE)
 
 .PHONY: bench-redis

@@ -15,6 +15,7 @@ const (
 	nginxName = "nginx, limit_req"
 	// the ratio of two equal contestants, which shows the noise of all ratios
 	againName    = "nginx, again"
+	haproxyName  = "HAProxy, stick table"
 	fasthttpName = "fasthttp, bare page"
 	proxyName    = "ReverseProxy, bare"
 	floorName    = "floor: bytes unread"
@@ -33,6 +34,7 @@ type setup struct {
 	cost     string // the cost of a request, as Weir's policy spells it; empty: 1
 	tls      bool
 	http2    bool // with tls
+	silent   bool // no access log
 	upstream string
 }
 
@@ -52,7 +54,7 @@ func (w *world) contestants() []contestant {
 		return func(ctx context.Context, w *world, s setup) (*server, error) { return startWeir(ctx, w, s, engine...) }
 	}
 	all := []contestant{
-		{nginxName, false, startNginx}, {againName, true, startNginx}, {floorName, true, bare("floor")}, {fasthttpName, true, bare("fasthttp")}, {proxyName, true, bare("proxy")},
+		{nginxName, false, startNginx}, {againName, true, startNginx}, {haproxyName, false, startHAProxy}, {floorName, true, bare("floor")}, {fasthttpName, true, bare("fasthttp")}, {proxyName, true, bare("proxy")},
 	}
 	if !w.engines {
 		return append(all, contestant{soleName, false, of()})
@@ -99,6 +101,9 @@ func startWeir(ctx context.Context, w *world, s setup, engine ...string) (*serve
 	if s.tls {
 		command = append(command, "--tls-cert", w.cert, "--tls-key", w.certKey)
 	}
+	if s.silent {
+		command = append(command, "--access-log=off")
+	}
 	return start(ctx, w, gatewayCore, address, nil, append(command, engine...)...)
 }
 
@@ -128,13 +133,17 @@ func startNginx(ctx context.Context, w *world, s setup) (*server, error) {
 			address += " http2"
 		}
 	}
-	log := filepath.Join(dir, "access.log")
+	path := filepath.Join(dir, "access.log")
+	log := path + " combined buffer=64k flush=1s"
+	if s.silent {
+		log = "off"
+	}
 	file := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(file, fmt.Appendf(nil, nginxConf, user, dir, log, rate, s.upstream, address, tls, burst), 0o600); err != nil {
 		return nil, err
 	}
 	listen, _, _ := strings.Cut(address, " ")
-	one, err := start(ctx, w, gatewayCore, listen, []string{log}, w.nginx, "-p", dir, "-c", file, "-e", filepath.Join(dir, "error.log"))
+	one, err := start(ctx, w, gatewayCore, listen, []string{path}, w.nginx, "-p", dir, "-c", file, "-e", filepath.Join(dir, "error.log"))
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +164,7 @@ pid %[2]s/pid;
 error_log %[2]s/error.log error;
 events { worker_connections 18000; }
 http {
-	access_log %[3]s combined buffer=64k flush=1s;
+	access_log %[3]s;
 	client_body_temp_path %[2]s/body;
 	proxy_temp_path %[2]s/proxy;
 	fastcgi_temp_path %[2]s/fastcgi;
@@ -173,7 +182,7 @@ http {
 	proxy_max_temp_file_size 0;
 	upstream back {
 		server %[5]s;
-		keepalive 256;
+		keepalive 1024;
 		keepalive_requests 1000000000;
 		keepalive_timeout 600s;
 	}

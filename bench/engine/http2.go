@@ -36,18 +36,47 @@ var (
 func driveHTTP2(ctx context.Context, w *world, s *server, field string, want outcome, length time.Duration) (figures, error) {
 	log := filepath.Join(w.dir, "h2load.log")
 	defer os.Remove(log)
-	args := []string{"-t1", fmt.Sprintf("-c%d", http2Connections), fmt.Sprintf("-m%d", http2Streams),
-		fmt.Sprintf("-D%d", max(1, int(length.Seconds()))), "--log-file=" + log, "-H", ":authority: api.example.com"}
+	args := []string{fmt.Sprintf("-c%d", http2Connections), fmt.Sprintf("-m%d", http2Streams), "--log-file=" + log}
 	if field != "" {
 		args = append(args, "-H", field)
 	}
+	found, err := h2load(ctx, s, smallPath, want, length, args...)
+	if err != nil {
+		return nil, err
+	}
+	late, err := p99OfLog(log)
+	if err != nil {
+		return nil, err
+	}
+	found[p99Figure] = late.Seconds() * 1e3
+	return found, nil
+}
+
+// http2Bodies has h2load transfer bodies of bodyBytes through s, one after another on each
+// connection. args say what it sends.
+func http2Bodies(ctx context.Context, s *server, path string, length time.Duration, args ...string) (figures, error) {
+	found, err := h2load(ctx, s, path, served, length, append(args, fmt.Sprintf("-c%d", bodyConnections), "-m1")...)
+	if err != nil {
+		return nil, err
+	}
+	peak, err := memory(s.pid, "VmHWM")
+	if err != nil {
+		return nil, err
+	}
+	const mib = bodyBytes / (1 << 20)
+	return figures{mibFigure: found[rateFigure] * mib, cpuFigure: found[cpuFigure] / mib, busyFigure: found[busyFigure], peakFigure: peak}, nil
+}
+
+// h2load runs h2load for some time, and returns its figures without p99.
+func h2load(ctx context.Context, s *server, path string, want outcome, length time.Duration, args ...string) (figures, error) {
+	args = append(args, "-t1", fmt.Sprintf("-D%d", max(1, int(length.Seconds()))), "-H", ":authority: api.example.com", "https://"+s.address+path)
 	before, err := cpuTime(s.pid)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, length+http2Patience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "h2load", append(args, "https://"+s.address+smallPath)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "h2load", args...).CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
 		return nil, fmt.Errorf("load by HTTP/2: %w: install Debian's package nghttp2-client", err)
 	}
@@ -62,11 +91,7 @@ func driveHTTP2(ctx context.Context, w *world, s *server, field string, want out
 	if err != nil {
 		return nil, err
 	}
-	late, err := p99OfLog(log)
-	if err != nil {
-		return nil, err
-	}
-	return figures{cpuFigure: (after - before).Seconds() * 1e6 / n, rateFigure: n / took.Seconds(), p99Figure: late.Seconds() * 1e3,
+	return figures{requestsFigure: n, cpuFigure: (after - before).Seconds() * 1e6 / n, rateFigure: n / took.Seconds(),
 		busyFigure: 100 * (after - before).Seconds() / took.Seconds()}, nil
 }
 

@@ -20,6 +20,12 @@ func discard(*net.TCPConn, int64) error { return errNotLinux }
 
 func answerSmall(string, []byte) error { return errNotLinux }
 
-func driveSteadily(context.Context, string, []byte, int, float64, time.Duration) ([]time.Duration, error) {
-	return nil, errNotLinux
+type load struct{}
+
+func openLoad(string, protocol) (*load, error) { return nil, errNotLinux }
+
+func (*load) drive(context.Context, float64, time.Duration, time.Duration) (trial, error) {
+	return trial{}, errNotLinux
 }
+
+func (*load) close() {}

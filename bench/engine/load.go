@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -72,7 +71,7 @@ func drive(ctx context.Context, s *server, scheme, field string, want outcome, l
 		return nil, fmt.Errorf("%.0f of %.0f answers were 2xx, though the limit was spent", n-others, n)
 	}
 	late, _ := time.ParseDuration(string(p99[1]) + string(p99[2]))
-	return figures{cpuFigure: (after - before).Seconds() * 1e6 / n, rateFigure: n / took, p99Figure: late.Seconds() * 1e3,
+	return figures{requestsFigure: n, cpuFigure: (after - before).Seconds() * 1e6 / n, rateFigure: n / took, p99Figure: late.Seconds() * 1e3,
 		busyFigure: 100 * (after - before).Seconds() / took}, nil
 }
 
@@ -100,11 +99,16 @@ func request(path, field string) string {
 
 // atRate sends requests at a constant rate.
 func atRate(ctx context.Context, s *server, rate float64, length time.Duration) (figures, error) {
+	l, err := openLoad(s.address, protocol{conns: connections, streams: 1})
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
 	before, err := cpuTime(s.pid)
 	if err != nil {
 		return nil, err
 	}
-	took, err := driveSteadily(ctx, s.address, []byte(request(smallPath, "")), connections, rate, length)
+	t, err := l.drive(ctx, rate, length, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -112,10 +116,9 @@ func atRate(ctx context.Context, s *server, rate float64, length time.Duration) 
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(took)
-	n := float64(len(took))
+	n := float64(len(t.took))
 	return figures{cpuFigure: (after - before).Seconds() * 1e6 / n, rateFigure: n / length.Seconds(),
-		p99Figure: took[len(took)*99/100].Seconds() * 1e3, busyFigure: 100 * (after - before).Seconds() / length.Seconds()}, nil
+		p99Figure: t.p99().Seconds() * 1e3, busyFigure: 100 * (after - before).Seconds() / length.Seconds()}, nil
 }
 
 // bodyConnections is the number of concurrent bodies.
@@ -214,39 +217,59 @@ func takeAnswer(c *net.TCPConn, length int64) error {
 
 // holdIdle opens n connections, uses each for one request, and returns the memory that the process
 // then has.
-func holdIdle(ctx context.Context, s *server, n int) (figures, error) {
+func holdIdle(ctx context.Context, s *server, how protocol) (figures, error) {
 	before, err := memory(s.pid, "VmRSS")
 	if err != nil {
 		return nil, err
 	}
-	held := make([]*net.TCPConn, 0, n)
-	defer func() {
-		for _, c := range held {
-			c.SetLinger(0) // otherwise its port stays in use for a minute
-			c.Close()
-		}
-	}()
-	buf := make([]byte, 16<<10)
-	for ctx.Err() == nil && len(held) < n {
-		c, err := net.Dial("tcp", s.address)
-		if err != nil {
-			return nil, fmt.Errorf("open connection %d: %w", len(held)+1, err)
-		}
-		held = append(held, c.(*net.TCPConn))
-		if _, err := io.WriteString(c, request(smallPath, "")); err != nil {
-			return nil, err
-		}
-		m, err := readHead(c, buf)
-		if err != nil || m.status() != 200 || m.length < 0 {
-			return nil, fmt.Errorf("connection %d was answered %d: %w", len(held), m.status(), err)
-		}
-		if _, err := io.CopyN(io.Discard, c, m.length-int64(m.beyond)); err != nil {
-			return nil, err
-		}
+	l, err := openLoad(s.address, how)
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	const rate = 2000
+	if _, err := l.drive(ctx, rate, time.Duration(how.conns)*time.Second/rate, 0); err != nil {
+		return nil, err
 	}
 	after, err := memory(s.pid, "VmRSS")
 	if err != nil {
 		return nil, err
 	}
-	return figures{restFigure: before, heldFigure: after, eachFigure: (after - before) * 1024 / float64(n)}, ctx.Err()
+	return figures{restFigure: before, heldFigure: after, eachFigure: (after - before) * 1024 / float64(how.conns)}, nil
+}
+
+// dialsOf measures a turn, and how many connections the server opens to its upstream meanwhile.
+func dialsOf(w *world, turn func() (figures, error)) (figures, error) {
+	before, err := dials(w.small)
+	if err != nil {
+		return nil, err
+	}
+	found, err := turn()
+	if err != nil {
+		return nil, err
+	}
+	after, err := dials(w.small)
+	if err != nil {
+		return nil, err
+	}
+	const own = 1 // the connection that asked last
+	found[dialsFigure] = 1e4 * float64(after-before-own) / found[requestsFigure]
+	return found, nil
+}
+
+// dials returns how many connections the upstream with small answers has accepted so far.
+func dials(address string) (int, error) {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, request(dialsPath, "")); err != nil {
+		return 0, err
+	}
+	text, err := io.ReadAll(c)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(text))
 }

@@ -1,11 +1,12 @@
-// Command engine measures Weir as a gateway, in each of its engines, beside nginx with limit_req, a
-// bare page of fasthttp, a bare ReverseProxy, and a floor that passes bytes on unread. Each
-// contestant has one core; the load and the upstream share the other. The contestants take turns
-// within each round, so that ratios are valid even if absolute figures vary.
+// Command engine measures Weir as a gateway, in each of its engines, beside nginx with limit_req,
+// HAProxy with a stick table, a bare page of fasthttp, a bare ReverseProxy, and a floor that passes
+// bytes on unread. Each contestant has one core; the load and the upstream share the other. The
+// contestants take turns within each round, so that ratios are valid even if absolute figures vary.
 //
-//	go run ./engine -quick                   three short rounds for the aims: two minutes
-//	go run ./engine                          everything: about twenty minutes, undisturbed
-//	go run ./engine -cases served -contestants nginx,weir
+//	go run ./engine -quick                   three short rounds for a first idea: five minutes
+//	go run ./engine                          everything: about two hours, undisturbed
+//	go run ./engine -cases 'served,http2*' -contestants nginx,weir
+//	go run ./engine -cases 'rate*'           the highest rate that each keeps with a small p99
 //	go run ./engine -docs ../docs            the same, and rewrites docs/performance.md
 //	go run ./engine -save f                  saves the figures as JSON; -from f shows them again
 //	go run ./engine -cases served -perf dir  records with perf, into dir
@@ -42,13 +43,13 @@ func main() {
 
 func run() error {
 	var p plan
-	flag.IntVar(&p.rounds, "rounds", 9, "alternating rounds; the median counts")
+	flag.IntVar(&p.rounds, "rounds", 9, "alternating rounds, at most 3 of a case with a search or with handshakes; the median counts")
 	flag.DurationVar(&p.length, "length", 3*time.Second, "length of one turn")
 	flag.IntVar(&p.idle, "idle", 10_000, "number of open connections")
 	flag.Float64Var(&p.rate, "rate", 5_000, "requests a second in the case with the same load for all contestants")
 	nice := flag.Int("nice", 0, "the nice value of all processes of the run: root's -20 takes precedence over others on a machine that is not idle")
-	quick := flag.Bool("quick", false, "three rounds of a second, without the case "+steadyCase+", and with the bare contestants only in the first case, unless they are named")
-	only := flag.String("cases", strings.Join(caseNames(), ","), "which cases")
+	quick := flag.Bool("quick", false, "three rounds of a second, without the cases that take long, and with the bare contestants only in the first case, unless they are named")
+	only := flag.String("cases", "", "which cases, by names and patterns as http2*; empty means all: "+strings.Join(caseNames(), ","))
 	names := flag.String("contestants", "", "which contestants, by parts of their names; empty means all")
 	weir := flag.String("weir", "", "the weir binary to measure; empty builds it")
 	temp := flag.String("dir", "", "the directory for access logs and bodies during the run (default the system's temporary directory)")
@@ -59,7 +60,6 @@ func run() error {
 	flag.Parse()
 	if *quick {
 		p.rounds, p.length, p.brief = 3, time.Second, *names == ""
-		*only = strings.Replace(*only, steadyCase+",", "", 1)
 		flag.Parse() // explicit flags win
 	}
 	if *from != "" {
@@ -77,8 +77,13 @@ func run() error {
 		return err
 	}
 	defer restore()
-	if p.cases, err = chooseCases(*only); err != nil {
-		return err
+	switch {
+	case *only != "":
+		if p.cases, err = chooseCases(*only); err != nil {
+			return err
+		}
+	default:
+		p.cases = slices.DeleteFunc(cases(), func(c benchCase) bool { return *quick && c.long })
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -115,7 +120,8 @@ func describe(ctx context.Context, w *world) string {
 		return strings.TrimPrefix(first, "nginx version: ")
 	}
 	load, _, _ := strings.Cut(version("wrk", "-v"), " Copyright")
-	return fmt.Sprintf("%s; %s; %s; fasthttp %s", page.Machine(), version(w.nginx, "-v"), load, moduleVersion("github.com/valyala/fasthttp"))
+	balancer, _, _ := strings.Cut(version(w.haproxy, "-v"), " - ") // what follows is its support
+	return fmt.Sprintf("%s; %s; %s; %s; fasthttp %s", page.Machine(), version(w.nginx, "-v"), balancer, load, moduleVersion("github.com/valyala/fasthttp"))
 }
 
 // choose returns the contestants whose names contain an element of a comma-separated list.

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"strings"
 )
 
 const (
@@ -15,6 +14,8 @@ const (
 	smallPath  = "/api/v1/widget/typing"
 	largePath  = "/api/large" // nginx's configuration names these two
 	uploadPath = "/api/upload"
+	// dialsPath is answered by the upstream with the number of connections it has accepted.
+	dialsPath = "/connections"
 )
 
 // A message is the head of a request or of an answer.
@@ -24,7 +25,10 @@ type message struct {
 	beyond int   // how many bytes of the body were read with it
 }
 
-var headEnd = []byte("\r\n\r\n")
+var (
+	headEnd       = []byte("\r\n\r\n")
+	contentLength = []byte("Content-Length")
+)
 
 // readHead reads a head of at most len(buf) bytes.
 func readHead(r io.Reader, buf []byte) (m message, err error) {
@@ -44,12 +48,13 @@ func readHead(r io.Reader, buf []byte) (m message, err error) {
 	return m, fmt.Errorf("a head of more than %d bytes", len(buf))
 }
 
+// parseHead allocates nothing: a load reads many heads.
 func parseHead(head []byte, beyond int) (message, error) {
 	m := message{head: head, length: -1, beyond: beyond}
-	for line := range strings.SplitSeq(string(head), "\r\n") {
-		name, value, ok := strings.Cut(line, ":")
-		if ok && strings.EqualFold(name, "Content-Length") {
-			n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+	for line := range bytes.SplitSeq(head, []byte("\r\n")) {
+		name, value, ok := bytes.Cut(line, []byte(":"))
+		if ok && bytes.EqualFold(name, contentLength) {
+			n, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64)
 			if err != nil {
 				return m, fmt.Errorf("read Content-Length: %w", err)
 			}

@@ -24,157 +24,6 @@ type plan struct {
 	brief  bool          // the bare contestants take part only in the first case
 }
 
-// A benchCase is one measurement of all contestants.
-type benchCase struct {
-	name  string
-	setup func(w *world) setup
-	left  []string                    // contestants that do not take part
-	own   func(w *world) []contestant // who takes part instead of the chosen ones; nil: those
-	fresh bool                        // each turn needs a new process
-	turn  func(ctx context.Context, p plan, w *world, s *server) (figures, error)
-}
-
-// The names of cases.
-const (
-	servedCase   = "served"
-	steadyCase   = "steady"
-	sessionCase  = "session"
-	keyCase      = "key"
-	refusedCase  = "refused"
-	tlsCase      = "tls"
-	http2Case    = "http2"
-	http2Session = "http2-session"
-	http2Refused = "http2-refused"
-	uploadCase   = "upload"
-	downloadCase = "download"
-	idleCase     = "idle"
-	settledCase  = "settled"
-	jsonCase     = "settled-json"
-	observedCase = "observed"
-)
-
-func cases() []benchCase {
-	plain := func(w *world) setup { return setup{limit: plenty, by: "ip", upstream: w.small} }
-	large := func(w *world) setup { return setup{limit: plenty, by: "ip", upstream: w.bodies} }
-	return []benchCase{
-		{name: servedCase, setup: plain, turn: turnOfSmall},
-		{name: steadyCase, setup: plain, turn: func(ctx context.Context, p plan, _ *world, s *server) (figures, error) {
-			return atRate(ctx, s, p.rate, p.length)
-		}},
-		{name: sessionCase, left: []string{floorName}, turn: turnOfSession,
-			setup: func(w *world) setup { return setup{limit: plenty, by: "session or ip", upstream: w.small} }},
-		{name: keyCase, left: []string{floorName},
-			setup: func(w *world) setup { return setup{limit: plenty, by: byKey, upstream: w.small} },
-			turn: func(ctx context.Context, p plan, _ *world, s *server) (figures, error) {
-				return drive(ctx, s, "http", keyField, served, p.length)
-			}},
-		{name: refusedCase, left: []string{floorName, proxyName},
-			setup: func(w *world) setup { return setup{limit: 1, by: "ip", upstream: w.small} },
-			turn: func(ctx context.Context, p plan, _ *world, s *server) (figures, error) {
-				return drive(ctx, s, "http", "", refused, p.length)
-			}},
-		{name: tlsCase, left: []string{floorName},
-			setup: func(w *world) setup { return setup{limit: plenty, by: "ip", upstream: w.small, tls: true} },
-			turn: func(ctx context.Context, p plan, _ *world, s *server) (figures, error) {
-				return drive(ctx, s, "https", "", served, p.length)
-			}},
-		byHTTP2(http2Case, plenty, "ip", nil, served),
-		byHTTP2(http2Session, plenty, "session or ip", authorization, served),
-		byHTTP2(http2Refused, 1, "ip", nil, refused),
-		{name: uploadCase, setup: large, turn: func(ctx context.Context, p plan, w *world, s *server) (figures, error) {
-			return bodies(ctx, s, w.body, upload, p.length)
-		}},
-		{name: downloadCase, setup: large, turn: func(ctx context.Context, p plan, w *world, s *server) (figures, error) {
-			return bodies(ctx, s, w.body, download, p.length)
-		}},
-		{name: idleCase, setup: plain, left: []string{floorName}, fresh: true, turn: func(ctx context.Context, p plan, _ *world, s *server) (figures, error) {
-			return holdIdle(ctx, s, p.idle)
-		}},
-		{name: settledCase, own: settledContestants(toldByField), turn: turnOfSmall,
-			setup: func(w *world) setup { return setup{limit: plenty, by: "ip", cost: costByField, upstream: w.costs} }},
-		{name: jsonCase, own: settledContestants(toldByBody), turn: turnOfSmall,
-			setup: func(w *world) setup { return setup{limit: plenty, by: "ip", cost: costByBody, upstream: w.json} }},
-		{name: observedCase, setup: plain, own: observedContestants, turn: func(ctx context.Context, p plan, _ *world, s *server) (figures, error) {
-			return drive(ctx, s, "http", observedFields, served, p.length)
-		}},
-	}
-}
-
-// byHTTP2 returns a case with HTTP/2 over TLS. field returns one more field of the request; nil: it
-// has none.
-func byHTTP2(name string, limit int64, by string, field func(*world) string, want outcome) benchCase {
-	left := []string{floorName, fasthttpName} // which have no HTTP/2
-	if want == refused || field != nil {
-		left = append(left, proxyName)
-	}
-	return benchCase{name: name, left: left,
-		setup: func(w *world) setup { return setup{limit: limit, by: by, upstream: w.small, tls: true, http2: true} },
-		turn: func(ctx context.Context, p plan, w *world, s *server) (figures, error) {
-			line := ""
-			if field != nil {
-				line = field(w)
-			}
-			return driveHTTP2(ctx, w, s, line, want, p.length)
-		}}
-}
-
-// turnOfSmall sends small requests that are served.
-func turnOfSmall(ctx context.Context, p plan, _ *world, s *server) (figures, error) {
-	return drive(ctx, s, "http", "", served, p.length)
-}
-
-// turnOfSession sends the same verified session with every request.
-func turnOfSession(ctx context.Context, p plan, w *world, s *server) (figures, error) {
-	return drive(ctx, s, "http", authorization(w), served, p.length)
-}
-
-func authorization(w *world) string { return "Authorization: Bearer " + w.session }
-
-// prove checks that Weir accepts the credential of a case, if that has one: otherwise it would
-// measure an address.
-func (c *benchCase) prove(w *world, s *server) error {
-	path, field := "", ""
-	switch c.name {
-	case sessionCase:
-		path, field = "/session/proof", authorization(w)
-	case keyCase:
-		path, field = "/key/proof", keyField
-	default:
-		return nil
-	}
-	with, err := ask(s.address, path, field)
-	if err != nil {
-		return err
-	}
-	without, err := ask(s.address, path, "")
-	if err != nil {
-		return err
-	}
-	if with != 200 || without != 401 {
-		return fmt.Errorf("the credential makes no difference: with it the answer is %d, without %d", with, without)
-	}
-	return nil
-}
-
-func caseNames() (names []string) {
-	for _, c := range cases() {
-		names = append(names, c.name)
-	}
-	return names
-}
-
-// chooseCases returns the cases of a comma-separated list.
-func chooseCases(list string) (chosen []benchCase, err error) {
-	for name := range strings.SplitSeq(list, ",") {
-		i := slices.Index(caseNames(), name)
-		if i < 0 {
-			return nil, fmt.Errorf("choose cases: %q is not one of %s", name, strings.Join(caseNames(), ","))
-		}
-		chosen = append(chosen, cases()[i])
-	}
-	return chosen, nil
-}
-
 // measure runs all cases in turn. A contestant that fails is reported, and left out of the rest of
 // that case.
 func (p plan) measure(ctx context.Context, w *world, r *results) error {
@@ -202,7 +51,11 @@ func (p plan) takeTurns(ctx context.Context, w *world, c benchCase, r *results) 
 			}
 		}
 	}()
-	for round := range p.rounds {
+	rounds := p.rounds
+	if c.rounds > 0 {
+		rounds = min(rounds, c.rounds)
+	}
+	for round := range rounds {
 		for i := range all {
 			e := &all[(i+round)%len(all)]
 			if r.failed(c.name, e.name) || ctx.Err() != nil {

@@ -11,15 +11,18 @@ import (
 
 // The names of figures.
 const (
-	cpuFigure  = "cpu"  // microseconds a request, or a MiB of a body
-	rateFigure = "rate" // requests a second
-	p99Figure  = "p99"  // milliseconds
-	busyFigure = "busy" // percent of its core
-	mibFigure  = "mib"  // MiB of bodies a second
-	peakFigure = "peak" // MiB resident at most
-	restFigure = "rest" // MiB resident before the first connection
-	heldFigure = "held" // MiB resident with all connections open
-	eachFigure = "each" // KiB of that for each
+	cpuFigure      = "cpu"      // microseconds a request, or a MiB of a body
+	requestsFigure = "requests" // of a turn
+	dialsFigure    = "dials"    // connections to the upstream for 10,000 requests
+	keptFigure     = "kept"     // requests a second with p99 below keptP99
+	rateFigure     = "rate"     // requests a second
+	p99Figure      = "p99"      // milliseconds
+	busyFigure     = "busy"     // percent of its core
+	mibFigure      = "mib"      // MiB of bodies a second
+	peakFigure     = "peak"     // MiB resident at most
+	restFigure     = "rest"     // MiB resident before the first connection
+	heldFigure     = "held"     // MiB resident with all connections open
+	eachFigure     = "each"     // KiB of that for each
 )
 
 // Results are all samples that were measured.

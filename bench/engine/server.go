@@ -21,7 +21,8 @@ type server struct {
 	pid     int    // the process that serves: nginx's worker, not its master
 	logs    []string
 	cmd     *exec.Cmd
-	said    string // the file with its standard error
+	said    string  // the file with its standard error
+	kept    float64 // requests a second, which the last search has found; 0: none
 }
 
 // start runs a command on one core and waits until it listens. Its access logs are in the files

@@ -11,7 +11,7 @@ import (
 
 // names returns all contestants that may be in a table, in order.
 func names() []string {
-	return []string{nginxName, againName, floorName, fasthttpName, proxyName, soleName, stdName, autoName}
+	return []string{nginxName, againName, haproxyName, floorName, fasthttpName, proxyName, soleName, stdName, autoName}
 }
 
 // String returns all tables in Markdown.
@@ -23,39 +23,64 @@ func (r *results) String() string {
 		}
 	}
 	weir, aims := r.aims()
-	say("Targets of the gateway, for `"+strings.Replace(weir, ",", " serve", 1)+"`", []string{"", "aim", "here", ""}, aims)
+	say("Targets of the gateway, for `"+strings.Replace(weir, ",", " serve", 1)+"`", []string{"", "aim", "here", "without access logs", ""}, aims)
 	requests := []string{"", "CPU, µs a request", "× nginx", "requests/s", "of its core", "p99, ms", "× nginx's"}
-	for _, c := range []struct{ name, title string }{
-		{servedCase, fmt.Sprintf("Served, a limiter by address; %d connections without pauses", connections)},
-		{steadyCase, fmt.Sprintf("The same at %s requests a second for each contestant, on %d connections", page.Digits(r.Rate), connections)},
-		{sessionCase, "Served, a limiter by session, one that was seen before"},
-		{keyCase, "Served, a limiter by API key in X-Api-Key, one that was seen before"},
-		{refusedCase, "Refused with 429"},
-		{tlsCase, "Served by TLS 1.3, on kept connections"},
-		{http2Case, fmt.Sprintf("Served by HTTP/2 over TLS 1.3; %d connections of %d streams without pauses", http2Connections, http2Streams)},
-		{http2Session, "The same, a limiter by session, one that was seen before"},
-		{http2Refused, "The same, refused with 429"},
-	} {
+	for _, c := range requestTitles(r.Rate) {
 		say(c.title, requests, r.requestRows(c.name))
+		say(c.title+", without access logs", requests, r.requestRows(c.name+silentSuffix))
+	}
+	rates := []string{"", "requests/s", "× nginx", "CPU, µs a request", "of its core"}
+	for _, c := range []struct{ name, title string }{
+		{rateCase, "HTTP/1.1"},
+		{rateTLS, "HTTP/1.1 over TLS 1.3"},
+		{rateHTTP2, "HTTP/2 over TLS 1.3"},
+	} {
+		title := fmt.Sprintf("The highest rate with p99 below %d ms, requests sent on time, %s", keptP99.Milliseconds(), c.title)
+		say(title, rates, r.rateRows(c.name))
+		say(title+", without access logs", rates, r.rateRows(c.name+silentSuffix))
 	}
 	for _, c := range []struct{ name, title string }{
-		{settledCase, "An answer tells in a field what its request has cost"},
-		{jsonCase, "It tells that at the end of 4 KiB of JSON"},
+		{settledCase, "An answer has in a field what its request has cost"},
+		{jsonCase, "It has that at the end of 4 KiB of JSON"},
 	} {
 		say(c.title, []string{"", "CPU, µs a request", "× unread", "requests/s", "of its core", "p99, ms", "× unread"}, r.settledRows(c.name))
 	}
 	say("Served, by what the server reports of it", []string{"", "CPU, µs a request", "× the plain log", "requests/s", "of its core", "p99, ms", "× the plain log"},
 		r.rowsBeside(observedCase, plainName, []string{silentName, plainName, observedName}))
 	transfers := []string{"", "MiB/s", "× nginx", "CPU, µs a MiB", "× nginx's", "of its core", "peak, MiB resident"}
-	say(fmt.Sprintf("Bodies of 10 MiB to the upstream, %d at a time", bodyConnections), transfers, r.transferRows(uploadCase))
-	say(fmt.Sprintf("Bodies of 10 MiB from the upstream, %d at a time", bodyConnections), transfers, r.transferRows(downloadCase))
-	say(fmt.Sprintf("%s idle connections, each of which was served once", page.Digits(float64(r.Idle))),
-		[]string{"", "MiB resident before", "with all of them", "KiB each"}, r.idleRows())
+	for _, c := range []struct{ name, title string }{
+		{uploadCase, "to the upstream"},
+		{downloadCase, "from the upstream"},
+		{http2Upload, "to the upstream by HTTP/2 over TLS 1.3"},
+		{http2Download, "from the upstream by HTTP/2 over TLS 1.3"},
+	} {
+		say(fmt.Sprintf("Bodies of 10 MiB %s, %d at a time", c.title, bodyConnections), transfers, r.transferRows(c.name))
+	}
+	for _, c := range []struct{ name, title string }{{idleCase, ""}, {http2Idle, " by HTTP/2 over TLS 1.3"}} {
+		say(fmt.Sprintf("%s idle connections%s, each of which was served once", page.Digits(float64(r.Idle)), c.title),
+			[]string{"", "MiB resident before", "with all of them", "KiB each"}, r.idleRows(c.name))
+	}
+	say(fmt.Sprintf("New %s of %d callers", dialsTitle, connections), []string{"", "with access logs", "without"}, r.dialRows())
 	for _, name := range slices.Sorted(maps.Keys(r.Problems)) {
 		fmt.Fprintf(&b, "Not measured: %s: %s\n\n", name, r.Problems[name])
 	}
 	fmt.Fprintf(&b, "Medians (quartiles) of %d alternating rounds of %g s; ratios are the median of the rounds' own. %s.\n", r.Rounds, r.Seconds, r.Machine)
 	return b.String()
+}
+
+// requestTitles returns the cases with small requests, in the order of the tables.
+func requestTitles(rate float64) []struct{ name, title string } {
+	return []struct{ name, title string }{
+		{servedCase, fmt.Sprintf("Served, a limiter by address; %d connections without pauses", connections)},
+		{steadyCase, fmt.Sprintf("Served at %s requests a second for each contestant, on %d connections", page.Digits(rate), connections)},
+		{sessionCase, "Served, a limiter by session, one that was seen before"},
+		{keyCase, "Served, a limiter by API key in X-Api-Key, one that was seen before"},
+		{refusedCase, "Refused with 429"},
+		{tlsCase, "Served by TLS 1.3, on kept connections"},
+		{http2Case, fmt.Sprintf("Served by HTTP/2 over TLS 1.3; %d connections of %d streams without pauses", http2Connections, http2Streams)},
+		{http2Session, "Served by HTTP/2 over TLS 1.3, a limiter by session, one that was seen before"},
+		{http2Refused, "Refused with 429 by HTTP/2 over TLS 1.3"},
+	}
 }
 
 func (r *results) requestRows(name string) [][]string {
@@ -89,12 +114,33 @@ func (r *results) transferRows(name string) (rows [][]string) {
 	return rows
 }
 
-func (r *results) idleRows() (rows [][]string) {
+// rateRows returns the rows of a search for the highest rate.
+func (r *results) rateRows(name string) (rows [][]string) {
 	for _, c := range names() {
-		if len(r.of(idleCase, heldFigure, c)) == 0 {
+		if len(r.of(name, keptFigure, c)) == 0 {
 			continue
 		}
-		rows = append(rows, []string{bold(c), one(r.of(idleCase, restFigure, c)), page.Spread(r.of(idleCase, heldFigure, c)), one(r.of(idleCase, eachFigure, c))})
+		rows = append(rows, []string{bold(c), page.Spread(r.of(name, keptFigure, c)), r.times(name, keptFigure, c, nginxName), one(r.of(name, cpuFigure, c)),
+			percent(r.of(name, busyFigure, c))})
+	}
+	return rows
+}
+
+func (r *results) idleRows(name string) (rows [][]string) {
+	for _, c := range names() {
+		if len(r.of(name, heldFigure, c)) == 0 {
+			continue
+		}
+		rows = append(rows, []string{bold(c), one(r.of(name, restFigure, c)), page.Spread(r.of(name, heldFigure, c)), one(r.of(name, eachFigure, c))})
+	}
+	return rows
+}
+
+func (r *results) dialRows() (rows [][]string) {
+	for _, c := range names() {
+		if len(r.of(servedCase, dialsFigure, c)) > 0 {
+			rows = append(rows, []string{bold(c), one(r.of(servedCase, dialsFigure, c)), one(r.of(servedCase+silentSuffix, dialsFigure, c))})
+		}
 	}
 	return rows
 }
@@ -118,61 +164,6 @@ func (r *results) has(contestant string) bool {
 		}
 	}
 	return false
-}
-
-// aims compares the aims of the default engine with its results, and returns the engine's name. It
-// leaves out what was not measured.
-func (r *results) aims() (weir string, rows [][]string) {
-	weir = soleName
-	for _, name := range []string{stdName, autoName} { // the default is the last
-		if r.has(name) {
-			weir = name
-		}
-	}
-	judge := func(what, aim, here string, met bool) {
-		verdict := "met"
-		if !met {
-			verdict = "**not met**"
-		}
-		rows = append(rows, []string{what, aim, here, verdict})
-	}
-	atMost := func(what, name, figure string, limit float64) {
-		if v, ok := ratio(r.of(name, figure, weir), r.of(name, figure, nginxName)); ok {
-			judge(what, fmt.Sprintf("at most %.4g× nginx's", limit), fmt.Sprintf("%.3g×", v), v <= limit)
-		}
-	}
-	atLeast := func(what, aim, name, figure, over, under string, limit float64) {
-		if v, ok := ratio(r.of(name, figure, over), r.of(name, figure, under)); ok {
-			judge(what, aim, fmt.Sprintf("%.3g×", v), v >= limit)
-		}
-	}
-	atMost("CPU of a request that is served, by address", servedCase, cpuFigure, 1.15)
-	atLeast("the same, relative to ReverseProxy", "ReverseProxy's at least 3× as much", servedCase, cpuFigure, proxyName, weir, 3)
-	atMost("CPU of a request of a session seen before", sessionCase, cpuFigure, 1.25)
-	atMost("CPU of a request with an API key in a field", keyCase, cpuFigure, 1.15)
-	atMost("CPU of a refusal", refusedCase, cpuFigure, 1.3)
-	atMost(fmt.Sprintf("p99 at %d connections without pauses", connections), servedCase, p99Figure, 1.3)
-	atMost(fmt.Sprintf("the same at %s requests a second for each", page.Digits(r.Rate)), steadyCase, p99Figure, 1.3)
-	atMost("CPU of a request by TLS, kept alive", tlsCase, cpuFigure, 1.3)
-	atLeast("bodies of 10 MiB to the upstream", "at least 0.9× nginx's throughput", uploadCase, mibFigure, weir, nginxName, 0.9)
-	atLeast("bodies of 10 MiB from the upstream", "at least 0.9× nginx's throughput", downloadCase, mibFigure, weir, nginxName, 0.9)
-	if xs := r.of(idleCase, heldFigure, weir); len(xs) > 0 {
-		judge(fmt.Sprintf("%s idle connections", page.Digits(float64(r.Idle))), "under 100 MiB resident", page.Digits(page.Median(xs)), page.Median(xs) < 100)
-	}
-	ofUnread := func(what, name string, limit float64) {
-		if v, ok := ratio(r.of(name, cpuFigure, settledName), r.of(name, cpuFigure, unsettledName)); ok {
-			judge(what, fmt.Sprintf("at most %.4g× as if it were unread", limit), fmt.Sprintf("%.3g×", v), v <= limit)
-		}
-	}
-	ofUnread("CPU of a request whose answer tells its cost in a field", settledCase, 1.1)
-	ofUnread("the same in 4 KiB of JSON", jsonCase, 1.25)
-	if v, ok := ratio(r.of(observedCase, cpuFigure, observedName), r.of(observedCase, cpuFigure, plainName)); ok {
-		judge("CPU of a request with every field in the log, metrics and dashboard", "at most 1.05× the plain log", fmt.Sprintf("%.3g×", v), v <= 1.05)
-	}
-	for i := range rows {
-		rows[i][0] = strings.ToUpper(rows[i][0][:1]) + rows[i][0][1:]
-	}
-	return weir, rows
 }
 
 func bold(name string) string {

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 )
@@ -34,28 +35,30 @@ type world struct {
 	weir    string // the binary
 	engines bool   // whether it has --engine
 	nginx   string // the binary
+	haproxy string // the binary
 	small   string // the address of the upstream with small answers
-	costs   string // of one whose small answers tell their cost in a field
-	json    string // of one whose answers tell it in 4 KiB of JSON
-	bodies  string // the address of the upstream that receives and sends bodyBytes
-	body    string // a file of bodyBytes
-	cert    string // PEM, of an ECDSA key
-	certKey string
-	secret  string // a file with the secret that sessions are signed with
-	session string // one of them, a JWT
-	keys    string // a file with the hash of an API key
+	// smallPid is its process, which shares a core with the load.
+	smallPid int
+	costs    string // of one whose small answers tell their cost in a field
+	json     string // of one whose answers tell it in 4 KiB of JSON
+	bodies   string // the address of the upstream that receives and sends bodyBytes
+	body     string // a file of bodyBytes
+	cert     string // PEM, of an ECDSA key
+	certKey  string
+	// certBoth has both, as HAProxy reads them.
+	certBoth string
+	secret   string // a file with the secret that sessions are signed with
+	session  string // one of them, a JWT
+	keys     string // a file with the hash of an API key
 }
 
 // newWorld creates what contestants need, and starts the upstreams. remove stops and removes
 // everything.
 func newWorld(ctx context.Context, temp, weir string) (w *world, remove func(), err error) {
-	w = &world{weir: weir, nginx: "nginx"}
-	if path, err := exec.LookPath("/usr/sbin/nginx"); err == nil { // not on every PATH
-		w.nginx = path
-	}
-	for _, name := range []string{w.nginx, "wrk", "taskset"} {
+	w = &world{weir: weir, nginx: superuserProgram("nginx"), haproxy: superuserProgram("haproxy")}
+	for _, name := range []string{w.nginx, "wrk", "taskset", w.haproxy} {
 		if _, err := exec.LookPath(name); err != nil {
-			return nil, nil, fmt.Errorf("measure over sockets: %w: install Debian's packages nginx, wrk and util-linux", err)
+			return nil, nil, fmt.Errorf("measure over sockets: %w: install Debian's packages nginx, haproxy, wrk and util-linux", err)
 		}
 	}
 	if w.dir, err = os.MkdirTemp(temp, "weir-bench-engine"); err != nil {
@@ -83,8 +86,20 @@ func newWorld(ctx context.Context, temp, weir string) (w *world, remove func(), 
 		}
 		started = append(started, s)
 		*address = s.address
+		if address == &w.small {
+			w.smallPid = s.pid
+		}
 	}
 	return w, remove, nil
+}
+
+// superuserProgram returns the path of a program that Debian has in a directory that is not on
+// every PATH.
+func superuserProgram(name string) string {
+	if path, err := exec.LookPath("/usr/sbin/" + name); err == nil {
+		return path
+	}
+	return name
 }
 
 func (w *world) makeFiles(ctx context.Context) error {
@@ -141,11 +156,15 @@ func (w *world) makeCertificate() error {
 	if err != nil {
 		return err
 	}
-	w.cert, w.certKey = filepath.Join(w.dir, "cert.pem"), filepath.Join(w.dir, "key.pem")
-	if err := os.WriteFile(w.cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600); err != nil {
-		return err
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
+	secret := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
+	w.cert, w.certKey, w.certBoth = filepath.Join(w.dir, "cert.pem"), filepath.Join(w.dir, "key.pem"), filepath.Join(w.dir, "both.pem")
+	for path, text := range map[string][]byte{w.cert: public, w.certKey: secret, w.certBoth: slices.Concat(public, secret)} {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(w.certKey, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600)
+	return nil
 }
 
 // mint returns a session of a day, signed with HS256.
