@@ -248,10 +248,11 @@ func (x *exchange) route() {
 	}
 	x.Foreign = x.c.secure && x.c.isForeign(x.Asked.Host)
 	own := e.Own(&x.c.ctx, &x.Route, x.Header)
+	x.Misdirected = own.Misdirects()
 	switch {
 	case own == nil:
-		x.admitted = x.judge(false)
-	case !x.IsLimited() || x.judge(true):
+		x.admitted = x.judge(own)
+	case !x.IsLimited() || x.judge(own):
 		x.reply(own)
 	}
 }
@@ -261,12 +262,13 @@ func (c *conn) isForeign(host string) bool {
 	return c.engine.Covers != nil && c.engine.IsForeign(c.addr, c.serverName, host)
 }
 
-// judge asks the limiter, and answers a request that it does not admit. public is true for an
-// answer of our own, which needs no credential.
-func (x *exchange) judge(public bool) (admitted bool) {
+// judge asks the limiter, and answers a request that it does not admit. own is an answer of our
+// own, which needs no credential; nil: the upstream answers.
+func (x *exchange) judge(own *rules.Answer) (admitted bool) {
 	x.CoverBy(x.Choice.Match)
 	err := x.c.engine.Limit.Judge().Answer(&x.c.ctx, &answer.Question{
-		Caller: &x.caller, Method: x.head.Method, Path: x.Asked.Path, Match: x.Choice.Match, Chosen: true, Public: public, Arrival: x.Start,
+		Caller: &x.caller, Method: x.head.Method, Path: x.Asked.Path, Match: x.Choice.Match, Chosen: true,
+		Public: own != nil, Misdirected: x.Misdirected, Arrival: x.Start,
 	}, &x.answer)
 	if err != nil {
 		x.reply(&rules.Unjudged)
