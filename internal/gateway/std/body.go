@@ -38,7 +38,7 @@ type readDeadline interface{ SetReadDeadline(time.Time) error }
 // the server looks at its own Request.Body for what is left to discard, and whether the client
 // still waits for 100 Continue.
 func (x *exchange) paceBody(r *http.Request) *http.Request {
-	deadline, ok := x.ResponseWriter.(readDeadline)
+	deadline, ok := serversWriter(x.ResponseWriter).(readDeadline)
 	// HTTP/2's server gives each request a Body, and a length of 0 if it has none.
 	if !ok || r.Body == nil || r.Body == http.NoBody || x.http2 && r.ContentLength == 0 {
 		return r
@@ -151,15 +151,19 @@ var longAgo = time.Unix(1, 0)
 // a second to read it. Of what net/http exports, only the reader of a body that is too long does
 // that.
 func endAfterAnswer(w http.ResponseWriter) {
+	tooLong := http.MaxBytesReader(serversWriter(w), io.NopCloser(strings.NewReader("x")), 0)
+	_, _ = tooLong.Read(make([]byte, 1))
+}
+
+// serversWriter returns the writer of net/http's server, which Options.Wrap may have wrapped.
+func serversWriter(w http.ResponseWriter) http.ResponseWriter {
 	for {
 		over, ok := w.(interface{ Unwrap() http.ResponseWriter })
 		if !ok {
-			break
+			return w
 		}
 		w = over.Unwrap()
 	}
-	tooLong := http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0)
-	_, _ = tooLong.Read(make([]byte, 1))
 }
 
 // isUnread reports whether some of an HTTP/1 body has not been read.
