@@ -55,7 +55,7 @@ func TestAThousandStalledStreamsHoldLittle(t *testing.T) {
 
 // stalledStream is how much memory a stalled stream may hold, with what the client and the upstream
 // of this test hold for it: 8 KiB of net/http's buffers there.
-const stalledStream = 64 << 10
+const stalledStream = 96 << 10
 
 // Uploads that no backend reads are bounded by the windows, and the other streams of the connection
 // are served.
