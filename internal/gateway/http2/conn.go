@@ -177,6 +177,9 @@ const readAhead = 16 << 10
 // rest continues a wait without memory that is only needed to read. The next byte ends it.
 func (c *conn) rest() error {
 	c.framer = nil
+	c.mu.Lock()
+	c.known, c.fields.block = nil, nil
+	c.mu.Unlock()
 	n, err := c.Read(c.first[:])
 	c.resting.Store(false)
 	if n == 0 {
