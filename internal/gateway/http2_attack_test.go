@@ -18,6 +18,9 @@ import (
 // attacked starts a gateway before a gated upstream, which counts decisions.
 func attacked(t *testing.T, change func(*Options)) (e *edge, b *gated, counted *atomic.Int64) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it takes seconds of work")
+	}
 	b, counted = newGated(t), new(atomic.Int64)
 	e = open(t, nil, func(o *Options) {
 		b.use(o)

@@ -12,6 +12,8 @@ import (
 func TestHTTP2Messages(t *testing.T) {
 	const x, echo = "/v1/wp/x", "/v1/wp/echo"
 	const malformed = "RST_STREAM PROTOCOL_ERROR | 400" // section 8.1.1
+	// net/http takes the length for 0, and may have an answer before it finds that there is a body.
+	const unread = malformed + " | 200 | half of a 200"
 	// fields replaces the fields of a GET request.
 	fields := func(change func(c *peer) []string) func(c *peer) {
 		return func(c *peer) { c.head(1, endBoth, change(c)...) }
@@ -68,10 +70,10 @@ func TestHTTP2Messages(t *testing.T) {
 		{"8.1.1", "a content-length of 0 without DATA", adds("content-length: 0"), "200", "", false},
 		{"8.1.1", "a content-length that is the DATA's", func(c *peer) { c.post(1, echo, "content-length: 2"); c.data(1, true, "xx") }, "200", "", false},
 		{"8.1.1", "two content-lengths that differ", func(c *peer) { c.post(1, echo, "content-length: 2", "content-length: 3"); c.data(1, true, "xx") }, malformed, "200", false},
-		{"8.1.1", "a content-length that is no number", func(c *peer) { c.post(1, echo, "content-length: 2x"); c.data(1, true, "xx") }, malformed, "", false},
-		{"8.1.1", "a content-length with a sign", func(c *peer) { c.post(1, echo, "content-length: +2"); c.data(1, true, "xx") }, malformed, "", false},
-		{"8.1.1", "a content-length below 0", func(c *peer) { c.post(1, echo, "content-length: -2"); c.data(1, true, "xx") }, malformed, "", false},
-		{"8.1.1", "a content-length beyond 63 bits", func(c *peer) { c.post(1, echo, "content-length: 18446744073709551618"); c.data(1, true, "xx") }, malformed, "", false},
+		{"8.1.1", "a content-length that is no number", func(c *peer) { c.post(1, echo, "content-length: 2x"); c.data(1, true, "xx") }, malformed, unread, false},
+		{"8.1.1", "a content-length with a sign", func(c *peer) { c.post(1, echo, "content-length: +2"); c.data(1, true, "xx") }, malformed, unread, false},
+		{"8.1.1", "a content-length below 0", func(c *peer) { c.post(1, echo, "content-length: -2"); c.data(1, true, "xx") }, malformed, unread, false},
+		{"8.1.1", "a content-length beyond 63 bits", func(c *peer) { c.post(1, echo, "content-length: 18446744073709551618"); c.data(1, true, "xx") }, malformed, unread, false},
 
 		{"8.2", "a name in upper case", adds("X-Test: ok"), malformed, "", false},
 		{"8.2.1", "a name with a space", adds("x test: ok"), malformed, "", false},
