@@ -137,7 +137,7 @@ func serve(ctx context.Context, data, binary, engine, upstream string) (address 
 		return "", nil, err
 	}
 	cmd := exec.CommandContext(ctx, "taskset", "-c", "0", binary, "serve", "--listen", address, "--admin", "off", "--upstream", "http://"+upstream,
-		"--policy", policy, "--data", data, "--access-log", "off", "--engine", engine)
+		"--policy", policy, "--data", data, "--access-log=off", "--engine", engine)
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
@@ -155,8 +155,8 @@ func serve(ctx context.Context, data, binary, engine, upstream string) (address 
 	return "", nil, errors.New("weir does not listen after 10 s")
 }
 
-// serveUpstream answers at once, but /hold when its client has gone, and /unread without reading the
-// body, after that too.
+// serveUpstream answers at once, but /hold when its client has gone, and /unread after a second,
+// without reading the body.
 func serveUpstream(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/hold":

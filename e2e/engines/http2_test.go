@@ -60,7 +60,7 @@ func (s *subject) sendFrames(t *testing.T, frames []byte) {
 	if len(anomalies) > 0 {
 		t.Errorf("%s: the upstream receives %q", s.name, anomalies)
 	}
-	for _, m := range requests { // also one of an earlier connection, which its client has abandoned
+	for _, m := range requests { // also one of an earlier connection, abandoned by its client
 		by := strings.Join(m.values("x-forwarded-for"), ", ")
 		if s.reached == nil {
 			s.reached = map[string]int64{}
@@ -87,8 +87,8 @@ func (c *caller) check(t *testing.T, s *subject, from net.IP) {
 	}
 }
 
-// mostGoroutines is more than the subjects, their upstreams and kept connections need, and less than
-// a fuzzer makes that loses one with each input.
+// mostGoroutines is more than the subjects, their upstreams and kept connections need. A server
+// that loses one with each input soon has more.
 const mostGoroutines = 400
 
 // frameSeeds are connections of each kind of frame, and of some mistakes.

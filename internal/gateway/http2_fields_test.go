@@ -166,7 +166,8 @@ func TestHTTP2FieldCompression(t *testing.T) {
 	plain := func(s string) string { return string([]byte{byte(len(s))}) + s }
 	const name, agent = "x-test", "\x0f\x2b" // user-agent is entry 58 of the static table
 	runFrameCases(t, []frameCase{
-		{"HPACK 6.1", "an indexed field", block("\x90"), "200", "", false}, // accept-encoding: gzip, deflate
+		// accept-encoding: gzip, deflate
+		{"HPACK 6.1", "an indexed field", block("\x90"), "200", "", false},
 		{"HPACK 6.1", "a field of the dynamic table", func(c *peer) {
 			c.rawHead(1, endBoth, append(c.encode(c.request("GET", "/v1/wp/x")...), "\x40"+plain(name)+plain("a")...))
 			c.answered(1)
@@ -185,8 +186,10 @@ func TestHTTP2FieldCompression(t *testing.T) {
 		{"HPACK 6.2.3", "likewise by Huffman", block("\x1f\x2b" + huffman("a")), "200", "", false},
 		{"HPACK 6.2.3", "a literal, never to be indexed, of a new name", block("\x10" + plain(name) + plain("a")), "200", "", false},
 		{"HPACK 6.2.3", "likewise by Huffman", block("\x10" + huffman(name) + huffman("a")), "200", "", false},
-		{"HPACK 6.3", "a new size of the table", begin("\x3f\x61"), "200", "", false},                 // 128
-		{"HPACK 6.3, 4.2", "two new sizes of the table", begin("\x20\x3f\xe1\x1f"), "200", "", false}, // 0, 4096
+		// 128
+		{"HPACK 6.3", "a new size of the table", begin("\x3f\x61"), "200", "", false},
+		// 0, 4096
+		{"HPACK 6.3, 4.2", "two new sizes of the table", begin("\x20\x3f\xe1\x1f"), "200", "", false},
 		{"HPACK 4.4", "a field that is larger than the table", func(c *peer) {
 			c.rawHead(1, endBoth, append(append([]byte("\x3f\x01"), c.encode(c.request("GET", "/v1/wp/x")...)...), "\x40"+plain(name)+plain(strings.Repeat("a", 100))...))
 		}, "200", "", false},
@@ -200,7 +203,8 @@ func TestHTTP2FieldCompression(t *testing.T) {
 		{"HPACK 5.2", "Huffman with the end of a string", block("\x00" + plain(name) + "\x85\x1f\xff\xff\xff\xff"), "GOAWAY COMPRESSION_ERROR", "", false},
 		{"HPACK 5.2", "a string that is longer than the block", block("\x00" + plain(name) + "\x7eabc"), "GOAWAY COMPRESSION_ERROR", "", false},
 		{"HPACK 6.1", "index 0", block("\x80"), "GOAWAY COMPRESSION_ERROR", "", false},
-		{"HPACK 6.3", "a new size above the table's", begin("\x3f\xe2\x1f"), "GOAWAY COMPRESSION_ERROR", "", false}, // 4097
+		// 4097
+		{"HPACK 6.3", "a new size above the table's", begin("\x3f\xe2\x1f"), "GOAWAY COMPRESSION_ERROR", "", false},
 	})
 }
 

@@ -17,15 +17,16 @@ import (
 // What becomes of a request.
 const (
 	passedOn = "passed on" // the upstream has received it, whole
-	refused  = "refused"   // 400 or 501, or in HTTP/2 a stream's PROTOCOL_ERROR: no upstream has it whole
+	// 400 or 501, or in HTTP/2 a stream's PROTOCOL_ERROR: no upstream has received it whole
+	refused = "refused"
 	// or another status that it is answered with, without an upstream
 )
 
 // A bothCase is one request as HTTP/1.1 and as HTTP/2 spell it.
 type bothCase struct {
 	name string
-	one  string   // HTTP/1.1's head without the last two line breaks; empty: it cannot be said there
-	two  []string // HTTP/2's fields; none: it cannot be said there
+	one  string   // HTTP/1.1's head without its last line breaks; empty: it has no such request
+	two  []string // HTTP/2's fields; none: it has no such request
 	body string
 
 	want    string // what becomes of it in both versions
@@ -254,35 +255,32 @@ func (e *edge) asTwo(test bothCase, heads *headLog) string {
 
 // A headLog is an upstream's record of what it has received.
 type headLog struct {
-	busy  atomic.Int64 // connections
+	busy  atomic.Int64 // requests whose head has come
 	mu    sync.Mutex
 	heads []string
 }
 
 func (l *headLog) serve(s *served) {
-	l.busy.Add(1)
-	defer l.busy.Add(-1)
-	for {
-		head, rest := readHead(s)
-		if head == "" {
-			return
-		}
-		r, err := http.ReadRequest(bufio.NewReader(io.MultiReader(strings.NewReader(head), rest)))
-		if err != nil {
-			return
-		}
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return // a request that is not whole
-		}
-		lines := strings.Split(strings.TrimSpace(head), "\r\n")
-		slices.Sort(lines[1:])
-		l.mu.Lock()
-		l.heads = append(l.heads, strings.Join(lines, "\n")+"\n"+string(body))
-		l.mu.Unlock()
-		s.answers("HTTP/1.1 200 OK\r\nX-Origin: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+	head, rest := readHead(s)
+	if head == "" {
 		return
 	}
+	l.busy.Add(1)
+	defer l.busy.Add(-1)
+	r, err := http.ReadRequest(bufio.NewReader(io.MultiReader(strings.NewReader(head), rest)))
+	if err != nil {
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // a request that is not whole
+	}
+	lines := strings.Split(strings.TrimSpace(head), "\r\n")
+	slices.Sort(lines[1:])
+	l.mu.Lock()
+	l.heads = append(l.heads, strings.Join(lines, "\n")+"\n"+string(body))
+	l.mu.Unlock()
+	s.answers("HTTP/1.1 200 OK\r\nX-Origin: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 }
 
 // any reports whether something has come.
