@@ -282,7 +282,8 @@ func (c *conn) encode(name, value string) {
 	}
 	begin := len(c.fields.block)
 	_ = c.encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) // encoded never fails
-	if begin > 0 && len(value) <= maxKnown {                              // the first field may come after a change of the table
+	// before the first field of a head there may be a change of the table
+	if begin > 0 && len(value) <= maxKnown {
 		*known = encodedField{name, value, append(known.block[:0], c.fields.block[begin:]...)}
 	}
 }
