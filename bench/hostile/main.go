@@ -8,8 +8,8 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -139,7 +139,8 @@ func serve(ctx context.Context, data, binary, engine, upstream string) (address 
 	cmd := exec.CommandContext(ctx, "taskset", "-c", "0", binary, "serve", "--listen", address, "--admin", "off", "--upstream", "http://"+upstream,
 		"--policy", policy, "--data", data, "--access-log=off", "--engine", engine)
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
-	cmd.Stderr = os.Stderr
+	var log bytes.Buffer
+	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
 		return "", nil, fmt.Errorf("start weir: %w", err)
 	}
@@ -152,7 +153,7 @@ func serve(ctx context.Context, data, binary, engine, upstream string) (address 
 		time.Sleep(50 * time.Millisecond)
 	}
 	end()
-	return "", nil, errors.New("weir does not listen after 10 s")
+	return "", nil, fmt.Errorf("weir does not listen after 10 s; its log:\n%s", &log)
 }
 
 // serveUpstream answers at once, but /hold when its client has gone, and /unread after a second,
