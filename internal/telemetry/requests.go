@@ -83,7 +83,12 @@ func (f *requestFigures) look(last *lastServed, site, limiter string) {
 	// read before the series is looked for: if it is replaced meanwhile, the next request looks again
 	last.found = f.counts.found.Load()
 	last.counts, last.times = f.series(site, limiter), f.timesOf(site)
-	last.site, last.limiter = strings.Clone(site), strings.Clone(limiter)
+	// the series has copies of both, unless it is that of the others
+	if last.site = last.counts.site; last.limiter != limiter {
+		if last.limiter = last.counts.limiter; last.limiter != limiter {
+			last.limiter = strings.Clone(limiter)
+		}
+	}
 }
 
 // series returns the series of a site and a limiter.
