@@ -34,13 +34,28 @@ type requestBody struct {
 
 type readDeadline interface{ SetReadDeadline(time.Time) error }
 
+// readDeadlineOf returns what sets the deadline of a request's body. That may be under w, since
+// others may have wrapped it; nil: there is none.
+func readDeadlineOf(w http.ResponseWriter) readDeadline {
+	for {
+		if d, ok := w.(readDeadline); ok {
+			return d
+		}
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return nil
+		}
+		w = u.Unwrap()
+	}
+}
+
 // paceBody puts the body of r, if it has one, under deadlines. It returns a copy of r then, because
 // the server looks at its own Request.Body for what is left to discard, and whether the client
 // still waits for 100 Continue.
 func (x *exchange) paceBody(r *http.Request) *http.Request {
-	deadline, ok := x.ResponseWriter.(readDeadline)
+	deadline := readDeadlineOf(x.ResponseWriter)
 	// HTTP/2's server gives each request a Body, and a length of 0 if it has none.
-	if !ok || r.Body == nil || r.Body == http.NoBody || x.http2 && r.ContentLength == 0 {
+	if deadline == nil || r.Body == nil || r.Body == http.NoBody || x.http2 && r.ContentLength == 0 {
 		return r
 	}
 	b := &x.body
