@@ -57,12 +57,14 @@ import (
 // use.
 type Decider struct {
 	store     Store
-	inProcess bool    // store is InProcess
-	bounded   bool    // store is Bounded
-	direct    Store   // the store that operators ask: store, or the innermost one inside it
-	keeper    Keeper  // store; nil for a store that is not a Keeper
-	settler   Settler // store; nil for a store that is not a Settler
-	options   Options
+	inProcess bool // store is InProcess
+	// store, if its counts are in this process at times; nil: it is not such a store
+	here    interface{ CountsHere() bool }
+	bounded bool    // store is Bounded
+	direct  Store   // the store that operators ask: store, or the innermost one inside it
+	keeper  Keeper  // store; nil for a store that is not a Keeper
+	settler Settler // store; nil for a store that is not a Settler
+	options Options
 
 	compiled  atomic.Pointer[compiled]
 	candidate atomic.Pointer[candidate] // nil: there is none
@@ -116,6 +118,7 @@ func New(p Policy, s Store, o Options) (*Decider, error) {
 	}
 	d := &Decider{store: s, direct: s, options: o, trials: waiters{max: maxTrials}, settling: waiters{max: maxSettling}}
 	_, d.inProcess = s.(InProcess)
+	d.here, _ = s.(interface{ CountsHere() bool })
 	for b, ok := s.(Bounded); ok; b, ok = d.direct.(Bounded) {
 		d.bounded, d.direct = true, b.Unwrap()
 	}
@@ -147,8 +150,11 @@ func (d *Decider) Swap(p Policy) error {
 	return nil
 }
 
-// InProcess reports whether the store is InProcess, so that Decide never waits for it.
-func (d *Decider) InProcess() bool { return d.inProcess }
+// InProcess reports whether Decide does not wait for the store: that is InProcess, or its method
+// CountsHere reports that for now.
+func (d *Decider) InProcess() bool {
+	return d.inProcess || d.here != nil && d.here.CountsHere()
+}
 
 // Policy returns a copy of the policy in force.
 func (d *Decider) Policy() Policy {

@@ -54,7 +54,8 @@ var attacks = []attack{
 			b.get(2*i+1, "/bytes", true)
 		}
 	}},
-	{name: "requests, as many as are answered", again: func(b *batch, n uint32) { // for comparison: this is no attack
+	// for comparison: this is no attack
+	{name: "requests, as many as are answered", again: func(b *batch, n uint32) {
 		for i := range uint32(50) {
 			b.get(2*(50*n+i)+1, "/x", true)
 		}

@@ -8,8 +8,8 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -137,9 +137,10 @@ func serve(ctx context.Context, data, binary, engine, upstream string) (address 
 		return "", nil, err
 	}
 	cmd := exec.CommandContext(ctx, "taskset", "-c", "0", binary, "serve", "--listen", address, "--admin", "off", "--upstream", "http://"+upstream,
-		"--policy", policy, "--data", data, "--access-log", "off", "--engine", engine)
+		"--policy", policy, "--data", data, "--access-log=off", "--engine", engine)
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
-	cmd.Stderr = os.Stderr
+	var log bytes.Buffer
+	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
 		return "", nil, fmt.Errorf("start weir: %w", err)
 	}
@@ -152,11 +153,11 @@ func serve(ctx context.Context, data, binary, engine, upstream string) (address 
 		time.Sleep(50 * time.Millisecond)
 	}
 	end()
-	return "", nil, errors.New("weir does not listen after 10 s")
+	return "", nil, fmt.Errorf("weir does not listen after 10 s; its log:\n%s", &log)
 }
 
-// serveUpstream answers at once, but /hold when its client has gone, and /unread without reading the
-// body, after that too.
+// serveUpstream answers at once, but /hold when its client has gone, and /unread after a second,
+// without reading the body.
 func serveUpstream(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/hold":

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,6 +30,11 @@ type subject struct {
 	caller   caller
 	// counted requests that have not reached the upstream, by the caller's address
 	sent map[string]int64
+
+	// requests of HTTP/2, whose server may begin them after the connection has ended; both by the
+	// caller's address
+	countedBy sync.Map // *atomic.Int64, admitted
+	reached   map[string]int64
 }
 
 // send sends a stream in pieces and returns the outcome. An incomplete request of
@@ -122,6 +128,7 @@ func newGateway(t testing.TB, name string, engine gateway.Engine, answers map[st
 		Observe: func(o answer.Observation) {
 			if o.Outcome == answer.Admitted {
 				s.counted.Add(1)
+				s.countBy(o.Caller)
 			}
 		},
 	})
@@ -143,6 +150,21 @@ func newGateway(t testing.TB, name string, engine gateway.Engine, answers map[st
 		}
 	})
 	return s
+}
+
+// countBy counts a request by its caller's address.
+func (s *subject) countBy(caller weir.Keys) {
+	ip, _ := caller.AppendKey(nil, "ip")
+	n, _ := s.countedBy.LoadOrStore(net.IP(ip).String(), new(atomic.Int64))
+	n.(*atomic.Int64).Add(1)
+}
+
+// countedOf returns how many were counted.
+func (s *subject) countedOf(address string) int64 {
+	if n, ok := s.countedBy.Load(address); ok {
+		return n.(*atomic.Int64).Load()
+	}
+	return 0
 }
 
 // nginxConf is the usual configuration of nginx in front of an upstream, with

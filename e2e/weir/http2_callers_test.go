@@ -274,7 +274,8 @@ func callByNghttp(t *testing.T, url string) string {
 		return readExchange(t, head, out, regexp.MustCompile(`(?m)recv \(stream_id=\d+\) :status: (\d+)`), nghttpField)
 	}
 	return callByProgram(t, ask, []string{"-d", upload}, func() io.ReadCloser {
-		return started(t, "stdbuf", "-o0", "nghttp", "--no-dep", url+"/events") // it would print events when there are many
+		// without stdbuf it prints events when there are many
+		return started(t, "stdbuf", "-o0", "nghttp", "--no-dep", url+"/events")
 	})
 }
 

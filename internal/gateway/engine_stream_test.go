@@ -69,6 +69,38 @@ func TestAnEarlyAnswerArrivesWhole(t *testing.T) {
 	}
 }
 
+// So it does if another ResponseWriter is put around the server's, as traces do.
+func TestAnEarlyAnswerArrivesWholeThroughAWrapper(t *testing.T) {
+	o := newOrigin(t, func(s *served) {
+		if s.request() != nil {
+			s.answers("HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno")
+			_, _ = io.Copy(io.Discard, s)
+		}
+	})
+	e := open(t, nil, func(options *Options) {
+		o.use(options)
+		options.Wrap = func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(wrapped{w}, r) })
+		}
+	})
+	for _, begin := range []string{"Content-Length: 100000\r\n\r\nbegin", "Transfer-Encoding: chunked\r\n\r\n5\r\nbegin\r\n"} {
+		c := e.caller()
+		c.write("POST /v1/wp/x HTTP/1.1\r\nHost: h\r\n%s", begin)
+		if res, body := c.readAnswer("POST"); res.StatusCode != 413 || body != "no" || !res.Close {
+			t.Errorf("%d %q, close %v", res.StatusCode, body, res.Close)
+		}
+		c.ends()
+	}
+}
+
+// A wrapped is a ResponseWriter that has nothing of the server's own but Unwrap.
+type wrapped struct{ w http.ResponseWriter }
+
+func (w wrapped) Header() http.Header         { return w.w.Header() }
+func (w wrapped) WriteHeader(status int)      { w.w.WriteHeader(status) }
+func (w wrapped) Write(b []byte) (int, error) { return w.w.Write(b) }
+func (w wrapped) Unwrap() http.ResponseWriter { return w.w }
+
 // A body may turn out to be too long at the moment when its answer comes. The client gets one of
 // the two answers, whole.
 func TestATooLongBodyMeetsItsAnswer(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
 // A frameCase is what a client sends on a new connection, after the prefaces, and what must come
@@ -105,7 +107,8 @@ type gated struct {
 	reached atomic.Int64 // requests, ever
 	under   atomic.Int64 // requests under way
 	most    atomic.Int64 // of them at a time
-	written atomic.Int64 // bytes of /bytes
+
+	zeros [16 << 10]byte // of /bytes
 }
 
 func newGated(t testing.TB) *gated {
@@ -145,14 +148,13 @@ func (b *gated) serve(w http.ResponseWriter, r *http.Request) {
 	case "/v1/wp/hold":
 		b.wait(r)
 	case "/v1/wp/unread":
-		_ = http.NewResponseController(w).EnableFullDuplex()
-		b.wait(r)
+		b.serveUnread(w, r)
+		return
 	case "/v1/wp/bytes":
 		n, _ := strconv.Atoi(r.URL.RawQuery)
 		w.Header().Set("Content-Length", r.URL.RawQuery)
 		for n > 0 && r.Context().Err() == nil {
-			m, err := w.Write(make([]byte, min(n, 16<<10)))
-			b.written.Add(int64(m))
+			m, err := w.Write(b.zeros[:min(n, len(b.zeros))])
 			if n -= m; err != nil {
 				return
 			}
@@ -167,6 +169,20 @@ func (b *gated) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fmt.Fprint(w, "ok")
+}
+
+// serveUnread answers when the gate has been opened. Until then nothing of the body is read, which
+// net/http would do on its own.
+func (b *gated) serveUnread(w http.ResponseWriter, r *http.Request) {
+	c, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	b.wait(r)
+	_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
+	_ = pace.CloseWrite(c)
+	_, _ = io.Copy(io.Discard, c) // else a reset could overtake the answer
 }
 
 // frameOf returns a frame as bytes; length is what its head says.

@@ -128,9 +128,10 @@ func (c *peer) start(settings ...http2.Setting) error {
 	return nil
 }
 
-// until reads frames until there is what is waited for. It returns false if the connection ends
-// before.
+// until reads frames until there is what is waited for, and has the whole of patience for that. It
+// returns false if the connection ends before.
 func (c *peer) until(ok func() bool) bool {
+	_ = c.SetDeadline(time.Now().Add(patience))
 	for !ok() {
 		if !c.next() {
 			return false

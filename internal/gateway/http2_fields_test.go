@@ -12,6 +12,8 @@ import (
 func TestHTTP2Messages(t *testing.T) {
 	const x, echo = "/v1/wp/x", "/v1/wp/echo"
 	const malformed = "RST_STREAM PROTOCOL_ERROR | 400" // section 8.1.1
+	// net/http takes the length for 0, and may have an answer before it finds that there is a body.
+	const unread = malformed + " | 200 | half of a 200"
 	// fields replaces the fields of a GET request.
 	fields := func(change func(c *peer) []string) func(c *peer) {
 		return func(c *peer) { c.head(1, endBoth, change(c)...) }
@@ -68,10 +70,10 @@ func TestHTTP2Messages(t *testing.T) {
 		{"8.1.1", "a content-length of 0 without DATA", adds("content-length: 0"), "200", "", false},
 		{"8.1.1", "a content-length that is the DATA's", func(c *peer) { c.post(1, echo, "content-length: 2"); c.data(1, true, "xx") }, "200", "", false},
 		{"8.1.1", "two content-lengths that differ", func(c *peer) { c.post(1, echo, "content-length: 2", "content-length: 3"); c.data(1, true, "xx") }, malformed, "200", false},
-		{"8.1.1", "a content-length that is no number", func(c *peer) { c.post(1, echo, "content-length: 2x"); c.data(1, true, "xx") }, malformed, "", false},
-		{"8.1.1", "a content-length with a sign", func(c *peer) { c.post(1, echo, "content-length: +2"); c.data(1, true, "xx") }, malformed, "", false},
-		{"8.1.1", "a content-length below 0", func(c *peer) { c.post(1, echo, "content-length: -2"); c.data(1, true, "xx") }, malformed, "", false},
-		{"8.1.1", "a content-length beyond 63 bits", func(c *peer) { c.post(1, echo, "content-length: 18446744073709551618"); c.data(1, true, "xx") }, malformed, "", false},
+		{"8.1.1", "a content-length that is no number", func(c *peer) { c.post(1, echo, "content-length: 2x"); c.data(1, true, "xx") }, malformed, unread, false},
+		{"8.1.1", "a content-length with a sign", func(c *peer) { c.post(1, echo, "content-length: +2"); c.data(1, true, "xx") }, malformed, unread, false},
+		{"8.1.1", "a content-length below 0", func(c *peer) { c.post(1, echo, "content-length: -2"); c.data(1, true, "xx") }, malformed, unread, false},
+		{"8.1.1", "a content-length beyond 63 bits", func(c *peer) { c.post(1, echo, "content-length: 18446744073709551618"); c.data(1, true, "xx") }, malformed, unread, false},
 
 		{"8.2", "a name in upper case", adds("X-Test: ok"), malformed, "", false},
 		{"8.2.1", "a name with a space", adds("x test: ok"), malformed, "", false},
@@ -164,7 +166,8 @@ func TestHTTP2FieldCompression(t *testing.T) {
 	plain := func(s string) string { return string([]byte{byte(len(s))}) + s }
 	const name, agent = "x-test", "\x0f\x2b" // user-agent is entry 58 of the static table
 	runFrameCases(t, []frameCase{
-		{"HPACK 6.1", "an indexed field", block("\x90"), "200", "", false}, // accept-encoding: gzip, deflate
+		// accept-encoding: gzip, deflate
+		{"HPACK 6.1", "an indexed field", block("\x90"), "200", "", false},
 		{"HPACK 6.1", "a field of the dynamic table", func(c *peer) {
 			c.rawHead(1, endBoth, append(c.encode(c.request("GET", "/v1/wp/x")...), "\x40"+plain(name)+plain("a")...))
 			c.answered(1)
@@ -183,8 +186,10 @@ func TestHTTP2FieldCompression(t *testing.T) {
 		{"HPACK 6.2.3", "likewise by Huffman", block("\x1f\x2b" + huffman("a")), "200", "", false},
 		{"HPACK 6.2.3", "a literal, never to be indexed, of a new name", block("\x10" + plain(name) + plain("a")), "200", "", false},
 		{"HPACK 6.2.3", "likewise by Huffman", block("\x10" + huffman(name) + huffman("a")), "200", "", false},
-		{"HPACK 6.3", "a new size of the table", begin("\x3f\x61"), "200", "", false},                 // 128
-		{"HPACK 6.3, 4.2", "two new sizes of the table", begin("\x20\x3f\xe1\x1f"), "200", "", false}, // 0, 4096
+		// 128
+		{"HPACK 6.3", "a new size of the table", begin("\x3f\x61"), "200", "", false},
+		// 0, 4096
+		{"HPACK 6.3, 4.2", "two new sizes of the table", begin("\x20\x3f\xe1\x1f"), "200", "", false},
 		{"HPACK 4.4", "a field that is larger than the table", func(c *peer) {
 			c.rawHead(1, endBoth, append(append([]byte("\x3f\x01"), c.encode(c.request("GET", "/v1/wp/x")...)...), "\x40"+plain(name)+plain(strings.Repeat("a", 100))...))
 		}, "200", "", false},
@@ -198,7 +203,8 @@ func TestHTTP2FieldCompression(t *testing.T) {
 		{"HPACK 5.2", "Huffman with the end of a string", block("\x00" + plain(name) + "\x85\x1f\xff\xff\xff\xff"), "GOAWAY COMPRESSION_ERROR", "", false},
 		{"HPACK 5.2", "a string that is longer than the block", block("\x00" + plain(name) + "\x7eabc"), "GOAWAY COMPRESSION_ERROR", "", false},
 		{"HPACK 6.1", "index 0", block("\x80"), "GOAWAY COMPRESSION_ERROR", "", false},
-		{"HPACK 6.3", "a new size above the table's", begin("\x3f\xe2\x1f"), "GOAWAY COMPRESSION_ERROR", "", false}, // 4097
+		// 4097
+		{"HPACK 6.3", "a new size above the table's", begin("\x3f\xe2\x1f"), "GOAWAY COMPRESSION_ERROR", "", false},
 	})
 }
 

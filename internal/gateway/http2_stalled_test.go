@@ -33,8 +33,12 @@ func TestAThousandStalledStreamsHoldLittle(t *testing.T) {
 			}
 		}
 	}
-	if grown := reachable() - base; grown > conns*streams*stalledStream {
-		t.Errorf("%d KiB are held for a stalled stream, with its upstream, want at most %d", grown/conns/streams>>10, stalledStream>>10)
+	most := int64(64 << 10)
+	if !e.gateway.Fast() {
+		most = 128 << 10 // httputil's buffers
+	}
+	if grown := reachable() - base; grown > conns*streams*most {
+		t.Errorf("%d KiB are held for a stalled stream, with its client and upstream here, want at most %d", grown/conns/streams>>10, most>>10)
 	}
 	if n := runtime.NumGoroutine() - before; n > 6*conns*streams {
 		t.Errorf("%d goroutines for %d streams, with their upstream", n, conns*streams)
@@ -52,10 +56,6 @@ func TestAThousandStalledStreamsHoldLittle(t *testing.T) {
 	}
 	e.idles(before)
 }
-
-// stalledStream is how much memory a stalled stream may hold, with what the client and the upstream
-// of this test hold for it: 8 KiB of net/http's buffers there.
-const stalledStream = 64 << 10
 
 // Uploads that no backend reads are bounded by the windows, and the other streams of the connection
 // are served.

@@ -56,14 +56,15 @@ func (c narrowConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A client that asks for acknowledgements and does not read them is not read on, or ends. Nothing is
-// held for it.
+// A client that asks for acknowledgements and does not read them is not read on, or ends. The
+// server holds little for it.
 func TestAcknowledgementsThatNobodyReadsAreBounded(t *testing.T) {
 	const frames = 200_000 // the sockets hold a part of their acknowledgements
 	for name, write := range map[string]func(*batch){
-		"SETTINGS":                func(b *batch) { _ = b.WriteSettings() },
-		"PING":                    func(b *batch) { _ = b.WritePing(false, [8]byte{}) },
-		"DATA of an ended stream": func(b *batch) { _ = b.WriteData(1, false, nil) }, // RST_STREAM each
+		"SETTINGS": func(b *batch) { _ = b.WriteSettings() },
+		"PING":     func(b *batch) { _ = b.WritePing(false, [8]byte{}) },
+		// each is answered by RST_STREAM
+		"DATA of an ended stream": func(b *batch) { _ = b.WriteData(1, false, nil) },
 	} {
 		var read atomic.Int64
 		e, _, _ := attacked(t, func(o *Options) {
@@ -102,7 +103,8 @@ func TestAcknowledgementsThatNobodyReadsAreBounded(t *testing.T) {
 			c.Close()
 			<-sent
 		}
-		if n == frames && !(e.byNetHTTP() && name == "SETTINGS") { // net/http acknowledges many by one
+		// net/http acknowledges many SETTINGS by one.
+		if n == frames && !(e.byNetHTTP() && name == "SETTINGS") {
 			t.Errorf("%s: all %d frames are read, though nobody reads what they ask for", name, frames)
 		}
 		e.serves()

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A process to which a socket was passed may have changed its mode, which all its descriptors share.
+// A process to which a socket was passed may have changed its mode, which all its descriptors
+// share.
 func TestTheModeOfTheSocketDoesNotMatter(t *testing.T) {
 	near, far := pair(t)
 	for _, fd := range []int{near, far} {

@@ -80,7 +80,8 @@ type lastServed struct {
 
 // look sets last to the series of a site and a limiter.
 func (f *requestFigures) look(last *lastServed, site, limiter string) {
-	// read before the series is looked for: if it is replaced meanwhile, the next request looks again
+	// read before the series is looked for: if it is replaced meanwhile, the next request looks
+	// again
 	last.found = f.counts.found.Load()
 	last.counts, last.times = f.series(site, limiter), f.timesOf(site)
 	// the series has copies of both, unless it is that of the others

@@ -35,7 +35,6 @@ type conn struct {
 	serverName string                // TLS: the name that the client asked for
 	chains     [][]*x509.Certificate // TLS: of the client's certificate, as they verified
 	cert       *identity.Certificate // TLS: that certificate
-	covered    string                // TLS: the host of the last request, if it was not foreign
 
 	in      wire.Reader   // of the connection itself, see Read
 	framer  *http2.Framer // reads from in; nil while the connection rests
@@ -177,6 +176,9 @@ const readAhead = 16 << 10
 // rest continues a wait without memory that is only needed to read. The next byte ends it.
 func (c *conn) rest() error {
 	c.framer = nil
+	c.mu.Lock()
+	c.known, c.fields.block = nil, nil
+	c.mu.Unlock()
 	n, err := c.Read(c.first[:])
 	c.resting.Store(false)
 	if n == 0 {

@@ -3,7 +3,6 @@ package http2
 import (
 	"crypto/tls"
 	"errors"
-	"io"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -96,7 +95,7 @@ func (c *conn) finish(err error) {
 // close ends all streams, writes what is ready, and closes the connection.
 func (c *conn) close() {
 	c.mu.Lock()
-	clean := c.ending.over && c.broken == nil
+	announced := c.ending.over
 	c.ending.over = true
 	for _, s := range c.streams {
 		s.end(errGone)
@@ -106,7 +105,10 @@ func (c *conn) close() {
 	}
 	c.mu.Unlock()
 	c.flush()
-	if clean {
+	c.mu.Lock()
+	whole := c.broken == nil
+	c.mu.Unlock()
+	if announced && whole {
 		c.linger()
 	}
 	_ = c.raw.Close()
@@ -125,7 +127,7 @@ const (
 	maxLinger   = time.Second
 )
 
-// linger closes the sending half and reads what the client still sends.
+// linger closes the sending half and reads what the client still sends, up to maxDiscarded.
 func (c *conn) linger() {
 	if secured, ok := c.Conn.(*tls.Conn); ok {
 		_ = secured.CloseWrite()
@@ -135,11 +137,13 @@ func (c *conn) linger() {
 	}
 	p := c.engine.copies.Borrow()
 	defer p.GiveBack()
-	until := time.Now().Add(maxLinger)
-	for now := time.Now(); now.Before(until); now = time.Now() {
+	until, left := time.Now().Add(maxLinger), maxDiscarded
+	for now := time.Now(); now.Before(until) && left > 0; now = time.Now() {
 		_ = c.raw.SetReadDeadline(now.Add(lingerPause))
-		if _, err := c.raw.Read(p.Room()); errors.Is(err, io.EOF) || err != nil {
+		n, err := c.raw.Read(p.Room())
+		if err != nil {
 			return
 		}
+		left -= n
 	}
 }

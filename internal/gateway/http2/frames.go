@@ -148,12 +148,12 @@ func (c *conn) onData(f *http2.DataFrame) error {
 	if err := c.take(s, size); err != nil {
 		return err
 	}
-	if len(f.Data()) == 0 && size < cheapData && !f.StreamEnded() {
+	ofReset := s == nil && c.resets.has(f.StreamID)
+	if size < cheapData && (ofReset || len(f.Data()) == 0 && !f.StreamEnded()) {
 		c.bounds.count(c, 1)
 	}
 	switch {
-	case s == nil && c.resets.has(f.StreamID):
-		c.bounds.count(c, 1)
+	case ofReset:
 		c.giveBack(size)
 		return nil
 	case s == nil || s.ended || s.gone:

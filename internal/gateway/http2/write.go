@@ -28,9 +28,20 @@ type sending struct {
 	maxFrame    int   // the size of the largest frame that the client takes
 	waiting     []*stream
 
-	encoder *hpack.Encoder // writes to block
+	encoder *hpack.Encoder // writes to fields
 	fields  encoded
+	known   *[16]encodedField // fields of earlier answers, by name; nil: there were none
 }
+
+// An encodedField is a field of an earlier answer. Without a table, a field is encoded alike in
+// every answer, and most of them recur: to look one up costs a fifth of encoding it.
+type encodedField struct {
+	name, value string
+	block       []byte
+}
+
+// maxKnown is how long the value of a field may be that is kept for later answers.
+const maxKnown = 64
 
 // encoded is a head that is being encoded.
 type encoded struct{ block []byte }
@@ -259,8 +270,22 @@ func (c *conn) appendHead(id uint32, status int, fields rules.Fields, ends bool)
 	}
 }
 
+// encode appends a field to the head that is being encoded.
 func (c *conn) encode(name, value string) {
+	if c.known == nil {
+		c.known = new([16]encodedField)
+	}
+	known := &c.known[(len(name)+int(name[len(name)/2]))%len(c.known)]
+	if known.value == value && known.name == name {
+		c.fields.block = append(c.fields.block, known.block...)
+		return
+	}
+	begin := len(c.fields.block)
 	_ = c.encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) // encoded never fails
+	// before the first field of a head there may be a change of the table
+	if begin > 0 && len(value) <= maxKnown {
+		*known = encodedField{name, value, append(known.block[:0], c.fields.block[begin:]...)}
+	}
 }
 
 // statuses are the statuses of answers as text.

@@ -61,6 +61,30 @@ func TestAHeadIsAppendedWithoutAllocating(t *testing.T) {
 	}
 }
 
+// Fields that recur are encoded as they were, whatever came between them.
+func TestFieldsThatRecurAreDecodedAlike(t *testing.T) {
+	c := newSending()
+	decoder := hpack.NewDecoder(tableSize, nil)
+	names := []string{"Content-Type", "Date", "X-RateLimit-Limit", "X-RateLimit-Reset", "Set-Cookie", "A", "B", "Bb"}
+	for i := range 500 {
+		var fields rules.Fields
+		for j, name := range names {
+			fields = append(fields, answer.Field{Name: name, Value: strings.Repeat("v", (i*j)%97)})
+		}
+		c.out = nil
+		c.appendHead(1, 200+i%3, fields, true)
+		got, err := decoder.DecodeFull(c.fields.block)
+		if err != nil || len(got) != len(fields)+1 || got[0].Value != statuses[200+i%3] {
+			t.Fatalf("%d: %v, %v", i, got, err)
+		}
+		for j, f := range fields {
+			if got[j+1].Name != strings.ToLower(f.Name) || got[j+1].Value != f.Value {
+				t.Fatalf("%d: %v becomes %v", i, f, got[j+1])
+			}
+		}
+	}
+}
+
 // All names that answers of our own have are known in lower case.
 func TestNamesAreInLowerCase(t *testing.T) {
 	for _, name := range append([]string{"X-Anything-Else", "content-type", "ETag"}, answer.Names[:]...) {

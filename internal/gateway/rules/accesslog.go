@@ -42,8 +42,10 @@ type AccessLog struct {
 }
 
 const (
-	logMemory   = 1 << 20  // each of two: one is filled while the other is written
-	logBatch    = 32 << 10 // written at once: small, so that mostly the same memory is used, and is in the caches
+	logMemory = 1 << 20 // each of two: one is filled while the other is written
+	// logBatch is written at once. It is small, so that mostly the same memory is used, and is in
+	// the caches.
+	logBatch    = 32 << 10
 	logInterval = 250 * time.Millisecond
 	lastWrite   = 5 * time.Second // for the last lines, when the log is closed
 )

@@ -34,28 +34,13 @@ type requestBody struct {
 
 type readDeadline interface{ SetReadDeadline(time.Time) error }
 
-// readDeadlineOf returns what sets the deadline of a request's body. That may be under w, since
-// others may have wrapped it; nil: there is none.
-func readDeadlineOf(w http.ResponseWriter) readDeadline {
-	for {
-		if d, ok := w.(readDeadline); ok {
-			return d
-		}
-		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
-		if !ok {
-			return nil
-		}
-		w = u.Unwrap()
-	}
-}
-
 // paceBody puts the body of r, if it has one, under deadlines. It returns a copy of r then, because
 // the server looks at its own Request.Body for what is left to discard, and whether the client
 // still waits for 100 Continue.
 func (x *exchange) paceBody(r *http.Request) *http.Request {
-	deadline := readDeadlineOf(x.ResponseWriter)
+	deadline, ok := serversWriter(x.ResponseWriter).(readDeadline)
 	// HTTP/2's server gives each request a Body, and a length of 0 if it has none.
-	if deadline == nil || r.Body == nil || r.Body == http.NoBody || x.http2 && r.ContentLength == 0 {
+	if !ok || r.Body == nil || r.Body == http.NoBody || x.http2 && r.ContentLength == 0 {
 		return r
 	}
 	b := &x.body
@@ -166,15 +151,19 @@ var longAgo = time.Unix(1, 0)
 // a second to read it. Of what net/http exports, only the reader of a body that is too long does
 // that.
 func endAfterAnswer(w http.ResponseWriter) {
+	tooLong := http.MaxBytesReader(serversWriter(w), io.NopCloser(strings.NewReader("x")), 0)
+	_, _ = tooLong.Read(make([]byte, 1))
+}
+
+// serversWriter returns the writer of net/http's server, which Options.Wrap may have wrapped.
+func serversWriter(w http.ResponseWriter) http.ResponseWriter {
 	for {
 		over, ok := w.(interface{ Unwrap() http.ResponseWriter })
 		if !ok {
-			break
+			return w
 		}
 		w = over.Unwrap()
 	}
-	tooLong := http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0)
-	_, _ = tooLong.Read(make([]byte, 1))
 }
 
 // isUnread reports whether some of an HTTP/1 body has not been read.
