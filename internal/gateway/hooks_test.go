@@ -79,33 +79,3 @@ func TestHooksSeeBothSides(t *testing.T) {
 		t.Errorf("%d requests are in flight after the drain", n)
 	}
 }
-
-// A plainWriter is what a wrapper may put around a ResponseWriter: it has nothing but Unwrap.
-type plainWriter struct{ under http.ResponseWriter }
-
-func (w plainWriter) Header() http.Header         { return w.under.Header() }
-func (w plainWriter) Write(p []byte) (int, error) { return w.under.Write(p) }
-func (w plainWriter) WriteHeader(status int)      { w.under.WriteHeader(status) }
-func (w plainWriter) Unwrap() http.ResponseWriter { return w.under }
-
-// Under a wrapper, too, an answer does not wait for the rest of a request that nobody reads.
-func TestAnAnswerUnderAWrapperDoesNotWaitForTheRequest(t *testing.T) {
-	o := newOrigin(t, func(s *served) {
-		if s.request() != nil {
-			s.answers(ok200)
-			_, _ = io.Copy(io.Discard, s.Reader)
-		}
-	})
-	e := open(t, nil, func(options *Options) {
-		o.use(options)
-		options.Wrap = func(next http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(plainWriter{w}, r) })
-		}
-	})
-	c := e.caller()
-	c.request("POST /v1/wp/x", "Content-Length: 100000")
-	c.write("its beginning")
-	if res, body := c.readAnswer("POST"); res.StatusCode != http.StatusOK || body != "ok" {
-		t.Errorf("%d %s", res.StatusCode, body)
-	}
-}
