@@ -158,3 +158,18 @@ func TestAnUnreadableCertificateIsReadAgain(t *testing.T) {
 }
 
 func textLog(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
+// A trailer with the name of a field of the same answer has its own value alone.
+func TestATrailerIsNotAFieldOfTheSameName(t *testing.T) {
+	for trailer, want := range map[string]string{"X-Check: last\r\n": "last", "": ""} {
+		o := answering(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Check\r\nX-Check: first\r\n\r\n2\r\nok\r\n0\r\n"+trailer+"\r\n")
+		e := open(t, nil, o.use)
+		for _, client := range []*http.Client{http.DefaultClient, h2c(t)} {
+			res := do(t, client, "GET", e.url("/v1/wp/x"), nil)
+			body := text(t, res)
+			if got := strings.Join(res.Trailer["X-Check"], ", "); body != "ok" || got != want || res.Header.Get("X-Check") != "first" {
+				t.Errorf("%s: %s with the field %q and the trailer %q, want %q", res.Proto, body, res.Header["X-Check"], got, want)
+			}
+		}
+	}
+}

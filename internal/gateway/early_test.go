@@ -213,3 +213,19 @@ func TestHEADUsesAKeptConnection(t *testing.T) {
 		}
 	}
 }
+
+// An early answer of known length is passed on as it comes, too: its client may wait for its
+// beginning before it sends the rest of the request.
+func TestAnEarlyAnswerOfKnownLengthIsPassedOnAsItComes(t *testing.T) {
+	o := newOrigin(t, func(s *served) {
+		if r := s.request(); r != nil {
+			s.answers("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\near")
+			_, _ = io.Copy(io.Discard, r.Body)
+			s.answers("ly")
+		}
+	})
+	e := open(t, nil, o.use)
+	if err := asksEarly(h2c(t), "POST", e.url("/v1/wp/early"), -1); err != nil {
+		t.Error(err)
+	}
+}

@@ -84,7 +84,12 @@ func (f *requestFigures) look(last *lastServed, site, limiter string) {
 	// again
 	last.found = f.counts.found.Load()
 	last.counts, last.times = f.series(site, limiter), f.timesOf(site)
-	last.site, last.limiter = strings.Clone(site), strings.Clone(limiter)
+	// the series has copies of both, unless it is that of the others
+	if last.site = last.counts.site; last.limiter != limiter {
+		if last.limiter = last.counts.limiter; last.limiter != limiter {
+			last.limiter = strings.Clone(limiter)
+		}
+	}
 }
 
 // series returns the series of a site and a limiter.

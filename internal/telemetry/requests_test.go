@@ -64,13 +64,19 @@ func TestTheSeriesOfALostLimiterEnds(t *testing.T) {
 	want(t, m, fmt.Sprintf(of, "lost"), 1)
 }
 
+// Neither requests of one limiter nor those of several in turn allocate.
 func TestCountingARequestAllocatesNothing(t *testing.T) {
 	m := telemetry.New(telemetry.Options{})
 	r := telemetry.Request{Site: "api.example.com", Limiter: "api", Status: 200, Duration: time.Millisecond, Upstream: time.Millisecond}
-	m.Served(r)
-	// sync.Pool may lose a lane
-	if n := testing.AllocsPerRun(1000, func() { m.Served(r) }); n >= 1 {
-		t.Errorf("%v allocations a request", n)
+	other := r
+	other.Site, other.Limiter = "*", "search"
+	for _, next := range []telemetry.Request{r, other} {
+		both := func() { m.Served(r); m.Served(next) }
+		both()
+		// sync.Pool may lose a lane
+		if n := testing.AllocsPerRun(1000, both); n >= 1 {
+			t.Errorf("%v allocations for two requests, of %s and of %s", n, r.Limiter, next.Limiter)
+		}
 	}
 }
 

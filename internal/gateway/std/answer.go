@@ -64,6 +64,9 @@ func (x *exchange) passHead(w http.ResponseWriter, c *relay.Call) (announced []s
 		// of the connection returns with the next write.
 		_ = http.NewResponseController(w).Flush()
 	}
+	for _, name := range announced {
+		delete(h, name) // net/http would take a field of the head for a trailer
+	}
 	return announced
 }
 
@@ -93,7 +96,7 @@ func (x *exchange) passBody(w http.ResponseWriter, c *relay.Call) error {
 		return nil
 	}
 	// an early answer is passed on as it comes, because its client may wait for it
-	streams := c.Answer.Length < 0 || x.isEarly || slices.ContainsFunc(c.Answer.Values("Content-Type"), isEventStream)
+	streams := c.Answer.Length < 0 || x.isEarly || !c.HasBody() || slices.ContainsFunc(c.Answer.Values("Content-Type"), isEventStream)
 	flush := http.NewResponseController(w).Flush
 	if streams && !c.HasCome() {
 		if err := flush(); err != nil {

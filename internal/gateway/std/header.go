@@ -32,12 +32,3 @@ func stripNominated(h http.Header) {
 		}
 	}
 }
-
-// stripReserved removes an upstream's own values of the limiter's fields.
-func (e *Engine) stripReserved(h http.Header) {
-	for name := range h {
-		if e.IsReserved(name) {
-			delete(h, name)
-		}
-	}
-}
