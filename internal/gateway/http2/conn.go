@@ -208,7 +208,8 @@ func (c *conn) Read(p []byte) (int, error) {
 		if c.stopping.Load() { // it may have been interrupted a moment before
 			return 0, errStopped
 		}
-		if c.resting.Load() && c.waits.Load() != 0 && c.framer != nil {
+		// In a head it does not rest: the Framer knows what has to come.
+		if c.resting.Load() && c.waits.Load() != 0 && c.framer != nil && c.block.id == 0 {
 			return 0, err
 		}
 	}

@@ -152,7 +152,7 @@ func (c *conn) onData(f *http2.DataFrame) error {
 		c.bounds.count(c, 1)
 	}
 	switch {
-	case s == nil && c.resets.has(f.StreamID):
+	case (s == nil || s.gone) && c.resets.has(f.StreamID):
 		c.bounds.count(c, 1)
 		c.giveBack(size)
 		return nil

@@ -65,12 +65,12 @@ func (c *conn) beginBlock(id uint32) (blockKind, error) {
 	}
 	s := c.streams[id]
 	switch {
+	case id <= c.last && (s == nil || s.gone) && c.resets.has(id):
+		return ofReset, nil
 	case s != nil && (s.ended || s.gone):
 		return ofBad, nil
 	case s != nil:
 		return ofTrailer, nil
-	case id <= c.last && c.resets.has(id):
-		return ofReset, nil
 	case id <= c.last: // it has ended, or was never opened (RFC 9113, section 5.1.1)
 		return 0, http2.ConnectionError(http2.ErrCodeProtocol)
 	}
