@@ -34,8 +34,8 @@ func TestRefusedUploadsLeaveTheConnectionItsWindow(t *testing.T) {
 	if e.byNetHTTP() {
 		return // net/http passes expectations on
 	}
-	const uploads = 1 << 20
-	if got := c.windowOf(0); got < uploads-256<<10 {
+	sent := uint32(5 << 20 / len(piece) * len(piece))
+	if got := int64(c.windowOf(0)) - int64(sent); got < 768<<10 {
 		t.Errorf("%d bytes may still be sent", got)
 	}
 }
@@ -111,15 +111,21 @@ func TestAHeadThatADrainNamesIsServed(t *testing.T) {
 	stopped := make(chan bool)
 	go func() { e.stop(); close(stopped) }()
 	const warning = 1<<31 - 1
-	c.until(func() bool { return c.goAway != nil && c.goAway.LastStreamID != warning })
-	if c.goAway == nil {
-		t.Fatalf("no GOAWAY: %v", c.ended)
+	for last := uint32(warning); last == warning; { // its PING is not answered: no frame may come in a head
+		frame, err := c.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g, ok := frame.(*http2.GoAwayFrame); ok {
+			c.goAway, last = g, g.LastStreamID
+		}
 	}
+	last := c.goAway.LastStreamID
 	c.raw(http2.FrameContinuation, http2.FlagContinuationEndHeaders, 1, string(block[5:]))
 	for c.next() {
 	}
-	if s := c.stream(1); c.goAway.LastStreamID >= 1 && s.status != "200" {
-		t.Errorf("stream 1, with the last at %d, gets %q (%v)", c.goAway.LastStreamID, s.outcome(), c.ended)
+	if s := c.stream(1); last >= 1 && s.status != "200" {
+		t.Errorf("stream 1, with the last at %d, gets %q (%v)", last, s.outcome(), c.ended)
 	}
 	if counted.Load() != 1 {
 		t.Errorf("%d requests were counted", counted.Load())

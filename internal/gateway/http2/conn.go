@@ -56,6 +56,7 @@ type conn struct {
 	mu      sync.Mutex // guards what follows
 	streams map[uint32]*stream
 	last    uint32   // the highest stream that the client has opened
+	opening bool     // its head is being read, see open
 	resets  resetSet // streams that were reset here
 	running sync.WaitGroup
 	tunnels int   // streams that are websockets
@@ -230,5 +231,6 @@ func (c *conn) fail(err error) {
 		c.broken = err
 	}
 	c.wakeAll()
+	c.room.Broadcast()
 	c.stop()
 }

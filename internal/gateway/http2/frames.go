@@ -199,7 +199,7 @@ func (s *stream) onData(p []byte, size int64, ends bool) error {
 // The functions below are called with the mutex held.
 
 func (c *conn) onWindowUpdate(f *http2.WindowUpdateFrame) error {
-	c.bounds.count(c, 1)
+	c.bounds.countUpdate(c)
 	const most = 1<<31 - 1
 	if f.StreamID == 0 {
 		if c.window += int64(f.Increment); c.window > most {

@@ -58,7 +58,7 @@ func (c *conn) open(id uint32, ends bool) *stream {
 	s := &stream{c: c, id: id, ended: ends, window: c.firstWindow, left: streamWindow}
 	s.ctx.base = c.engine.base
 	c.streams[id] = s
-	c.idle = 0
+	c.idle, c.opening = 0, false
 	if !ends && c.paced != nil {
 		s.counted = true
 		c.paced.Uploads.OpenBody()

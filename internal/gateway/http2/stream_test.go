@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"bytes"
+	"log/slog"
 	"net"
 	"runtime"
 	"testing"
@@ -145,5 +147,26 @@ func TestAConnectionDoesNotRestInAHead(t *testing.T) {
 		}
 		client.Close()
 		server.Close()
+	}
+}
+
+// The last stream that a GOAWAY names never rises (RFC 9113, section 6.8), also if the connection
+// ends with an error after others were refused.
+func TestTheLastStreamThatIsNamedNeverRises(t *testing.T) {
+	c := newStreams(t)
+	c.last = 1
+	c.open(1, true)
+	c.name()
+	if kind, err := c.beginBlock(5); kind != ofRefused || err != nil {
+		t.Errorf("a later stream is %d, %v", kind, err)
+	}
+	c.engine.Log = slog.New(slog.DiscardHandler)
+	c.finish(http2.ConnectionError(http2.ErrCodeProtocol))
+	f := http2.NewFramer(nil, bytes.NewReader(c.out))
+	for range 2 {
+		frame, err := f.ReadFrame()
+		if g, ok := frame.(*http2.GoAwayFrame); err != nil || !ok || g.LastStreamID != 1 {
+			t.Errorf("%v, %v, want a GOAWAY with 1", frame, err)
+		}
 	}
 }
