@@ -96,6 +96,9 @@ func (b *requestBody) takeSome(p []byte) (n int, ready bool, err error) {
 		n = copy(p[:min(len(p), maxRead)], s.buffer[s.at:])
 		if s.at += n; s.at == len(s.buffer) {
 			s.buffer, s.at = s.buffer[:0], 0
+			if cap(s.buffer) > maxRead { // its window is given back, so its memory has to be, too
+				s.buffer = nil
+			}
 		}
 		s.giveBack(int64(n))
 		if c.paced != nil {

@@ -25,7 +25,13 @@ type bounds struct {
 	cheap int
 	at    int64 // the tick at which cheap was brought up to date
 	over  bool
+	// WINDOW_UPDATEs for what was sent, which are not cheap frames whenever they come
+	updates int
 }
+
+// maxUpdates is how many WINDOW_UPDATEs a client may owe: it may read what it has received late,
+// and in small parts. Go's acknowledges 4 KiB at a time, on the stream and on the connection.
+const maxUpdates = 64 << 10
 
 // count counts a cheap frame. The mutex is held.
 func (b *bounds) count(c *conn, cost int) {
@@ -38,8 +44,23 @@ func (b *bounds) count(c *conn, cost int) {
 	}
 }
 
-// progress records that n bytes of a body have come, or are sent: a client may acknowledge them in
-// small parts, on its stream and on the connection. The mutex is held.
+// countUpdate counts a WINDOW_UPDATE. The mutex is held.
+func (b *bounds) countUpdate(c *conn) {
+	if b.updates > 0 {
+		b.updates--
+		return
+	}
+	b.count(c, 1)
+}
+
+// sent records that n bytes of a body are sent: a client may acknowledge them in small parts, on
+// their stream and on the connection. The mutex is held.
+func (b *bounds) sent(n int) {
+	b.updates = min(b.updates+2+n/256, maxUpdates)
+	b.progress(n)
+}
+
+// progress records that n bytes of a body have come, or are sent. The mutex is held.
 func (b *bounds) progress(n int) { b.cheap = max(0, b.cheap-2-n/256) }
 
 // done records that an answer is complete. The mutex is held.

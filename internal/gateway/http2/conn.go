@@ -55,6 +55,7 @@ type conn struct {
 	mu      sync.Mutex // guards what follows
 	streams map[uint32]*stream
 	last    uint32   // the highest stream that the client has opened
+	opening bool     // its head is being read, see open
 	resets  resetSet // streams that were reset here
 	running sync.WaitGroup
 	tunnels int   // streams that are websockets
@@ -210,7 +211,8 @@ func (c *conn) Read(p []byte) (int, error) {
 		if c.stopping.Load() { // it may have been interrupted a moment before
 			return 0, errStopped
 		}
-		if c.resting.Load() && c.waits.Load() != 0 && c.framer != nil {
+		// In a head it does not rest: the Framer knows what has to come.
+		if c.resting.Load() && c.waits.Load() != 0 && c.framer != nil && c.block.id == 0 {
 			return 0, err
 		}
 	}
@@ -231,5 +233,6 @@ func (c *conn) fail(err error) {
 		c.broken = err
 	}
 	c.wakeAll()
+	c.room.Broadcast()
 	c.stop()
 }

@@ -14,10 +14,11 @@ import (
 // is announced first, with a PING behind it: when the client has answered that, no stream can come
 // any more that is not known (RFC 9113, section 6.8).
 type ending struct {
-	announced int64 // the tick at which the end was announced; 0: it was not
-	final     bool  // the last stream was named, and further ones are refused
-	over      bool  // nothing more is read
-	takenOver bool  // only websockets are left, see leaveTunnels
+	announced int64  // the tick at which the end was announced; 0: it was not
+	final     bool   // the last stream was named, and further ones are refused
+	last      uint32 // that stream
+	over      bool   // nothing more is read
+	takenOver bool   // only websockets are left, see leaveTunnels
 }
 
 // announceFor is how long, in ticks, a client may take to answer the PING.
@@ -52,14 +53,14 @@ func (c *conn) name() {
 	if c.ending.final || c.ending.over {
 		return
 	}
-	c.ending.announced, c.ending.final = max(c.ending.announced, 1), true
+	c.ending.announced, c.ending.final, c.ending.last = max(c.ending.announced, 1), true, c.last
 	c.appendGoAway(c.last, http2.ErrCodeNo)
 	c.endIfDone()
 }
 
 // endIfDone ends a connection whose last stream has ended. The mutex is held.
 func (c *conn) endIfDone() {
-	if c.ending.final && len(c.streams) == 0 && !c.ending.over {
+	if c.ending.final && len(c.streams) == 0 && !c.opening && !c.ending.over {
 		c.ending.over = true
 		c.stop()
 	}
@@ -89,7 +90,11 @@ func (c *conn) finish(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ending.over = true
-	c.appendGoAway(c.last, code)
+	last := c.last
+	if c.ending.final { // RFC 9113, section 6.8: it never rises
+		last = c.ending.last
+	}
+	c.appendGoAway(last, code)
 }
 
 // close ends all streams, writes what is ready, and closes the connection.
@@ -100,12 +105,16 @@ func (c *conn) close() {
 	for _, s := range c.streams {
 		s.end(errGone)
 	}
-	for c.writing && c.broken == nil {
-		c.room.Wait()
+	for (c.writing || len(c.out) > 0) && c.broken == nil {
+		if c.writing {
+			c.room.Wait()
+			continue
+		}
+		c.writing = true
+		c.mu.Unlock()
+		c.write()
+		c.mu.Lock()
 	}
-	c.mu.Unlock()
-	c.flush()
-	c.mu.Lock()
 	whole := c.broken == nil
 	c.mu.Unlock()
 	if announced && whole {

@@ -148,7 +148,7 @@ func (c *conn) onData(f *http2.DataFrame) error {
 	if err := c.take(s, size); err != nil {
 		return err
 	}
-	ofReset := s == nil && c.resets.has(f.StreamID)
+	ofReset := (s == nil || s.gone) && c.resets.has(f.StreamID)
 	if size < cheapData && (ofReset || len(f.Data()) == 0 && !f.StreamEnded()) {
 		c.bounds.count(c, 1)
 	}
@@ -199,7 +199,7 @@ func (s *stream) onData(p []byte, size int64, ends bool) error {
 // The functions below are called with the mutex held.
 
 func (c *conn) onWindowUpdate(f *http2.WindowUpdateFrame) error {
-	c.bounds.count(c, 1)
+	c.bounds.countUpdate(c)
 	const most = 1<<31 - 1
 	if f.StreamID == 0 {
 		if c.window += int64(f.Increment); c.window > most {

@@ -65,12 +65,12 @@ func (c *conn) beginBlock(id uint32) (blockKind, error) {
 	}
 	s := c.streams[id]
 	switch {
+	case id <= c.last && (s == nil || s.gone) && c.resets.has(id):
+		return ofReset, nil
 	case s != nil && (s.ended || s.gone):
 		return ofBad, nil
 	case s != nil:
 		return ofTrailer, nil
-	case id <= c.last && c.resets.has(id):
-		return ofReset, nil
 	case id <= c.last: // it has ended, or was never opened (RFC 9113, section 5.1.1)
 		return 0, http2.ConnectionError(http2.ErrCodeProtocol)
 	}
@@ -82,6 +82,7 @@ func (c *conn) beginBlock(id uint32) (blockKind, error) {
 		}
 		return ofRefused, nil
 	}
+	c.opening = true
 	return aHead, nil
 }
 
@@ -153,9 +154,18 @@ func (c *conn) endBlock() error {
 	case ofReset:
 		return nil
 	case ofBad:
+		c.notOpened()
 		return http2.StreamError{StreamID: b.id, Code: b.code}
 	}
 	return c.endTrailers(&b)
+}
+
+// notOpened records that the head that was read opens no stream.
+func (c *conn) notOpened() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opening = false
+	c.endIfDone()
 }
 
 // refuse refuses a stream, of which nothing was done: the client may send its request again.

@@ -31,7 +31,7 @@ func (x *exchange) send(p []byte, ends bool) error {
 			c.appendData(s.id, p[:n], last)
 			c.window -= int64(n)
 			s.window -= int64(n)
-			c.bounds.progress(n)
+			c.bounds.sent(n)
 			if last {
 				x.end()
 			}

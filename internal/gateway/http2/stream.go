@@ -17,6 +17,7 @@ type stream struct {
 	over   bool        // this side has ended, with its last frame in the buffer
 	gone   bool        // the stream was reset by either side, or has ended with its connection
 	served bool        // nobody serves it any more
+	tunnel bool        // it is a websocket
 	ctx    callContext // ends with the stream
 
 	// to the client
@@ -57,7 +58,7 @@ func (c *conn) open(id uint32, ends bool) *stream {
 	s := &stream{c: c, id: id, ended: ends, window: c.firstWindow, left: streamWindow}
 	s.ctx.base = c.engine.base
 	c.streams[id] = s
-	c.idle = 0
+	c.idle, c.opening = 0, false
 	if !ends && c.paced != nil {
 		s.counted = true
 		c.paced.Uploads.OpenBody()
@@ -81,14 +82,15 @@ func (c *conn) remove(s *stream) {
 // complete records that the last frame of the answer is in the buffer. The mutex is held.
 func (s *stream) complete() {
 	s.over = true
+	if !s.tunnel { // whose sides end one by one
+		s.discard()
+	}
 	if s.ended {
 		s.c.remove(s)
-		return
 	}
-	s.discard()
 }
 
-// discard has the rest of the request discarded. The mutex is held.
+// discard has the rest of the request discarded, and what nobody has read. The mutex is held.
 func (s *stream) discard() {
 	s.discards = true
 	s.closeBody()
@@ -97,7 +99,8 @@ func (s *stream) discard() {
 	s.buffer, s.at = nil, 0
 }
 
-// reset ends a stream from this side. The mutex is held.
+// reset ends a stream from this side. It counts as open until it is served no more, as after the
+// client's reset: a client can cause both. The mutex is held.
 func (c *conn) reset(s *stream, code http2.ErrCode) {
 	if s.gone {
 		return
@@ -105,7 +108,7 @@ func (c *conn) reset(s *stream, code http2.ErrCode) {
 	c.appendReset(s.id, code)
 	c.resets.add(s.id)
 	s.end(errGone)
-	if c.streams[s.id] == s {
+	if s.served || s.over {
 		c.remove(s)
 	}
 }
@@ -146,6 +149,8 @@ func (s *stream) release() {
 		s.c.remove(s)
 	case !s.over: // it was given up without an answer
 		s.c.reset(s, http2.ErrCodeInternal)
+	case !s.discards: // a tunnel's, whose client has not ended its side
+		s.discard()
 	}
 }
 

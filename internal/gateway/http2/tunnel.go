@@ -152,6 +152,7 @@ func (c *conn) beginTunnel(s *stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tunnels++
+	s.tunnel = true
 	s.closeBody() // its times are a tunnel's
 	c.leaveTunnels()
 }

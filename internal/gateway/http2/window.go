@@ -28,6 +28,7 @@ func (c *conn) take(s *stream, n int64) error {
 		return nil
 	}
 	if s.left -= n; s.left < 0 {
+		c.giveBack(n)
 		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeFlowControl}
 	}
 	return nil
