@@ -100,6 +100,7 @@ func (x *exchange) write(status int, body []byte) {
 func (x *exchange) appendHead(status int, ends bool) {
 	c := x.c
 	c.appendHead(x.s.id, status, x.fields, ends)
+	x.s.begun = true
 	if x.Outdated || c.engine.Lingering.Load() {
 		c.announce()
 	}

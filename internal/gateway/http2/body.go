@@ -119,8 +119,9 @@ func (b *requestBody) takeSome(p []byte) (n int, ready bool, err error) {
 		case <-s.readable: // of an earlier wait
 		default:
 		}
-		if b.expects {
-			b.expects = false
+		expects := b.expects
+		b.expects = false
+		if expects && !s.begun { // else a backend has answered before it asked for the body
 			c.appendHead(s.id, http.StatusContinue, nil, false)
 		}
 		c.mu.Unlock()

@@ -10,7 +10,10 @@ import (
 type look struct {
 	received int64 // bytes on the socket
 	since    int64 // the tick at which that was another number
-	pinged   bool  // a PING was sent to find out whether the client is there
+	// the tick since which a PING, sent to find out whether the client is there, can have come to it;
+	// 0: there is none
+	pinged       int64
+	acknowledged int64 // bytes, then
 }
 
 // pongTime is how long a client may take to answer such a PING.
@@ -51,16 +54,29 @@ func (c *conn) look(tick int64) {
 	case c.ending.announced != 0 && !c.ending.final && tick-c.ending.announced > announceFor,
 		c.idle != 0 && tick-c.idle > ticks(limits.Idle):
 		c.name()
-	case c.idle == 0 && c.looked.pinged && quiet > ticks(limits.Stall+pongTime):
-		c.fail(errGone)
-	case c.idle == 0 && !c.looked.pinged && quiet > ticks(limits.Stall):
-		c.looked.pinged = true
+	case c.idle == 0 && c.looked.pinged != 0:
+		c.awaitPong(tick)
+	case c.idle == 0 && quiet > ticks(limits.Stall):
+		c.looked.pinged = tick
 		c.appendPing(false, [8]byte{})
 	}
 	write := c.isReady()
 	c.mu.Unlock()
 	if write {
 		c.engine.serving.Go(c.flush)
+	}
+}
+
+// awaitPong ends the connection if its client does not answer a PING. A slow client may have megabytes
+// of an answer to take before it: while it takes something, it is waited for. The mutex is held.
+func (c *conn) awaitPong(tick int64) {
+	if c.paced != nil {
+		if acknowledged := c.paced.Acknowledged(); acknowledged != c.looked.acknowledged {
+			c.looked.pinged, c.looked.acknowledged = tick, acknowledged
+		}
+	}
+	if tick-c.looked.pinged > ticks(pongTime) {
+		c.fail(errGone)
 	}
 }
 

@@ -14,6 +14,7 @@ type stream struct {
 	c      *conn
 	id     uint32
 	ended  bool        // the client has ended its side
+	begun  bool        // the head of the final answer is in the buffer
 	over   bool        // this side has ended, with its last frame in the buffer
 	gone   bool        // the stream was reset by either side, or has ended with its connection
 	served bool        // nobody serves it any more

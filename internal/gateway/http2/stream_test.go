@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"net"
+	"net/http"
 	"runtime"
 	"testing"
 	"time"
@@ -167,6 +168,27 @@ func TestTheLastStreamThatIsNamedNeverRises(t *testing.T) {
 		frame, err := f.ReadFrame()
 		if g, ok := frame.(*http2.GoAwayFrame); err != nil || !ok || g.LastStreamID != 1 {
 			t.Errorf("%v, %v, want a GOAWAY with 1", frame, err)
+		}
+	}
+}
+
+// 100 Continue is sent before an answer, and never after its head: a client would take it for
+// trailers.
+func TestNoContinueFollowsTheHeadOfAnAnswer(t *testing.T) {
+	for _, answered := range []bool{false, true} {
+		c := newStreams(t)
+		c.writing = true // nothing is to be written
+		x := &exchange{c: c, s: c.open(1, false)}
+		b := requestBody{x: x, expects: true}
+		if answered {
+			c.mu.Lock()
+			x.appendHead(http.StatusOK, false)
+			c.mu.Unlock()
+		}
+		before := len(c.out)
+		_, _, _ = b.takeSome(make([]byte, 10))
+		if (len(c.out) == before) != answered {
+			t.Errorf("answered %v: %d bytes are sent", answered, len(c.out)-before)
 		}
 	}
 }

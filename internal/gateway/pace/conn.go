@@ -98,7 +98,7 @@ func (c *Conn) mayWait() bool {
 		waited = c.patience - c.patience/4
 	}
 	r.looked = now
-	acknowledged := c.accepted.Load() - unsent.Unacknowledged(c)
+	acknowledged := c.Acknowledged()
 	progress := acknowledged - r.acknowledged
 	r.acknowledged = acknowledged
 	if r.stalled += waited; progress > 0 {
@@ -110,6 +110,10 @@ func (c *Conn) mayWait() bool {
 // Accepted returns how many bytes the socket has taken of what was written to it as a client's
 // connection.
 func (c *Conn) Accepted() int64 { return c.accepted.Load() }
+
+// Acknowledged returns how many of these bytes the client's kernel has acknowledged; where that is
+// not known, Accepted. It asks the system.
+func (c *Conn) Acknowledged() int64 { return c.accepted.Load() - unsent.Unacknowledged(c) }
 
 // maxPiece is the size of the largest write that one deadline covers.
 const maxPiece = 64 << 10
