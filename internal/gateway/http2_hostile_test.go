@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Requests that are refused with their bodies unread leave the connection its window, for those that
-// come after them.
+// Requests that are refused with their bodies unread leave the connection its window, for those
+// that come after them.
 func TestRefusedUploadsLeaveTheConnectionItsWindow(t *testing.T) {
 	e := open(t, nil, func(o *Options) { newGated(t).use(o); o.Limits.Body = 100 << 10 })
 	c := e.mustFrames(nil)
@@ -111,7 +111,8 @@ func TestAHeadThatADrainNamesIsServed(t *testing.T) {
 	stopped := make(chan bool)
 	go func() { e.stop(); close(stopped) }()
 	const warning = 1<<31 - 1
-	for last := uint32(warning); last == warning; { // its PING is not answered: no frame may come in a head
+	// its PING is not answered: no frame may come in a head
+	for last := uint32(warning); last == warning; {
 		frame, err := c.ReadFrame()
 		if err != nil {
 			t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 type look struct {
 	received int64 // bytes on the socket
 	since    int64 // the tick at which that was another number
-	// the tick since which a PING, sent to find out whether the client is there, can have come to it;
-	// 0: there is none
+	// the tick since which a PING, sent to find out whether the client is there, can have come to
+	// it; 0: there is none
 	pinged       int64
 	acknowledged int64 // bytes, then
 }
@@ -67,8 +67,9 @@ func (c *conn) look(tick int64) {
 	}
 }
 
-// awaitPong ends the connection if its client does not answer a PING. A slow client may have megabytes
-// of an answer to take before it: while it takes something, it is waited for. The mutex is held.
+// awaitPong ends the connection if its client does not answer a PING. A slow client may have
+// megabytes of an answer to take before it: while it takes something, it is waited for. The mutex
+// is held.
 func (c *conn) awaitPong(tick int64) {
 	if c.paced != nil {
 		if acknowledged := c.paced.Acknowledged(); acknowledged != c.looked.acknowledged {
