@@ -107,3 +107,26 @@ type Rule struct {
 	File string
 	Line int
 }
+
+// Rules iterates over all rules, in no order. values reports whether the names of a rule's metrics
+// have values of the request.
+func (c *Config) Rules(yield func(r *Rule, values bool) bool) {
+	for _, root := range c.domains {
+		if !root.rules(false, yield) {
+			return
+		}
+	}
+}
+
+func (n *Node) rules(values bool, yield func(*Rule, bool) bool) bool {
+	values = values || n.ValueToMetric
+	if n.Rule != nil && !yield(n.Rule, values || n.Rule.DetailedMetric) {
+		return false
+	}
+	for _, next := range n.children {
+		if !next.rules(values, yield) {
+			return false
+		}
+	}
+	return true
+}
