@@ -34,7 +34,9 @@ func (f *serveForwardAuth) settings() edge.ForwardAuth {
 }
 
 // forwardsNothing reports whether the server only answers proxies.
-func (f *serveFlags) forwardsNothing() bool { return f.forwardAuth.listen != "" && len(f.upstream) == 0 }
+func (f *serveFlags) forwardsNothing() bool {
+	return f.forwardAuth.listen != "" && len(f.upstream) == 0
+}
 
 // onlyWithBackend are the flags of the public listener, and of what is behind it.
 var onlyWithBackend = []string{"listen", "paths", "forwarded", "engine", "max-data", "demo", "redirect", "acme", "proxy-protocol", "client-ca"}

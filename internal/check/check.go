@@ -11,8 +11,8 @@
 //	sealed.go   a refusal as the value of a field, for nginx
 //	grpc.go     questions of Envoy over gRPC
 //
-// What is decided about a request is asked of gateway/rules, as the engines of the gateway do. Paths
-// are counted as the gateway counts those that it forwards as sent, because the proxy forwards what
+// What is decided about a request is asked of gateway/rules, as the gateway's engines do. Paths are
+// counted as the gateway counts those that it forwards as sent, because the proxy forwards what
 // its client has sent. A question has no body, and its proxy never reports the backend's response.
 package check
 
@@ -166,7 +166,7 @@ func (d *Door) server(base context.Context) server {
 	protocols.SetUnencryptedHTTP2(true) // as Envoy may
 	return &httpServer{&http.Server{
 		Handler: d, Protocols: protocols, DisableGeneralOptionsHandler: true,
-		ReadHeaderTimeout: limits.Header, IdleTimeout: limits.Idle, MaxHeaderBytes: limits.HeaderBytes,
+		ReadHeaderTimeout: limits.Header, ReadTimeout: 2 * limits.Header, IdleTimeout: limits.Idle, MaxHeaderBytes: limits.HeaderBytes,
 		BaseContext: func(net.Listener) context.Context { return base },
 		ErrorLog:    slog.NewLogLogger(d.rules.Log.Handler(), slog.LevelDebug),
 	}}
@@ -197,7 +197,8 @@ const (
 	noticeCount
 )
 
-// A notice limits the log lines about one kind of problem to one a minute: strangers can cause them.
+// A notice limits the log lines about one kind of problem to one a minute, since strangers can
+// cause them.
 type notice struct{ last atomic.Int64 }
 
 func (d *Door) note(kind int, message string, args ...any) {

@@ -34,7 +34,6 @@ const (
 	forwardedURI    = "X-Forwarded-Uri"
 	forwardedHost   = "X-Forwarded-Host"
 	forwardedFor    = "X-Forwarded-For"
-
 )
 
 // questions are how the questions of a dialect are read. Each field that is named must be there

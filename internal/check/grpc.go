@@ -133,9 +133,8 @@ func (s *sent) add(name, value string) {
 func (x *exchange) response() *auth.CheckResponse {
 	all := make([]*core.HeaderValueOption, 0, len(x.fields))
 	for _, f := range x.fields {
-		switch {
-		case strings.EqualFold(f.Name, "Content-Length"), strings.EqualFold(f.Name, "Date"): // Envoy writes its own
-			continue
+		if strings.EqualFold(f.Name, "Content-Length") || strings.EqualFold(f.Name, "Date") {
+			continue // Envoy writes its own
 		}
 		action := core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD
 		if f.Name == "Vary" || f.Name == "Www-Authenticate" {

@@ -15,6 +15,10 @@ const answerPath = "/answer"
 
 // ServeHTTP implements http.Handler: it answers one question.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 && r.ProtoMajor == 1 {
+		// Nothing reads a body here. Without this, the answer would wait for one that never comes.
+		_ = http.NewResponseController(w).EnableFullDuplex() // a recorder in tests cannot
+	}
 	x := d.borrow()
 	defer d.giveBack(x)
 	peer := identity.ParsePeer(r.RemoteAddr)

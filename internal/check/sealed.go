@@ -39,7 +39,9 @@ func (d *Door) seal(status int, fields []answer.Field, body []byte) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-func appendText(b []byte, s string) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
 
 func sum(key, b []byte) []byte {
 	mac := hmac.New(sha256.New, key)

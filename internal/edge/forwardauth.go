@@ -44,7 +44,7 @@ func (c *Config) publicAddress() string {
 // forwardAuthSocket is the name of the door's listener, for the next process.
 const forwardAuthSocket = "forward-auth"
 
-// forwardAuthLabel is the label by which the secret of sealed refusals is derived (see openDenials).
+// forwardAuthLabel is the label by which the secret of sealed refusals is derived (openDenials).
 const forwardAuthLabel = "refusals of forward auth"
 
 // A checkDoor answers proxies.

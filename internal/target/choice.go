@@ -61,7 +61,7 @@ type Request struct {
 	// Query is the raw query. A limiter may count by its parameters.
 	Query string
 
-	// HasNoHealth means that /healthz and /readyz are paths of the backend, which count as any other.
+	// HasNoHealth means that /healthz and /readyz are paths of the backend, counted as any other.
 	HasNoHealth bool
 
 	// Methods are those that the gateway accepts beside the known ones (see IsMethod).
