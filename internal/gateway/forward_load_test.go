@@ -17,8 +17,11 @@ import (
 // body, and misbehaves in between. It counts how often it sees each id.
 type erratic struct {
 	*origin
+	arrives func(seen int64) // called with the number of requests so far, if set
+
 	mu   sync.Mutex
 	seen map[string]int
+	all  int64
 }
 
 func newErratic(t *testing.T) *erratic {
@@ -35,7 +38,12 @@ func (e *erratic) answer(s *served, r *http.Request) bool {
 	id := r.Header.Get("X-Id")
 	e.mu.Lock()
 	e.seen[id]++
+	e.all++
+	all := e.all
 	e.mu.Unlock()
+	if e.arrives != nil {
+		e.arrives(all)
+	}
 	head := "HTTP/1.1 200 OK\r\nX-Id: " + id + "\r\n"
 	whole := fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(id), id)
 	kind := r.URL.Query().Get("kind")
