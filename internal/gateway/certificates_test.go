@@ -250,7 +250,8 @@ func TestCertificatesWithoutUseAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, _ := issued{hosts: []string{"api.example.com"}}.write(t, dir, "second")
-	other, _ := issued{hosts: []string{"api.example.com"}, rsa: true}.write(t, dir, "other") // for other clients
+	// for clients that accept no other kind of key
+	other, _ := issued{hosts: []string{"api.example.com"}, rsa: true}.write(t, dir, "other")
 	wild, _ := issued{hosts: []string{"*.shop.example.com", "192.0.2.1"}}.write(t, dir, "wild")
 	manager := issuedCertificates(t, "", "www.example.org")
 	synctest.Test(t, func(t *testing.T) {

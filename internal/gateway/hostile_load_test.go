@@ -34,7 +34,8 @@ func newReckless(t *testing.T, two, secure bool) *reckless {
 	transport := &http.Transport{Protocols: protocols, DialContext: r.dial}
 	if secure {
 		r.scheme = "https"
-		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // its certificate is not what is tested
+		// its certificate is not what is tested
+		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	r.Client = &http.Client{Transport: transport}
