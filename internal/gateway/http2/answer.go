@@ -76,7 +76,10 @@ func (x *exchange) write(status int, body []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.gone || c.broken != nil {
-		x.Gone = true
+		x.Gone = !s.isMalformed()
+		if !x.Gone {
+			x.Status = http.StatusBadRequest
+		}
 		return
 	}
 	x.appendHead(status, len(body) == 0)
@@ -93,6 +96,18 @@ func (x *exchange) write(status int, body []byte) {
 		s.window -= int64(n)
 	}
 	x.end()
+}
+
+// noteGone records why a stream that has ended gets no answer: its client left, or its stream was
+// reset because its body is malformed, for which the log has the status of malformed requests.
+func (x *exchange) noteGone() {
+	x.s.c.mu.Lock()
+	defer x.s.c.mu.Unlock()
+	if x.s.isMalformed() {
+		x.Status = http.StatusBadRequest
+		return
+	}
+	x.Gone = true
 }
 
 // appendHead appends the head of the answer. The connection ends after it if it is to go elsewhere.

@@ -66,7 +66,9 @@ func (x *exchange) forwardFailed(err error) {
 	case errors.As(err, &broke) && (errors.As(err, &large) || pace.IsTimeout(err)):
 		x.reply(rules.BodyFailed(broke.Err))
 	case x.s.isGone():
-		x.Gone = x.Status == 0
+		if x.Status == 0 {
+			x.noteGone()
+		}
 	case broke != nil:
 		x.reply(rules.BodyFailed(broke.Err))
 	default:

@@ -162,6 +162,13 @@ func (s *stream) isGone() bool {
 	return s.gone
 }
 
+// isMalformed reports whether the request's body, or its trailers, are malformed (RFC 9113, section
+// 8.1.1). The mutex is held.
+func (s *stream) isMalformed() bool {
+	var malformed *wire.MalformedError
+	return errors.Is(s.err, errBadBody) || errors.As(s.err, &malformed)
+}
+
 // wake ends the wait on a channel, now or when it comes; nil: nobody has ever waited.
 func wake(waits chan struct{}) {
 	select {
