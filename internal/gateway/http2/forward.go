@@ -65,10 +65,7 @@ func (x *exchange) forwardFailed(err error) {
 	switch {
 	case errors.As(err, &broke) && (errors.As(err, &large) || pace.IsTimeout(err)):
 		x.reply(rules.BodyFailed(broke.Err))
-	case x.s.isGone():
-		if x.Status == 0 {
-			x.noteGone()
-		}
+	case x.endsUnanswered():
 	case broke != nil:
 		x.reply(rules.BodyFailed(broke.Err))
 	default:

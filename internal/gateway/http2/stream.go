@@ -155,13 +155,6 @@ func (s *stream) release() {
 	}
 }
 
-// isGone reports whether the stream was reset, or ended with its connection.
-func (s *stream) isGone() bool {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	return s.gone
-}
-
 // isMalformed reports whether the request's body, or its trailers, are malformed (RFC 9113, section
 // 8.1.1). The mutex is held.
 func (s *stream) isMalformed() bool {
