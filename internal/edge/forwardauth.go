@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/weirlimit/weir"
@@ -233,14 +234,5 @@ func ForwardAuthWarnings(p weir.Policy) (all []Warning) {
 }
 
 func countsByAgent(l *weir.Limiter) bool {
-	for _, w := range l.Rows() {
-		for _, part := range w.Key {
-			for _, source := range part {
-				if source == identity.Agent {
-					return true
-				}
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.Rows(), func(w weir.Window) bool { return slices.Contains(slices.Concat(w.Key...), identity.Agent) })
 }
