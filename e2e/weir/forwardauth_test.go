@@ -31,16 +31,7 @@ func serveForwardAuth(t *testing.T, proxy string) *server {
 	cmd := exec.Command(path, "serve", "--data", data, "--policy", policyFile(t, forwardAuthPolicy), "--access-log=off",
 		"--forward-auth", "127.0.0.1:0", "--forward-auth-proxy", proxy, "--forward-auth-peers", "127.0.0.1")
 	cmd.Env, cmd.Dir = cleanEnv(), t.TempDir()
-	p, err := launch(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.kill)
-	m, err := p.stdout.await(listening)
-	if err != nil {
-		t.Fatalf("%v\nstandard error:\n%s", err, p.stderr)
-	}
-	return &server{process: p, url: m[1], data: data}
+	return begin(t, cmd, data)
 }
 
 // leadsBackend counts the leads that reach it, and reports fields that only Weir may write.
