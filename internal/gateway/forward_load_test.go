@@ -121,7 +121,7 @@ func TestNoAnswerReachesAnotherStream(t *testing.T) {
 
 // askOwn sends a request with an id, and checks that a good answer is its own. If leaves, the
 // client may cancel it at any point. also are statuses that it may get, beside 200 and 502.
-func askOwn(t *testing.T, client *http.Client, url, id, body string, leaves bool, also ...int) {
+func askOwn(t *testing.T, client *http.Client, url, id, body string, leaves bool) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	if leaves {
@@ -143,7 +143,7 @@ func askOwn(t *testing.T, client *http.Client, url, id, body string, leaves bool
 	defer res.Body.Close()
 	got, err := io.ReadAll(res.Body)
 	switch {
-	case strings.Contains(string(got), "evil"), !slices.Contains(append(also, http.StatusOK, http.StatusBadGateway), res.StatusCode):
+	case strings.Contains(string(got), "evil"), res.StatusCode != http.StatusOK && res.StatusCode != http.StatusBadGateway:
 		t.Errorf("%s: %d %q", id, res.StatusCode, got)
 	case res.StatusCode != http.StatusOK:
 	case res.Header.Get("X-Id") != id, err == nil && string(got) != id && !strings.HasSuffix(url, "=empty"), !strings.HasPrefix(id, string(got)):
