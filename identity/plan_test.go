@@ -19,7 +19,7 @@ func plan(c *identity.Caller, by string) string {
 // A policy may count by a claim and have plans by it. Both read the same claim, or none.
 func TestAPlanOfAClaimIsThatOfTheKeySource(t *testing.T) {
 	r, _ := verifier(t, identity.SessionsOptions{})
-	all := claims("iss", "a", "sid", "s", "text", "gold", "empty", "", "one", 1, "many", -9007199254740991, "beyond", 9007199254740992, "half", 0.5, "yes", true, "list", []any{"gold"},
+	all := claims("iss", "a", "sid", "s", "text", "gold", "empty", "", "one", 1, "many", int64(-9007199254740991), "beyond", int64(9007199254740992), "half", 0.5, "yes", true, "list", []any{"gold"},
 		"null", nil, "org.id", "whole", "org", map[string]any{"id": "inner", "plan": "inner", "a.b": "dotted", "": "blank"}, "https://example.com/o", map[string]any{"plan": "gold"}, "a+b", "plus")
 	for name, want := range map[string]string{
 		"text": "gold", "empty": "", "one": "1", "many": "-9007199254740991", "beyond": "", "half": "", "yes": "", "list": "", "null": "", "org.id": "whole", "org.plan": "inner",

@@ -27,7 +27,7 @@ var floors = map[string]int{
 	"e2e/redistest": 2, "e2e/nginxtest": 2, "e2e/apptest": 2, "e2e/pebbletest": 2, "e2e/child": 1, "e2e/selfsigned": 1,
 	"internal/edge":         7,
 	"internal/gateway":      6,
-	"internal/gateway/fast": 5, "internal/gateway/http2": 5, "internal/gateway/std": 5, "internal/admin/client": 5,
+	"internal/gateway/fast": 5, "internal/gateway/http2": 5, "internal/gateway/std": 5, "internal/admin/client": 5, "internal/check": 5,
 	"internal/gateway/rules": 4, "internal/admin": 4, "internal/sample": 4, "internal/replay/report": 4,
 
 	"httplimit": 3, "internal/telemetry": 3, "internal/watch": 3, "internal/live": 3, "internal/explain": 3, "internal/events": 3, "internal/replay": 3,

@@ -35,7 +35,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 func (f *serveFlags) misfits(cmd *cobra.Command) (all []error) {
 	for _, check := range []func(*cobra.Command) error{
 		f.checkListeners, f.checkSocket, f.checkTLS, f.checkClients, f.checkACME, f.checkRedirect, f.checkMemory, f.checkEvents, f.checkCandidate, f.checkDemo, f.checkStore,
-		f.checkBackend, f.checkSites, f.checkTimes, f.checkProxies, f.checkSessions, f.checkTokens, f.checkUpstreamTLS, f.checkPolicy,
+		f.checkBackend, f.checkSites, f.checkTimes, f.checkProxies, f.checkSessions, f.checkTokens, f.checkUpstreamTLS, f.checkPolicy, f.checkForwardAuth,
 	} {
 		if err := check(cmd); err != nil {
 			all = append(all, err)
@@ -173,7 +173,7 @@ func (f *serveFlags) checkBackend(cmd *cobra.Command) error {
 		return cli.UsageError("leave it out: Weir does not bound what your own backend stores",
 			"%s is only for the sample backend, and --upstream replaces it", cli.GivenAs(cmd, "max-data"))
 	}
-	if len(f.upstream) == 0 {
+	if len(f.upstream) == 0 && f.forwardAuth.listen == "" {
 		for _, name := range []string{"paths", "forwarded"} {
 			if given(name) && (name != "paths" || f.paths.Value != pathsStrict) {
 				return cli.UsageError("it is about what a backend of your own gets; give --upstream URL, or leave it out",
@@ -237,6 +237,10 @@ func (f *serveFlags) checkPolicy(cmd *cobra.Command) error {
 		return cli.UsageError("write one for your API, see 'weir policy --help'; --policy contract is the built-in one, for the Widget and Bulk-Sync API",
 			"%s needs --policy", cli.GivenAs(cmd, "upstream"))
 	}
+	if f.forwardsNothing() && f.policy == "" {
+		return cli.UsageError("write one for your API, see 'weir policy --help'; --policy contract is the built-in one, for the Widget and Bulk-Sync API",
+			"%s needs --policy", cli.GivenAs(cmd, "forward-auth"))
+	}
 	return nil
 }
 
@@ -291,7 +295,11 @@ func (f *serveFlags) checkListeners(cmd *cobra.Command) error {
 		{"listen", string(f.listen), "serves the public", ""},
 		{"admin", f.admin.At, "serves operators", "give the admin listener a port of its own, such as --admin 127.0.0.1:8081; --admin '' does without"},
 		{"metrics", string(f.metrics), "serves metrics", "give it a port of its own, such as --metrics :9090, or leave it out: --admin serves metrics too"},
+		{"forward-auth", string(f.forwardAuth.listen), "answers proxies", "give it a port of its own, such as --forward-auth 127.0.0.1:9000"},
 		{"redirect", string(f.acme.redirect), "redirects to https", "give it a port of its own, such as --redirect :80"},
+	}
+	if f.forwardsNothing() {
+		all = all[1:] // --listen is not opened
 	}
 	for i, one := range all {
 		for _, other := range all[:i] {

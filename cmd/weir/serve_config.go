@@ -45,6 +45,8 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 		RedirectListen: string(f.acme.redirect),
 		RedirectPort:   uint16(f.acme.redirectPort.Value),
 
+		ForwardAuth: f.forwardAuth.settings(),
+
 		MetricsListen: string(f.metrics),
 		MetricsOpen:   bool(f.metricsOpen),
 

@@ -24,6 +24,7 @@ type serveFlags struct {
 	clientCA        string // empty: clients are not asked for certificates
 	clientCert      cli.Choice
 	acme            serveACME
+	forwardAuth     serveForwardAuth
 	admin           cli.AdminAddr
 	adminHosts      names
 	metrics         cli.OffOrListenAddr
@@ -91,6 +92,7 @@ func defaultServeFlags() *serveFlags {
 	return &serveFlags{
 		listen:         ":8080",
 		acme:           defaultServeACME(),
+		forwardAuth:    defaultServeForwardAuth(),
 		admin:          cli.AdminAddr{At: cli.DefaultAdmin},
 		clientCert:     cli.Choice{Value: certRequired, Of: []string{certRequired, certOptional}},
 		engine:         cli.Choice{Value: engineAuto, Of: []string{engineAuto, engineStd}},
@@ -129,6 +131,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.clientCA, "client-ca", "", "`FILE` with the certificates of authorities, in PEM: callers are asked for a certificate from one of them, for key source cert; a changed file is read again; not at --admin and --metrics; only with --tls-cert or --acme")
 	flags.Var(&f.clientCert, "client-cert", "whether callers must have such a certificate: without one a connection is refused, or with optional a limiter that requires one answers 401; one that does not verify is always refused; only with --client-ca")
 	f.acme.register(cmd)
+	f.forwardAuth.register(cmd)
 	flags.Var(&f.admin, "admin", "the address of the admin listener, for operators with a token; empty or off: none")
 	flags.Var(&f.adminHosts, "admin-hosts", "further host names that the admin listener accepts in Host")
 	flags.Var(&f.metrics, "metrics", "the address of a listener for /metrics, /livez and /readyz alone, such as :9090 for a container; metrics need a token, see --metrics-open; empty or off: none, --admin serves them too")

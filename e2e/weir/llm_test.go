@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -232,7 +233,7 @@ func TestTheLLMExampleChargesWhatTheModelTells(t *testing.T) {
 			{prompt{Prompt: mute + "40", MaxTokens: 7}, nil, 2007},
 			{prompt{Prompt: abort + "40", MaxTokens: 8, Stream: true, StreamOptions: told}, nil, 2008},
 			{prompt{Prompt: mute + "40"}, nil, 10000},
-			{prompt{Prompt: mute + "40", MaxTokens: 1 << 40}, nil, 10000},
+			{prompt{Prompt: mute + "40", MaxTokens: math.MaxInt32}, nil, 10000},
 			{prompt{Prompt: fail + "400"}, nil, 0},
 			{prompt{Prompt: fail + "503", MaxTokens: 100}, nil, 0},
 		} {

@@ -197,6 +197,16 @@ func serveIn(t *testing.T, data string, args ...string) *server {
 	engine := engineFor(top(t), args)
 	cmd.Env = append(cleanEnv(), engine...)
 	cmd.Dir = t.TempDir()
+	s := begin(t, cmd, data)
+	if engine != nil {
+		s.mustBeServedBy(t, testEngine)
+	}
+	return s
+}
+
+// begin starts a command that serves with a data directory, and waits until it listens.
+func begin(t *testing.T, cmd *exec.Cmd, data string) *server {
+	t.Helper()
 	p, err := launch(cmd)
 	if err != nil {
 		t.Fatal(err)
@@ -206,11 +216,7 @@ func serveIn(t *testing.T, data string, args ...string) *server {
 	if err != nil {
 		t.Fatalf("%v\nstandard error:\n%s", err, p.stderr)
 	}
-	s := &server{process: p, url: m[1], data: data}
-	if engine != nil {
-		s.mustBeServedBy(t, testEngine)
-	}
-	return s
+	return &server{process: p, url: m[1], data: data}
 }
 
 // quickExit prevents a program with the race detector from sleeping for a second

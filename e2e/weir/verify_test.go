@@ -17,33 +17,34 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// shortContract has the contract's limiters and routes, with short windows.
+// shortContract has the contract's limiters and routes, with windows short enough to be waited for, and
+// long enough for a busy machine to spend all of them in one.
 const shortContract = `limiters:
   - name: widget-init
     routes: [POST /api/v1/widget/init]
-    windows: [40 per 5 seconds by ip+agent, 30000 per hour by ip]
+    windows: [40 per 15 seconds by ip+agent, 30000 per hour by ip]
   - name: widget-session
     routes: [POST /api/v1/widget/messages*, /api/v1/widget/events*, /api/v1/widget/conversations*]
-    windows: [30 per 5 seconds by session or ip]
+    windows: [30 per 15 seconds by session or ip]
   - name: widget-leads
     routes: [POST /api/v1/widget/leads]
-    windows: [10 per 5 seconds by session or ip]
+    windows: [10 per 15 seconds by session or ip]
   - name: wp-plugin
     routes: [/v1/wp/*]
-    windows: [20 per 5 seconds by token or ip]
+    windows: [20 per 15 seconds by token or ip]
     message: bulk-sync
   - name: widget-typing
     routes: [POST /api/v1/widget/typing]
-    windows: [30 per 5 seconds by ip]
+    windows: [30 per 15 seconds by ip]
   - name: widget-satisfaction
     routes: [POST /api/v1/widget/satisfaction]
-    windows: [12 per 5 seconds by ip]
+    windows: [12 per 15 seconds by ip]
   - name: widget-coupon
     routes: [POST /api/v1/widget/coupon/apply]
-    windows: [15 per 5 seconds by ip]
+    windows: [15 per 15 seconds by ip]
   - name: widget-other
     routes: [/api/v1/widget/*]
-    windows: [60 per 5 seconds by ip]
+    windows: [60 per 15 seconds by ip]
 `
 
 // A verification is the output of weir verify --json.

@@ -38,6 +38,9 @@ func openBackend(ctx context.Context, c *Config, self *ownListeners, own *parts)
 	if len(c.Sites) > 0 {
 		return openUpstream(ctx, c, self, own)
 	}
+	if c.asksAlone() {
+		return openNone(ctx, c, self, own)
+	}
 	return openSample(ctx, c, own)
 }
 

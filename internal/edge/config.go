@@ -35,6 +35,9 @@ type Config struct {
 	// AdminListen is the address of the admin listener; empty: none, unless a service manager has
 	// passed a socket for it.
 	AdminListen string
+	// ForwardAuth is the door for proxies that ask about each request. Without Sites, the server
+	// has no other for callers.
+	ForwardAuth ForwardAuth
 	// MetricsListen is the address of a listener for metrics and health alone; empty: none, unless
 	// a service manager has passed a socket for it. MetricsOpen means that it needs no token.
 	MetricsListen string

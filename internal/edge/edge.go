@@ -11,7 +11,7 @@
 //	policy.go     the policy in force, which follows its file, and the candidate
 //	doors.go      what is served: the set of doors that a server waits for
 //	acme.go       the certificates that are obtained by ACME
-//	public.go redirect.go admin.go    one file per door
+//	public.go redirect.go admin.go forwardauth.go    one file per door
 //	manager.go    the service manager: its notifications and its watchdog
 //	handover.go   another process that serves in place of this one
 //	demo.go       the traffic of --demo
@@ -37,6 +37,7 @@ type Server struct {
 	backend   *backend
 	acme      *acme.Manager // nil: no certificates by ACME
 	public    *publicDoor
+	check     *checkDoor    // nil: none
 	redirect  *redirectDoor // nil: none
 	policy    *policy
 	doors     doors
@@ -74,7 +75,7 @@ func (s *Server) open(ctx context.Context, h *hooks) (err error) {
 	if from != nil {
 		own.own(from.Close)
 	}
-	if s.listeners, err = openListeners(c.Listen, from, own); err != nil {
+	if s.listeners, err = openListeners(c.publicAddress(), from, own); err != nil {
 		return err
 	}
 	self := &ownListeners{sites: c.Sites}
@@ -91,6 +92,10 @@ func (s *Server) open(ctx context.Context, h *hooks) (err error) {
 	if s.redirect, err = openRedirect(ctx, c, s.listeners, self, own); err != nil {
 		return err
 	}
+	proxies, err := openForwardAuth(ctx, c, s.listeners, self, own)
+	if err != nil {
+		return err
+	}
 	if s.acme, err = openACME(c, s.listeners, s.redirect, own); err != nil {
 		return err
 	}
@@ -103,10 +108,13 @@ func (s *Server) open(ctx context.Context, h *hooks) (err error) {
 	if s.public, err = openPublic(c, s.listeners, s.counter, s.backend, s.acme, h); err != nil {
 		return err
 	}
+	if err = s.openCheck(proxies, h); err != nil {
+		return err
+	}
 	if s.policy, err = openPolicy(ctx, c, s.counter, s.manager, operators.audit, h, own); err != nil {
 		return err
 	}
-	s.doors.callers, s.doors.log = []Door{s.public}, c.Log
+	s.doors.callers, s.doors.log = s.callerDoors(), c.Log
 	if s.redirect != nil {
 		if err := s.redirect.attach(s.public.gateway, h); err != nil {
 			return err
@@ -168,7 +176,7 @@ func (s *Server) Run(ctx context.Context) error {
 		while.own(runACME(ctx, s.acme))
 	}
 	s.manager.notifyReady(s.policy.State())
-	while.own(s.manager.feedWatchdog((&pulse{counter: s.counter, gateway: s.public.gateway, at: s.Addr()}).alive))
+	while.own(s.manager.feedWatchdog((&pulse{counter: s.counter, front: s.front(), at: s.Addr()}).alive))
 	return s.doors.serve(ctx)
 }
 

@@ -185,7 +185,7 @@ func (s *listeners) by() string {
 	if s.held {
 		return byManager
 	}
-	return "--listen"
+	return "--listen" // or --forward-auth, which has no upstream that could be this server
 }
 
 // row returns the row of the public listener, which url reaches.

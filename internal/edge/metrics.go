@@ -38,7 +38,7 @@ func openMetrics(o *observing) error {
 func (s *Server) sources() telemetry.Sources {
 	g := s.public.gateway
 	all := telemetry.Sources{
-		Policy: s.counter.Policy, Health: s.counter.health, InFlight: g.InFlight,
+		Policy: s.counter.Policy, Health: s.counter.health, InFlight: s.front().InFlight,
 		Certificates: g.Certificates,
 		Table:        s.counter.store.table, Shared: s.counter.store.figures,
 		PolicyState: func() telemetry.PolicyState { return policyState(s.policy.State()) },

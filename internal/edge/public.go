@@ -145,7 +145,7 @@ func (d *publicDoor) row(c *Config) Row {
 // pulse is for one goroutine.
 type pulse struct {
 	counter  *counter
-	gateway  *gateway.Gateway
+	front    front
 	at       net.Addr
 	accepted int64 // at the last check
 }
@@ -156,11 +156,11 @@ func (p *pulse) alive(ctx context.Context) error {
 	if err := p.counter.works(ctx); err != nil {
 		return err
 	}
-	if p.gateway.Draining() {
+	if p.front.Draining() {
 		return nil // it accepts nothing any more
 	}
 	last := p.accepted
-	if p.accepted = p.gateway.Accepted(); p.accepted != last {
+	if p.accepted = p.front.Accepted(); p.accepted != last {
 		return nil
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, p.at.Network(), p.at.String())
@@ -172,7 +172,7 @@ func (p *pulse) alive(ctx context.Context) error {
 	}
 	retry := time.NewTicker(10 * time.Millisecond)
 	defer retry.Stop()
-	for p.gateway.Accepted() == last && !p.gateway.Draining() {
+	for p.front.Accepted() == last && !p.front.Draining() {
 		select {
 		case <-retry.C:
 		case <-ctx.Done():

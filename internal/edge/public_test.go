@@ -9,7 +9,7 @@ import (
 // The systemd watchdog is notified only if the server accepts connections.
 func TestTheWatchdogChecksTheAcceptLoop(t *testing.T) {
 	s, _ := opened(t, testConfig(t, twoPolicy))
-	p := &pulse{counter: s.counter, gateway: s.public.gateway, at: s.Addr()}
+	p := &pulse{counter: s.counter, front: s.public.gateway, at: s.Addr()}
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := p.alive(soon); err == nil {

@@ -19,6 +19,9 @@ func (s *Server) Rows() []Row { return s.rows }
 func (s *Server) describe(operators *adminSide, h *hooks) []Row {
 	backend, credentials := s.backend.rows()
 	all := []Row{s.listeners.row(s.URL())}
+	if s.check != nil {
+		all = append(all, s.check.row(s.config))
+	}
 	if s.redirect != nil {
 		all = append(all, s.redirect.row())
 	}
@@ -28,7 +31,10 @@ func (s *Server) describe(operators *adminSide, h *hooks) []Row {
 	all = append(all, s.policy.rows()...)
 	all = append(all, Row{"store", s.counter.store.line})
 	all = append(all, operators.rows...)
-	all = append(all, backend, s.public.row(s.config))
+	all = append(all, backend)
+	if !s.config.asksAlone() {
+		all = append(all, s.public.row(s.config))
+	}
 	all = append(append(all, credentials...), certificateRows(s.config)...)
 	all = append(all, h.rows...)
 	if s.config.Demo {

@@ -321,7 +321,7 @@ func (s *certificates) warnOfFiles() {
 // warnOfNames logs which certificates no client accepts or gets, and which hosts have none. The
 // mutex is held, or not needed yet.
 func (s *certificates) warnOfNames() {
-	first := make(map[string]*certificate, len(s.files))
+	first, alike := make(map[string]*certificate, len(s.files)), make(map[string]*certificate, len(s.files))
 	for _, c := range s.files {
 		if len(c.names()) == 0 {
 			s.log.Warn("a TLS certificate names no host, so clients refuse it: issue one with the hosts as subject alternative names", "name", c.label(), "certificate", c.CertFile)
@@ -332,12 +332,31 @@ func (s *certificates) warnOfNames() {
 			continue
 		}
 		first[der] = c
+		use := c.use()
+		if same := alike[use]; same != nil && len(c.names()) > 0 {
+			s.log.Warn("a TLS certificate is never used, because an earlier one has the same names and the same kind of key: leave one out", "name", c.label(), "certificate", same.CertFile, "unused", c.CertFile)
+			continue
+		}
+		alike[use] = c
 	}
 	for _, host := range s.served {
 		if !s.hasFor(host) {
 			s.log.Warn("a host of an upstream has no TLS certificate, so clients refuse the one that they get: give one that names it, or get it by ACME", "host", host)
 		}
 	}
+}
+
+// use returns what decides which clients can get the certificate: its names, and the kind of its
+// key. Clients that accept one kind of key accept any size of RSA, but not any curve.
+func (c *certificate) use() string {
+	leaf := c.current.Leaf
+	kind := leaf.PublicKeyAlgorithm.String()
+	if key, ok := leaf.PublicKey.(*ecdsa.PublicKey); ok {
+		kind = key.Params().Name
+	}
+	names := slices.Clone(c.names())
+	slices.Sort(names)
+	return strings.Join(append(names, kind), " ")
 }
 
 // hasFor reports whether a host of an upstream has a certificate; one with a star, whether a name

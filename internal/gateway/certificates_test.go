@@ -249,11 +249,14 @@ func TestCertificatesWithoutUseAreReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	second, _ := issued{hosts: []string{"api.example.com"}}.write(t, dir, "second")
+	// for clients that accept no other kind of key
+	other, _ := issued{hosts: []string{"api.example.com"}, rsa: true}.write(t, dir, "other")
 	wild, _ := issued{hosts: []string{"*.shop.example.com", "192.0.2.1"}}.write(t, dir, "wild")
 	manager := issuedCertificates(t, "", "www.example.org")
 	synctest.Test(t, func(t *testing.T) {
 		log := new(lockedText)
-		s, err := loadCertificates([]KeyPair{nameless, api, again, wild}, manager, slog.New(slog.NewTextHandler(log, nil)), time.Now)
+		s, err := loadCertificates([]KeyPair{nameless, api, again, second, other, wild}, manager, slog.New(slog.NewTextHandler(log, nil)), time.Now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,6 +267,7 @@ func TestCertificatesWithoutUseAreReported(t *testing.T) {
 		synctest.Wait()
 		for _, want := range []string{
 			"names no host.* name=nameless certificate=.*nameless.pem", "given twice.* name=api.example.com certificate=.*api.pem again=.*again.pem",
+			"never used.* name=api.example.com certificate=.*api.pem unused=.*second.pem",
 			"no TLS certificate.* host=b.example.com\n", `no TLS certificate.* host=\*.example.net\n`,
 		} {
 			if n := len(regexp.MustCompile("level=WARN msg=.*"+want).FindAllString(log.String(), -1)); n != 1 {
@@ -271,7 +275,7 @@ func TestCertificatesWithoutUseAreReported(t *testing.T) {
 			}
 		}
 		lines := func(of string) int { return strings.Count(log.String(), of) }
-		if n := lines("names no host") + lines("given twice") + lines("no TLS certificate"); n != 4 {
+		if n := lines("names no host") + lines("given twice") + lines("never used") + lines("no TLS certificate"); n != 5 {
 			t.Errorf("%d warnings:\n%s", n, log)
 		}
 		time.Sleep(24 * time.Hour)

@@ -17,8 +17,11 @@ import (
 // body, and misbehaves in between. It counts how often it sees each id.
 type erratic struct {
 	*origin
+	arrives func(seen int64) // called with the number of requests so far, if set
+
 	mu   sync.Mutex
 	seen map[string]int
+	all  int64
 }
 
 func newErratic(t *testing.T) *erratic {
@@ -35,7 +38,12 @@ func (e *erratic) answer(s *served, r *http.Request) bool {
 	id := r.Header.Get("X-Id")
 	e.mu.Lock()
 	e.seen[id]++
+	e.all++
+	all := e.all
 	e.mu.Unlock()
+	if e.arrives != nil {
+		e.arrives(all)
+	}
 	head := "HTTP/1.1 200 OK\r\nX-Id: " + id + "\r\n"
 	whole := fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(id), id)
 	kind := r.URL.Query().Get("kind")
@@ -112,7 +120,7 @@ func TestNoAnswerReachesAnotherStream(t *testing.T) {
 }
 
 // askOwn sends a request with an id, and checks that a good answer is its own. If leaves, the
-// client may cancel it at any point.
+// client may cancel it at any point. also are statuses that it may get, beside 200 and 502.
 func askOwn(t *testing.T, client *http.Client, url, id, body string, leaves bool) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -91,8 +91,8 @@ func TestAnUndefinedBodyEndsItsConnection(t *testing.T) {
 // rest for the next request.
 func TestAConnectionWithAnEarlyAnswerIsNotUsedAgain(t *testing.T) {
 	for _, chunked := range []bool{false, true} {
-		// Within the gateway the rest of the body may overtake the answer's head,
-		// and then the answer was not early. So the test tries until it was.
+		// net/http may hold the beginning of the answer back until the rest of the body has
+		// come, and then the answer was not early. So the test tries until it was.
 		conns := int64(0)
 		for range 20 {
 			if conns = followEarlyAnswer(t, chunked); conns == 2 {
@@ -139,13 +139,27 @@ func followEarlyAnswer(t *testing.T, chunked bool) (conns int64) {
 		c.write("POST /v1/wp/early HTTP/1.1\r\nHost: weir.test\r\nContent-Length: %d\r\n\r\n%s", len(first)+len(rest), first)
 	}
 	within(t, patience, "the upstream has answered", answered)
+	var head string
+	if e.gateway.Fast() { // which passes the beginning on: so it has read the answer's head
+		line, h := c.head()
+		piece := make([]byte, len("ear"))
+		_, err := io.ReadFull(c.Reader, piece)
+		if head = line + " " + string(piece); err != nil || h.Get("Content-Length") != "5" {
+			t.Errorf("%q %v, %v", head, h, err)
+		}
+	}
 	if chunked {
 		fmt.Fprintf(c.Conn, "%x\r\n%s\r\n0\r\n\r\n", len(rest), rest)
 	} else {
 		fmt.Fprint(c.Conn, rest)
 	}
 	within(t, patience, "the answer has ended", ended)
-	if res, body := c.readAnswer("POST"); res.StatusCode != 200 || body != "early" {
+	if head != "" {
+		rest := make([]byte, len("ly"))
+		if _, err := io.ReadFull(c.Reader, rest); err != nil || head+string(rest) != "200 OK early" {
+			t.Errorf("%q, %v", head+string(rest), err)
+		}
+	} else if res, body := c.readAnswer("POST"); res.StatusCode != 200 || body != "early" {
 		t.Errorf("%d %q", res.StatusCode, body)
 	}
 	eventually(t, "the connection is put back, or closed", func() bool { return e.gateway.Upstreams()[0].Busy == 0 })

@@ -61,6 +61,9 @@ type Request struct {
 	// Query is the raw query. A limiter may count by its parameters.
 	Query string
 
+	// HasNoHealth means that /healthz and /readyz are paths of the backend, counted as any other.
+	HasNoHealth bool
+
 	// Methods are those that the gateway accepts beside the known ones (see IsMethod).
 	Methods []string
 
@@ -116,7 +119,7 @@ func Choose(d *weir.Decider, r *Request, c *Choice) {
 	case r.Path == "*":
 		c.Kind, c.Match = Asterisk, weir.Match{}
 		return
-	case c.Surface == NoSurface && isHealth(r.Path):
+	case c.Surface == NoSurface && !r.HasNoHealth && isHealth(r.Path):
 		c.Kind, c.Match = Health, weir.Match{}
 		return
 	case c.Surface != NoSurface && r.Purpose == CORSPreflight:

@@ -159,9 +159,17 @@ func (e *Engine) Drain() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for c := range e.alive {
-		if c.phase.CompareAndSwap(phaseIdle, phaseClosing) {
-			_ = c.raw.SetReadDeadline(longAgo) // ends its wait
-		}
+		c.endWait()
+	}
+}
+
+// endWait ends a wait for the next request. A deadline that is moved after it has lost the phase
+// comes after this one.
+func (c *conn) endWait() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase.CompareAndSwap(phaseIdle, phaseClosing) {
+		_ = c.raw.SetReadDeadline(longAgo)
 	}
 }
 

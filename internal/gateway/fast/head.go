@@ -77,8 +77,12 @@ func (c *conn) awaitByte(first bool) (more bool, err error) {
 		return false, nil
 	}
 	err = c.rested()
-	if c.phase.CompareAndSwap(phaseIdle, phaseBusy) || err == nil {
+	if c.phase.CompareAndSwap(phaseIdle, phaseBusy) {
 		return true, err
+	}
+	if err == nil { // the drain has a deadline end the wait, which must not end the request
+		c.moveDeadline(time.Now().Add(c.engine.Limits.Header))
+		return true, nil
 	}
 	wait := keptGrace
 	if first {

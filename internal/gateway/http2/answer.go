@@ -76,7 +76,7 @@ func (x *exchange) write(status int, body []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.gone || c.broken != nil {
-		x.Gone = true
+		x.noteGone()
 		return
 	}
 	x.appendHead(status, len(body) == 0)
@@ -93,6 +93,28 @@ func (x *exchange) write(status int, body []byte) {
 		s.window -= int64(n)
 	}
 	x.end()
+}
+
+// endsUnanswered reports whether the stream has ended, and then records why, unless its answer has
+// begun.
+func (x *exchange) endsUnanswered() bool {
+	x.s.c.mu.Lock()
+	defer x.s.c.mu.Unlock()
+	if x.s.gone && x.Status == 0 {
+		x.noteGone()
+	}
+	return x.s.gone
+}
+
+// noteGone records why a stream that has ended gets no answer: its client left, or its stream was
+// reset because its body is malformed, for which the log has the status of malformed requests. The
+// mutex is held.
+func (x *exchange) noteGone() {
+	if x.s.isMalformed() {
+		x.Status = http.StatusBadRequest
+		return
+	}
+	x.Gone = true
 }
 
 // appendHead appends the head of the answer. The connection ends after it if it is to go elsewhere.

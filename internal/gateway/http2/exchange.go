@@ -277,8 +277,7 @@ func (x *exchange) judge(own *rules.Answer) (admitted bool) {
 	x.limited = x.answer.Outcome != answer.Unlimited
 	x.NoteJudged(&x.c.engine.Options, &x.caller, &x.answer)
 	if x.answer.Status == 0 {
-		x.Gone = x.s.isGone()
-		return !x.Gone
+		return !x.endsUnanswered()
 	}
 	x.complete(x.answer.Status)
 	x.write(x.answer.Status, x.answer.Body())

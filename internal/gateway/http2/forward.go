@@ -65,8 +65,7 @@ func (x *exchange) forwardFailed(err error) {
 	switch {
 	case errors.As(err, &broke) && (errors.As(err, &large) || pace.IsTimeout(err)):
 		x.reply(rules.BodyFailed(broke.Err))
-	case x.s.isGone():
-		x.Gone = x.Status == 0
+	case x.endsUnanswered():
 	case broke != nil:
 		x.reply(rules.BodyFailed(broke.Err))
 	default:

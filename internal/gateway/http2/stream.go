@@ -155,11 +155,11 @@ func (s *stream) release() {
 	}
 }
 
-// isGone reports whether the stream was reset, or ended with its connection.
-func (s *stream) isGone() bool {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	return s.gone
+// isMalformed reports whether the request's body, or its trailers, are malformed (RFC 9113, section
+// 8.1.1). The mutex is held.
+func (s *stream) isMalformed() bool {
+	var malformed *wire.MalformedError
+	return errors.Is(s.err, errBadBody) || errors.As(s.err, &malformed)
 }
 
 // wake ends the wait on a channel, now or when it comes; nil: nobody has ever waited.

@@ -58,9 +58,9 @@ type AnswerRow struct {
 // AnswerRows are the fields of an upstream's answer that are removed, added or rewritten, beside
 // HopFields and Content-Length.
 var AnswerRows = []AnswerRow{
-	{[]string{headers.Limit, headers.Remaining, headers.Reset}, "written if a limiter covers the request; the backend's are removed in any case"},
-	{[]string{headers.RetryAfter}, "written with a 429 of Weir's own; the backend's is removed, unless its answer is a 429 of its own"},
-	{[]string{headers.Date}, "written from the clock that decided; the backend's is removed"},
+	{[]string{headers.Limit, headers.Remaining, headers.Reset}, "written instead of the backend's if a limiter covers the request; else the backend's stay, but in trailers and informational answers"},
+	{[]string{headers.RetryAfter}, "written with a 429 of Weir's own; the backend's is removed if a limiter covers the request, unless its answer is a 429 of its own"},
+	{[]string{headers.Date}, "written from the clock that decided, instead of the backend's, if a limiter covers the request; else the backend's stays"},
 	{[]string{headers.RateLimit, headers.Policy}, "with `--ietf-headers` as those above; else the backend's stay"},
 	{[]string{headers.Denial}, "added to a 429 of a limiter, and to the 403 of its `deny`"},
 	{[]string{"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Expose-Headers"}, "on the widget surface of the contract alone: written, removed, and extended by the fields of this table; see `--cors-origins`"},

@@ -1,0 +1,138 @@
+package weir
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/e2e/child"
+	"github.com/weirlimit/weir/e2e/nginxtest"
+)
+
+const forwardAuthPolicy = `{limiters: [{name: leads, routes: [POST /api/leads], windows: [30 per minute by ip]}, {name: all, routes: [/*], windows: [6000 per minute by ip]}]}`
+
+// serveForwardAuth starts a server that only answers a proxy.
+func serveForwardAuth(t *testing.T, proxy string) *server {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := t.TempDir()
+	cmd := exec.Command(path, "serve", "--data", data, "--policy", policyFile(t, forwardAuthPolicy), "--access-log=off",
+		"--forward-auth", "127.0.0.1:0", "--forward-auth-proxy", proxy, "--forward-auth-peers", "127.0.0.1")
+	cmd.Env, cmd.Dir = cleanEnv(), t.TempDir()
+	return begin(t, cmd, data)
+}
+
+// leadsBackend counts the leads that reach it, and reports fields that only Weir may write.
+func leadsBackend(t *testing.T) (addr string, leads *atomic.Int64) {
+	t.Helper()
+	leads = new(atomic.Int64)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && strings.Contains(strings.ToLower(r.URL.Path), "leads") {
+			leads.Add(1)
+		}
+		w.Header().Set("X-RateLimit-Limit", "9")
+		fmt.Fprintf(w, "%s %s\n", r.Method, r.RequestURI)
+	}))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String(), leads
+}
+
+// proxyExample returns a file of examples/ with the addresses of a test.
+func proxyExample(t *testing.T, path, weir, backend string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "examples", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.NewReplacer("127.0.0.1:9000", strings.TrimPrefix(weir, "http://"), "127.0.0.1:3000", backend).Replace(string(text))
+}
+
+func TestNginxAsksAboutEachRequest(t *testing.T) {
+	backend, leads := leadsBackend(t)
+	s := serveForwardAuth(t, "nginx")
+	text := proxyExample(t, "nginx/nginx.conf", s.url, backend)
+	_, text, _ = strings.Cut(text, "http {")
+	text = text[:strings.LastIndexByte(text, '}')]
+	proxy := nginxtest.Start(t, strings.Replace(text, "listen 8080;", "listen LISTEN;", 1))
+	throughProxy(t, "http://"+proxy.Addr, leads)
+	wantRefusal(t, curl(t, "http://"+proxy.Addr+"/api/leads", "-d", "{}"), 30, time.Minute, "Too many requests. Please slow down.")
+	s.end(t)
+}
+
+func TestCaddyAsksAboutEachRequest(t *testing.T) {
+	backend, leads := leadsBackend(t)
+	s := serveForwardAuth(t, "caddy")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, dir := l.Addr().String(), t.TempDir()
+	_ = l.Close()
+	text := "{\n\tadmin off\n}\n" + strings.Replace(proxyExample(t, "caddy/Caddyfile", s.url, backend), "\n:8080 {", "\nhttp://"+addr+" {", 1)
+	if err := os.WriteFile(filepath.Join(dir, "Caddyfile"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("caddy", "run", "--config", filepath.Join(dir, "Caddyfile"), "--adapter", "caddyfile")
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
+	caddy, err := child.Start(cmd, filepath.Join(dir, "said"), syscall.SIGTERM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { caddy.Stop(child.Patience) })
+	err = caddy.Await("Caddy listens", func() bool {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	throughProxy(t, "http://"+addr, leads)
+	s.end(t)
+}
+
+// throughProxy checks what callers get through a proxy before a backend.
+func throughProxy(t *testing.T, url string, leads *atomic.Int64) {
+	t.Helper()
+	wantExactly(t, url, 30, call{method: http.MethodPost, path: "/api/leads", body: "{}", foreign: true}, 200)
+	served := leads.Load()
+	for _, path := range []string{
+		"/api/leads", "/API/Leads", "/api//leads", "/api/leads/", "/api/leads;x", "/api/%6ceads", "/api/./leads", "/x/../api/leads", "/api%2Fleads", "/api/leads.json",
+		"/api/leads%3Bx", "/api/leads?x=1", "/api/%256ceads",
+	} {
+		r := curl(t, "--path-as-is", url+path, "-d", "{}", "-H", "X-Forwarded-For: 198.51.100.9", "-H", "X-Original-Addr: 198.51.100.9")
+		if r.status != http.StatusTooManyRequests && r.status != http.StatusBadRequest {
+			t.Errorf("%s is answered %d", path, r.status)
+		}
+	}
+	for _, forged := range []string{"X-Original-URI: /free", "X-Forwarded-Uri: /free", "X-Original-Method: GET", "X-Forwarded-Method: GET", "X-Weir-Answer: AAAA", "Connection: X-Forwarded-Uri, X-Original-Uri"} {
+		if r := curl(t, url+"/api/leads", "-d", "{}", "-H", forged); r.status != http.StatusTooManyRequests && r.status != http.StatusBadRequest {
+			t.Errorf("with %s it is answered %d", forged, r.status)
+		}
+	}
+	if n := leads.Load(); n != served {
+		t.Errorf("%d leads reached the backend after the limit was spent", n-served)
+	}
+	r := curl(t, url+"/api/leads", "-d", "{}")
+	if r.status != 429 || r.code(t) != "rate_limited" || len(r.values("Retry-After")) != 1 || len(r.values("X-Weir-Denial")) != 1 || strings.Join(r.values("Content-Language"), "") != "en" {
+		t.Errorf("the refusal is %d %v %s", r.status, r.fields, r.body)
+	}
+	r = curl(t, "-I", url+"/things?q=1")
+	if r.status != 200 || strings.Join(r.values("X-RateLimit-Limit"), " ") != "6000" {
+		t.Errorf("a HEAD is answered %d %v", r.status, r.fields)
+	}
+}

@@ -1,0 +1,319 @@
+package check_test
+
+import (
+	"bufio"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/check"
+	"github.com/weirlimit/weir/internal/gateway/rules"
+	"github.com/weirlimit/weir/memstore"
+	"github.com/weirlimit/weir/policyfile"
+)
+
+const policy = `
+limiters:
+  - name: leads
+    routes: [POST /api/leads]
+    windows: [3 per minute by ip]
+  - name: slots
+    routes: [/slots]
+    windows: [100 per minute by ip]
+    in_flight: 1 by ip
+  - name: usage
+    routes: [/usage]
+    windows: [5 per minute by ip]
+    answers: usage
+  - name: all
+    routes: [/*]
+    windows: [1000 per minute by ip]
+`
+
+// open returns a door for a dialect, whose only peer is 127.0.0.1.
+func open(t *testing.T, dialect check.Dialect, text string, change ...func(*check.Options)) *check.Door {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	who, err := identity.New(identity.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := policyfile.Reader{Sources: who.Sources()}.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := memstore.New(memstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	decider, err := weir.New(file.Policy, store, weir.Options{Sources: who.Sources()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := check.Options{
+		Rules: rules.Options{Decider: decider, Identity: who, Log: slog.New(slog.DiscardHandler)}, Dialect: dialect, Peers: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+		Secret: func() []byte { return []byte("0123456789abcdef0123456789abcdef") },
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	door, err := check.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return door
+}
+
+// A question is what a proxy sends; fields are lines.
+type question struct {
+	peer, target string
+	fields       []string
+}
+
+func (q question) ask(d *check.Door) *http.Response {
+	r := httptest.NewRequest("GET", "/check", nil)
+	if q.target != "" {
+		method, target, _ := strings.Cut(q.target, " ")
+		r = httptest.NewRequest(method, target, nil)
+		r.RequestURI = target
+	}
+	r.RemoteAddr = "127.0.0.1:999"
+	if q.peer != "" {
+		r.RemoteAddr = q.peer
+	}
+	for _, line := range q.fields {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Add(name, value)
+	}
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, r)
+	return w.Result()
+}
+
+// asked returns what a proxy of a dialect sends about a request.
+func asked(dialect check.Dialect, method, target, addr string, more ...string) question {
+	switch dialect {
+	case check.Nginx:
+		return question{fields: append([]string{"X-Original-Method: " + method, "X-Original-URI: " + target, "X-Original-Host: example.com", "X-Original-Addr: " + addr}, more...)}
+	case check.Envoy:
+		return question{target: method + " " + target, fields: append([]string{"X-Original-Addr: " + addr}, more...)}
+	}
+	return question{fields: append([]string{"X-Forwarded-Method: " + method, "X-Forwarded-Uri: " + target, "X-Forwarded-Host: example.com", "X-Forwarded-For: " + addr}, more...)}
+}
+
+var overHTTP = []check.Dialect{check.Nginx, check.Traefik, check.Caddy, check.Envoy}
+
+// reason returns the status that the proxy's client gets; for nginx it opens what is sealed.
+func reason(t *testing.T, d *check.Door, r *http.Response) *http.Response {
+	t.Helper()
+	sealed := r.Header.Get("X-Weir-Answer")
+	if sealed == "" {
+		return r
+	}
+	if r.StatusCode != http.StatusForbidden {
+		t.Fatalf("a sealed answer comes with %d, which nginx makes a 500 of", r.StatusCode)
+	}
+	return question{target: "GET /answer", fields: []string{"X-Weir-Answer: " + sealed}}.ask(d)
+}
+
+func TestALimitIsExactInEveryDialect(t *testing.T) {
+	for _, dialect := range overHTTP {
+		t.Run(string(dialect), func(t *testing.T) {
+			d := open(t, dialect, policy)
+			for n := range 5 {
+				r := reason(t, d, asked(dialect, "POST", "/api/leads?x=1", "192.0.2.7").ask(d))
+				want := http.StatusNoContent
+				if n > 2 {
+					want = http.StatusTooManyRequests
+				}
+				if r.StatusCode != want || r.Header["X-RateLimit-Limit"][0] != "3" {
+					t.Errorf("request %d: %d %v, want %d", n+1, r.StatusCode, r.Header, want)
+				}
+				if n > 2 && (r.Header.Get("Retry-After") == "" || r.Header.Get("Content-Type") != "application/json" || r.ContentLength < 50) {
+					t.Errorf("the refusal is not whole: %v, %d bytes", r.Header, r.ContentLength)
+				}
+			}
+			if r := asked(dialect, "POST", "/api/leads", "192.0.2.8").ask(d); r.StatusCode != http.StatusNoContent {
+				t.Errorf("another address is answered %d", r.StatusCode)
+			}
+		})
+	}
+}
+
+// Nothing that cannot be believed passes, and none of it is charged to anybody.
+func TestWhatCannotBeBelievedDoesNotPass(t *testing.T) {
+	for _, dialect := range overHTTP {
+		whole := asked(dialect, "POST", "/api/leads", "192.0.2.7")
+		bad := map[string]question{"a stranger": {peer: "192.0.2.9:1", target: whole.target, fields: whole.fields}, "nothing": {target: "GET /check"}}
+		for i, line := range whole.fields {
+			name, _, _ := strings.Cut(line, ": ")
+			without := append(append([]string{}, whole.fields[:i]...), whole.fields[i+1:]...)
+			bad["no "+name] = question{target: whole.target, fields: without}
+			bad["two "+name] = question{target: whole.target, fields: append([]string{line}, whole.fields...)}
+			bad["an empty "+name] = question{target: whole.target, fields: append(without, name+": ")}
+		}
+		for _, addr := range []string{"unknown", "192.0.2.7, ", "192.0.2.256", "192.0.2.7 x", "[::1", "_hidden"} {
+			bad["the address "+addr] = asked(dialect, "POST", "/api/leads", addr)
+		}
+		for _, line := range []string{"X-Forwarded-Uri: /free", "X-Forwarded-Method: GET", "X-Original-Uri: /free", "X-Original-Method: GET"} {
+			bad["also "+line] = asked(dialect, "POST", "/api/leads", "192.0.2.7", line)
+		}
+		for _, target := range []string{"*", "api/leads", "http://example.com/api/leads", "/%zz", "/x\x00", "//api/leads", "/x/../api/leads"} {
+			if dialect != check.Envoy { // net/http would refuse some
+				bad["the target "+target] = asked(dialect, "POST", target, "192.0.2.7")
+			}
+		}
+		for what, q := range bad {
+			t.Run(string(dialect)+"/"+what, func(t *testing.T) {
+				d := open(t, dialect, policy)
+				r := reason(t, d, q.ask(d))
+				if r.StatusCode < 400 || r.StatusCode == http.StatusTooManyRequests {
+					t.Errorf("answered %d", r.StatusCode)
+				}
+				for n := range 3 {
+					if r := whole.ask(d); r.StatusCode != http.StatusNoContent {
+						t.Errorf("lead %d of 3 after it is answered %d", n+1, r.StatusCode)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestOnlyTheAddressThatTheProxyAppendsCounts(t *testing.T) {
+	for _, dialect := range []check.Dialect{check.Traefik, check.Caddy} {
+		d := open(t, dialect, policy)
+		for _, claimed := range []string{"198.51.100.1, ", "198.51.100.2, 198.51.100.3,", ""} {
+			if r := asked(dialect, "POST", "/api/leads", claimed+"192.0.2.7").ask(d); r.StatusCode != http.StatusNoContent {
+				t.Errorf("%s: %d", claimed, r.StatusCode)
+			}
+		}
+		if r := asked(dialect, "POST", "/api/leads", "203.0.113.1, 192.0.2.7").ask(d); r.StatusCode != http.StatusTooManyRequests {
+			t.Errorf("a client that claims another address is answered %d", r.StatusCode)
+		}
+	}
+}
+
+func TestNoSpellingPassesASpentLimit(t *testing.T) {
+	d := open(t, check.Nginx, policy)
+	for range 3 {
+		asked(check.Nginx, "POST", "/api/leads", "192.0.2.7").ask(d)
+	}
+	for _, path := range []string{
+		"/api/leads", "/API/Leads", "/api//leads", "/api/leads/", "/api/leads;x", "/api/%6ceads", "/api/./leads", "/x/../api/leads", "/api%2Fleads",
+		"/api/leads.json", "/api/leads%3Bx", "/api/leads/..", "/api/%256ceads", "/api\\leads", "/api/leads%20", "/api/leads?x",
+	} {
+		r := reason(t, d, asked(check.Nginx, "POST", path, "192.0.2.7").ask(d))
+		if r.StatusCode != http.StatusTooManyRequests && r.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s is answered %d", path, r.StatusCode)
+		}
+	}
+}
+
+// nginx gets back what was sealed, and nothing that somebody else has made up.
+func TestOnlyASealedAnswerIsOpened(t *testing.T) {
+	d := open(t, check.Nginx, policy)
+	sealed := asked(check.Nginx, "BREW", "/x", "192.0.2.7").ask(d).Header.Get("X-Weir-Answer")
+	if r := (question{target: "HEAD /answer", fields: []string{"X-Weir-Answer: " + sealed}}).ask(d); r.StatusCode != http.StatusMethodNotAllowed {
+		t.Fatalf("it is answered %d", r.StatusCode)
+	}
+	flipped := []byte(sealed)
+	flipped[len(flipped)/2] ^= 1
+	for _, forged := range []string{"", "x", sealed[:20], sealed[:len(sealed)-4], string(flipped), strings.Repeat("A", 60), sealed + "AAAA"} {
+		if r := (question{target: "GET /answer", fields: []string{"X-Weir-Answer: " + forged}}).ask(d); r.StatusCode != http.StatusForbidden {
+			t.Errorf("%.20q is answered %d", forged, r.StatusCode)
+		}
+	}
+	unknown := open(t, check.Nginx, policy, func(o *check.Options) { o.Secret = func() []byte { return nil } })
+	r := asked(check.Nginx, "BREW", "/x", "192.0.2.7").ask(unknown)
+	if r.StatusCode != http.StatusForbidden || r.Header.Get("X-Weir-Answer") != "" {
+		t.Errorf("while the key is not known: %d %v", r.StatusCode, r.Header)
+	}
+}
+
+func TestTheHealthPathsOfABackendAreCounted(t *testing.T) {
+	d := open(t, check.Caddy, policy)
+	if r := asked(check.Caddy, "GET", "/healthz", "192.0.2.7").ask(d); r.StatusCode != http.StatusNoContent || r.Header["X-RateLimit-Limit"][0] != "1000" {
+		t.Errorf("%d %v", r.StatusCode, r.Header)
+	}
+	if r := (question{target: "GET /readyz"}).ask(d); r.StatusCode != http.StatusOK {
+		t.Errorf("the door's own /readyz is answered %d", r.StatusCode)
+	}
+	envoy := open(t, check.Envoy, policy)
+	if r := asked(check.Envoy, "GET", "/readyz", "192.0.2.7").ask(envoy); r.StatusCode != http.StatusNoContent || r.Header["X-RateLimit-Limit"] == nil {
+		t.Errorf("to Envoy, a client's /readyz is answered %d %v", r.StatusCode, r.Header)
+	}
+}
+
+// A request whose end is not told keeps no slot.
+func TestASlotIsGivenBackAtOnce(t *testing.T) {
+	d := open(t, check.Nginx, policy)
+	for n := range 5 {
+		if r := asked(check.Nginx, "GET", "/slots", "192.0.2.7").ask(d); r.StatusCode != http.StatusNoContent {
+			t.Fatalf("request %d is answered %d", n+1, r.StatusCode)
+		}
+	}
+}
+
+// A 200 of our own would make a proxy forward a request that was not charged.
+func TestAnAnswerOfOursNeverLetsARequestPass(t *testing.T) {
+	for dialect, want := range map[check.Dialect]int{check.Nginx: 200, check.Caddy: 404, check.Envoy: 404} {
+		d := open(t, dialect, policy)
+		r := asked(dialect, "GET", "/usage", "192.0.2.7").ask(d)
+		if r.StatusCode < 300 {
+			t.Errorf("%s: the question is answered %d", dialect, r.StatusCode)
+		}
+		if r = reason(t, d, r); r.StatusCode != want {
+			t.Errorf("%s: the client is answered %d, want %d", dialect, r.StatusCode, want)
+		}
+	}
+}
+
+// A preflight is charged to widget-other, needs no credential, and the backend answers it (D9).
+func TestAPreflightPassesOnTheAccountOfWidgetOther(t *testing.T) {
+	contract, err := os.ReadFile(filepath.Join("..", "..", "policyfile", "contract.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, check.Traefik, string(contract))
+	r := asked(check.Traefik, "OPTIONS", "/api/v1/widget/leads", "192.0.2.7", "Origin: https://shop.example.com", "Access-Control-Request-Method: POST").ask(d)
+	if r.StatusCode != http.StatusNoContent || r.Header["X-RateLimit-Limit"][0] != "6000" {
+		t.Errorf("%d %v", r.StatusCode, r.Header)
+	}
+	if r = asked(check.Traefik, "GET", "/api/v1/widget/x", "192.0.2.7").ask(d); r.Header.Get("Access-Control-Allow-Origin") != "*" {
+		t.Errorf("an admitted request of a browser has %v", r.Header)
+	}
+}
+
+func TestTheDoorReadsNoBody(t *testing.T) {
+	d := open(t, check.Caddy, `{limiters: [{name: a, routes: [/*], windows: [3 per minute by ip+agent]}]}`)
+	s := httptest.NewServer(d)
+	defer s.Close()
+	defer s.CloseClientConnections()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The body that is announced never comes.
+	_, err = conn.Write([]byte("GET /check HTTP/1.1\r\nHost: x\r\nX-Forwarded-Method: POST\r\nX-Forwarded-Uri: /x\r\nX-Forwarded-Host: x\r\n" +
+		"X-Forwarded-For: 192.0.2.7\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || r.StatusCode != http.StatusNoContent {
+		t.Errorf("%v %v", r, err)
+	}
+	_ = conn.Close()
+}

@@ -1,0 +1,164 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	auth "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	types "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/gateway/rules"
+)
+
+// A grpcServer is the server of the dialect EnvoyGRPC: envoy.service.auth.v3.Authorization, and
+// gRPC's health service.
+type grpcServer struct {
+	auth.UnimplementedAuthorizationServer
+	door   *Door
+	server *grpc.Server
+	health *health.Server
+}
+
+// maxMessage bounds a question in bytes, beside the size of a head: Envoy may add a body.
+const maxMessage = 1 << 20
+
+func newGRPC(d *Door) *grpcServer {
+	s := &grpcServer{door: d, health: health.NewServer(), server: grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(10_000))}
+	auth.RegisterAuthorizationServer(s.server, s)
+	grpc_health_v1.RegisterHealthServer(s.server, s.health)
+	return s
+}
+
+func (s *grpcServer) serve(l net.Listener) error { return s.server.Serve(l) }
+
+func (s *grpcServer) stop(patience time.Duration) {
+	s.health.Shutdown()
+	done := make(chan struct{})
+	go func() { defer close(done); s.server.GracefulStop() }()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		s.server.Stop()
+		<-done
+	}
+}
+
+// Check implements auth.AuthorizationServer. It returns no error: to Envoy an error is a server
+// that is not there, which failure_mode_allow lets requests pass.
+func (s *grpcServer) Check(ctx context.Context, q *auth.CheckRequest) (*auth.CheckResponse, error) {
+	d := s.door
+	x := d.borrow()
+	defer d.giveBack(x)
+	from, _ := peer.FromContext(ctx)
+	at := identity.ParsePeer(from.Addr.String())
+	if !d.believes(at) {
+		d.note(noticePeer, "a question about a request came from an address that is none of the proxies, and was refused: add it to --forward-auth-peers if it is one",
+			"peer", at.String())
+		d.reply(x, &stranger)
+		return x.response(), nil
+	}
+	err := d.asks.readAttributes(&x.sent, q.GetAttributes())
+	switch {
+	case errors.Is(err, errForeign):
+		d.reject(x, at, err, &unclear)
+	case err != nil:
+		d.reject(x, at, err, &rules.Unjudged)
+	default:
+		d.decide(ctx, x)
+	}
+	response := x.response()
+	d.finish(x)
+	return response, nil
+}
+
+// readAttributes reads the client's request of a question.
+func (q *questions) readAttributes(s *sent, a *auth.AttributeContext) error {
+	h := a.GetRequest().GetHttp()
+	if h == nil {
+		return errors.New("the question has no attributes.request.http")
+	}
+	fields, raw := h.GetHeaders(), h.GetHeaderMap().GetHeaders()
+	if len(fields) > 0 && len(raw) > 0 {
+		return errors.New("the question has both headers and header_map")
+	}
+	s.fields = make(map[string][]string, len(fields)+len(raw))
+	for name, value := range fields {
+		s.add(name, value)
+	}
+	for _, f := range raw {
+		value := f.GetValue()
+		if value == "" {
+			value = string(f.GetRawValue())
+		}
+		s.add(f.GetKey(), value)
+	}
+	for _, name := range q.foreign() {
+		if len(s.fields[name]) > 0 {
+			return errForeign
+		}
+	}
+	s.method, s.uri, s.host, s.proto = h.GetMethod(), h.GetPath(), h.GetHost(), h.GetProtocol()
+	if s.method == "" || s.uri == "" {
+		return errors.New("the question has no method or no path")
+	}
+	if s.peer = identity.ParsePeer(a.GetSource().GetAddress().GetSocketAddress().GetAddress()); !s.peer.IsValid() {
+		return errors.New("the question has no attributes.source.address.socket_address")
+	}
+	return nil
+}
+
+// add adds a field of the client. The fields of HTTP/2 that begin with a colon are attributes too.
+func (s *sent) add(name, value string) {
+	if name != "" && name[0] != ':' {
+		name = http.CanonicalHeaderKey(name)
+		s.fields[name] = append(s.fields[name], value)
+	}
+}
+
+// response returns the verdict as Envoy reads it.
+func (x *exchange) response() *auth.CheckResponse {
+	all := make([]*core.HeaderValueOption, 0, len(x.fields))
+	for _, f := range x.fields {
+		if strings.EqualFold(f.Name, "Content-Length") || strings.EqualFold(f.Name, "Date") {
+			continue // Envoy writes its own
+		}
+		action := core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD
+		if f.Name == "Vary" || f.Name == "Www-Authenticate" {
+			action = core.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
+		}
+		all = append(all, &core.HeaderValueOption{Header: &core.HeaderValue{Key: strings.ToLower(f.Name), Value: f.Value}, AppendAction: action})
+	}
+	if x.passes {
+		return &auth.CheckResponse{
+			Status:       &status.Status{Code: int32(codes.OK)},
+			HttpResponse: &auth.CheckResponse_OkResponse{OkResponse: &auth.OkHttpResponse{ResponseHeadersToAdd: all}},
+		}
+	}
+	code := codes.PermissionDenied
+	switch x.Status {
+	case http.StatusUnauthorized:
+		code = codes.Unauthenticated
+	case http.StatusTooManyRequests:
+		code = codes.ResourceExhausted
+	}
+	return &auth.CheckResponse{
+		Status: &status.Status{Code: int32(code)},
+		HttpResponse: &auth.CheckResponse_DeniedResponse{DeniedResponse: &auth.DeniedHttpResponse{
+			Status: &types.HttpStatus{Code: types.StatusCode(x.Status)}, Headers: all, Body: string(x.body),
+		}},
+	}
+}
