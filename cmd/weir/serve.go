@@ -82,6 +82,9 @@ func newServe(env cli.Environment) *cobra.Command {
 			if err := f.readConfig(cmd); err != nil {
 				return printProblems(cmd.ErrOrStderr(), err)
 			}
+			if err := f.readRLSVariables(cmd, env); err != nil {
+				return err
+			}
 			if f.checkOnly {
 				return f.checkAll(cmd, env)
 			}
@@ -107,7 +110,7 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	command, commandErr := thisCommand()
 	signals, forget := handleSignals(ctx, log)
 	defer forget()
-	document, err := readDocument(stdin, f.policy)
+	document, err := f.document(stdin)
 	if err != nil {
 		return printProblems(stderr, err)
 	}

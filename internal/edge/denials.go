@@ -66,6 +66,7 @@ func openDenials(o *observing) error {
 		return cli.Fail(err, "")
 	}
 	h := o.hooks
+	h.denial = sealer.ID
 	h.policies = append(h.policies, func(s live.State) { version.Store(&s.Version) })
 	h.gateway = append(h.gateway, func(g *gateway.Options) {
 		g.Denial, g.AgentHash, g.CallerHash = sealer.ID, agentHash(agents), keyedHash(callers)

@@ -15,6 +15,7 @@ import (
 	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/handover"
+	"github.com/weirlimit/weir/internal/rls"
 	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/redisstore"
 )
@@ -183,8 +184,9 @@ func (s *Store) open(ctx context.Context, o *opening) (*openStore, error) {
 // A counter decides requests, and counts them in a store.
 type counter struct {
 	*weir.Decider
-	store *openStore
-	over  *failover.Store // around a store outside this process; nil around one inside
+	store  *openStore
+	counts weir.Store      // where it counts: over, or that of store
+	over   *failover.Store // around a store outside this process; nil around one inside
 }
 
 // openCounter makes the Decider of a store. Around a store outside this process it puts a
@@ -205,9 +207,10 @@ func openCounter(c *Config, s *openStore, h *hooks, own *parts) (*counter, error
 		}
 		counts = k.over
 	}
+	k.counts = counts
 	var err error
 	k.Decider, err = weir.New(c.Policy.Policy, counts, weir.Options{
-		Sources: weir.Sources(), OnShadow: each(h.shadows), OnCandidate: each(h.candidates), OnCrossed: each(h.crossings),
+		Sources: slices.Concat(weir.Sources(), rls.Sources()), OnShadow: each(h.shadows), OnCandidate: each(h.candidates), OnCrossed: each(h.crossings),
 		OnSettled: each(h.settled), OnHeld: eachOf(h.held),
 	})
 	if err != nil {

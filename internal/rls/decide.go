@@ -24,6 +24,9 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 		}
 		c.refused = c.refused || c.quotasAreSpent()
 	}
+	if err := s.lookFirst(ctx, c); err != nil {
+		return err
+	}
 	for range len(c.groups) + 1 {
 		if err := s.take(ctx, c); err != nil {
 			return err
@@ -38,7 +41,40 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 			break
 		}
 	}
-	c.judge(s.options.CountRefused)
+	c.judge()
+	return nil
+}
+
+// lookFirst reads the counts of a request in which some descriptors only look, and others spend. A
+// take never refuses those that only look. If one of them is over its limit, which a lower limit
+// makes possible, the others must not be charged.
+func (s *Service) lookFirst(ctx context.Context, c *call) error {
+	looks, spends := 0, 0
+	for i := range c.groups {
+		if c.groups[i].total == 0 {
+			looks++
+		} else {
+			spends++
+		}
+	}
+	if c.refused || looks == 0 || spends == 0 || s.options.CountRefused {
+		return nil
+	}
+	c.looking = true
+	err := s.take(ctx, c)
+	c.looking = false
+	if err != nil {
+		return err
+	}
+	all := c.decision.Standings()
+	for i := range all {
+		g := &c.groups[c.scratch.Ask(&all[i])]
+		if g.total == 0 && uint64(all[i].Count) > g.limit {
+			g.spent = true
+			c.refused = c.refused || g.mode == enforced
+		}
+	}
+	c.refused = c.refused || c.quotasAreSpent()
 	return nil
 }
 
@@ -49,7 +85,7 @@ func (s *Service) take(ctx context.Context, c *call) error {
 		g := &c.groups[i]
 		a := weir.Ask{Limiter: limiterNames[g.unit], Keys: &c.keys[i], Cost: int64(min(g.total, weir.MaxLimit)), Limit: int64(max(g.limit, 1))}
 		switch {
-		case c.refused || g.spent || g.total == 0:
+		case c.looking || c.refused || g.spent || g.total == 0:
 			a.Cost = weir.Peek
 		case g.mode == shadow || s.options.CountRefused:
 			a.Exempt = true
@@ -102,15 +138,15 @@ func (c *call) quotasAreSpent() bool {
 	return n > 0 && n == spent
 }
 
-// judge sets the counts of each descriptor, and whether it is over. countRefused means that hits
-// were counted whatever they are over.
-func (c *call) judge(countRefused bool) {
+// judge sets the counts of each descriptor, whether it is over, and whether that refuses the
+// request.
+func (c *call) judge() {
 	var counts [weir.MaxCharges]uint64
 	all := c.decision.Standings()
 	for i := range all {
 		counts[c.scratch.Ask(&all[i])] = uint64(all[i].Count)
 	}
-	quotas, over := 0, 0
+	quotas, over, charged := 0, 0, c.decision.Allowed && !c.refused
 	for i := range c.matches {
 		m := &c.matches[i]
 		if m.group < 0 {
@@ -118,7 +154,7 @@ func (c *call) judge(countRefused bool) {
 		}
 		g := &c.groups[m.group]
 		base := counts[m.group]
-		if charged := c.decision.Allowed && !c.refused && !g.spent; charged {
+		if charged && !g.spent {
 			base -= min(base, min(g.total, weir.MaxLimit))
 		}
 		m.before = base + m.upTo - m.hits
@@ -130,11 +166,11 @@ func (c *call) judge(countRefused bool) {
 				over++
 			}
 		}
-		if countRefused && m.over && m.mode == enforced {
+		if m.over && m.mode == enforced {
 			c.refused = true
 		}
 	}
-	if countRefused && quotas > 0 && quotas == over {
+	if quotas > 0 && quotas == over {
 		c.refused = true
 	}
 }

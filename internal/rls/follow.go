@@ -41,6 +41,22 @@ func (s *Service) SetConfig(c *config.Config) error {
 	return nil
 }
 
+// Loaded describes the configuration in force: "2 domains, 5 limits".
+func (s *Service) Loaded() string {
+	c := s.rules.Load()
+	if c == nil {
+		return "no configuration"
+	}
+	return plural(c.Domains(), "domain") + ", " + plural(c.Limits, "limit")
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 // Load reads the configuration at path and puts it in force. files are what was read, for Follow.
 func (s *Service) Load(path string, o config.Options) (files []config.File, err error) {
 	if files, err = config.Files(path); err == nil {

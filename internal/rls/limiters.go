@@ -29,11 +29,15 @@ var limiterNames = [...]string{
 	config.Day: "rls-day", config.Week: "rls-week", config.Month: "rls-month",
 }
 
-// policy returns the limiters that count descriptors.
-func policy(align weir.Align, on weir.FailureMode) (p weir.Policy) {
+// Sources returns the key sources of the limiters of Policy.
+func Sources() []weir.Source { return sources }
+
+// Policy returns the limiters that count descriptors under o, of which it reads Align and
+// OnStoreFailure.
+func Policy(o *Options) (p weir.Policy) {
 	for _, u := range config.Units {
 		p.Limiters = append(p.Limiters, weir.Limiter{
-			Name: limiterNames[u], Align: align, OnStoreFailure: on,
+			Name: limiterNames[u], Align: o.Align, OnStoreFailure: o.OnStoreFailure,
 			Windows: []weir.Window{{Limit: weir.MaxLimit, Per: u.Per(), Key: weir.Key{{domainSource}, {descriptorSource}}}},
 		})
 	}

@@ -22,6 +22,7 @@ type call struct {
 	scratch  weir.Scratch
 	replaced []string
 	refused  bool
+	looking  bool // the next take only reads
 }
 
 func (c *call) reset() {
@@ -31,7 +32,7 @@ func (c *call) reset() {
 	clear(c.asks)
 	clear(c.replaced)
 	c.matches, c.groups, c.keys, c.asks, c.replaced = c.matches[:0], c.groups[:0], c.keys[:0], c.asks[:0], c.replaced[:0]
-	c.decision, c.refused = weir.Decision{}, false
+	c.decision, c.refused, c.looking = weir.Decision{}, false, false
 }
 
 // A match is what a descriptor of a request means.
@@ -122,7 +123,7 @@ func hitsOf(r *pb.RateLimitRequest, d *ratelimit.RateLimitDescriptor) uint64 {
 // find sets what a descriptor means: its override, or the rule that its entries lead to.
 func (s *Service) find(rules *rules, root *config.Node, domain string, d *ratelimit.RateLimitDescriptor, m *match) error {
 	if d.GetIsNegativeHits() {
-		return status.Error(codes.InvalidArgument, "is_negative_hits is not supported: hits cannot be given back")
+		return status.Error(codes.InvalidArgument, "is_negative_hits: hits cannot be given back, so leave it out")
 	}
 	if o := d.GetLimit(); o != nil {
 		unit := config.Unit(o.GetUnit())

@@ -9,6 +9,8 @@
 //	metadata.go its dynamic metadata
 //	metrics.go  the metrics of envoyproxy/ratelimit, by their names
 //	follow.go   the configuration in force, which follows its files
+//	door.go     the service over gRPC, with its health, and its drain
+//	http.go     the service over HTTP: /json and /healthcheck
 package rls
 
 import (
@@ -89,7 +91,7 @@ func New(o Options) (*Service, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	decider, err := weir.New(policy(o.Align, o.OnStoreFailure), o.Store, weir.Options{Sources: sources})
+	decider, err := weir.New(Policy(&o), o.Store, weir.Options{Sources: sources})
 	if err != nil {
 		return nil, err
 	}
