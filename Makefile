@@ -42,7 +42,7 @@ check: fmt ## the inner loop, in under a minute: format, vet, staticcheck, and t
 	@echo "make check: passed; make test runs everything"
 
 .PHONY: test
-test: deps fmt vet staticcheck race fuzz ## everything below in this order, as in CI
+test: deps fmt vet staticcheck race envoy fuzz ## everything below in this order, as in CI
 	@echo "make test: passed"
 
 .PHONY: deps
@@ -71,6 +71,10 @@ staticcheck: ## staticcheck, at the version pinned above
 race: ## every test with -race: packages, command-line scripts, end to end with curl, nginx and chromium
 	go test $(RACE) -count=1 -timeout 30m -p $(PACKAGES) $(LONGEST) ./...
 	scripts/norace # what -race leaves out: millions of callers, kills, a gigabyte
+
+.PHONY: envoy
+envoy: ## --rls beside envoyproxy/ratelimit, which is in a module of its own: the same requests, on one Redis
+	cd e2e/envoyratelimit && go vet ./... && go test -count=1 ./...
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (2s)
