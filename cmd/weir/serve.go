@@ -46,6 +46,9 @@ servers behind Sentinels. A URL in the variable WEIR_STORE keeps its password ou
 
 While the store does not answer, each limiter follows its on_store_failure, and /readyz reports "degraded".
 
+--forward-auth answers a proxy that asks about each request, and --rls answers Envoy in place of its rate limit service,
+with that service's configuration. Without --upstream, the server then forwards nothing itself.
+
 --config FILE has settings in YAML: the name of a flag, a colon and its value. A list is written in brackets, and
 upstream may be a mapping of hosts to URLs. The command line overrides variables, which override the file. Relative
 paths in it begin at its directory. --check reports every problem without starting, --print-config prints such a file.
