@@ -97,6 +97,10 @@ bench-engine: ## the gateway's engines beside nginx, HAProxy, fasthttp and Rever
 bench-redis: ## Weir, other limiters for Go and bare scripts on a Redis: REDIS="-docs ../docs" rewrites docs/scale.md; REDIS=-quick
 	cd bench && go run ./redis $(REDIS)
 
+.PHONY: bench-rls
+bench-rls: ## --rls beside a server of grpc-go that says OK, and beside envoyproxy/ratelimit on the same Redis: the table of docs/envoy.md
+	cd bench && go run ./rls
+
 .PHONY: bench-pacer
 bench-pacer: ## callers that share a limit, through the pacer and through other clients: PACER="-docs ../docs" rewrites docs/pacing.md; PACER=-quick
 	cd bench && go run ./pacer $(PACER)

@@ -71,7 +71,6 @@ func NewDoor(s *Service, o DoorOptions) *Door {
 		// The default closes connections of clients that ask more often than every 5 minutes
 		// whether the server lives, and Envoy's connection_keepalive does.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.SharedWriteBuffer(true),
 	}
 	if o.TLS != nil {
 		all = append(all, grpc.Creds(credentials.NewTLS(o.TLS)))
