@@ -52,6 +52,7 @@ type rlsServer struct {
 	conn   *grpc.ClientConn
 	client pb.RateLimitServiceClient
 	http   string // the URL of its HTTP listener
+	data   string
 }
 
 var rlsAt = regexp.MustCompile(`(?m)^rls +Envoy asks at grpcs?://(\S+); .*/healthcheck at (http://\S+)$`)
@@ -63,11 +64,11 @@ func serveRLS(t *testing.T, path string, env []string, creds credentials.Transpo
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := new(rlsServer)
+	s := &rlsServer{data: t.TempDir()}
 	if path != "" {
 		args = append(args, "--rls", "127.0.0.1:0", "--rls-http", "127.0.0.1:0", "--rls-config", path)
 	}
-	cmd := exec.Command(weir, append([]string{"serve", "--data", t.TempDir(), "--access-log=off"}, args...)...)
+	cmd := exec.Command(weir, append([]string{"serve", "--data", s.data, "--access-log=off"}, args...)...)
 	cmd.Env, cmd.Dir = append(cleanEnv(), env...), t.TempDir()
 	if s.process, err = launch(cmd); err != nil {
 		t.Fatal(err)
@@ -409,6 +410,61 @@ func TestTheVariablesOfEnvoysServiceAreRead(t *testing.T) {
 		if code := run([]string{"serve", "--rls-env", "--data", t.TempDir()}, append(env, variable), nil, &printed, &printed); code != 2 || !strings.Contains(printed.String(), hint) {
 			t.Errorf("with %s it ends with status %d:\n%s", variable, code, printed.String())
 		}
+	}
+}
+
+func TestEnvoyIsAnsweredBesideAnUpstream(t *testing.T) {
+	backend, _ := leadsBackend(t)
+	s := serveRLS(t, rlsConfig(t, rlsLimits), nil, nil, "--listen", "127.0.0.1:0", "--upstream", "http://"+backend, "--policy", policyFile(t, forwardAuthPolicy), "--rls-headers", "on", "--metrics", "127.0.0.1:0", "--metrics-open")
+	at, err := s.stdout.await(listening)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := curl(t, at[1]+"/things"); r.status != http.StatusOK {
+		t.Errorf("the upstream's answer is %d", r.status)
+	}
+	for _, want := range []string{"OK OK/0", "OVER_LIMIT OVER_LIMIT/0"} {
+		if got := s.ask(t, rlsRequest("edge", 0, "base=1")); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	metrics, err := s.stdout.await(regexp.MustCompile(`(?m)^metrics +(http://\S+)/metrics`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(curl(t, metrics[1]+"/metrics").body)
+	for _, want := range []string{
+		`ratelimit_service_rate_limit_over_limit{domain="edge",key1="base",key2=""} 1`, `ratelimit_service_rate_limit_total_hits{domain="edge",key1="base",key2=""} 2`,
+		"ratelimit_service_config_load_success 1", `weir_decisions_total{limiter="rls-hour",outcome="refused",window="3600s by domain+descriptor"} 1`,
+		`weir_decisions_total{limiter="all",outcome="admitted",window="60s by ip"} 1`, `weir_connections_accepted_total{listener="rls"} 1`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	out, err := s.client.ShouldRateLimit(t.Context(), rlsRequest("edge", 0, "base=1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := s.stdout.await(adminAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := out.ResponseHeadersToAdd[len(out.ResponseHeadersToAdd)-1].Value
+	if text, problem, code := weirCommand(t.Context(), t, "denial", id, "--admin", admin[1], "--data", s.data); code != 0 || !strings.Contains(text, "rls-hour") || !strings.Contains(text, "1 of 1") {
+		t.Errorf("the refusal is explained so, with status %d:\n%s%s", code, text, problem)
+	}
+	s.endRLS(t)
+}
+
+// Without Redis each server counts by itself, or answers with an error if that is wanted.
+func TestEnvoyIsAnsweredWithoutRedisAsConfigured(t *testing.T) {
+	for failure, want := range map[string]string{"local": "OK OK/2", "allow": "OK OK/2", "error": "Unavailable: the store does not answer, and --rls-on-store-failure is error"} {
+		s := serveRLS(t, rlsConfig(t, rlsLimits), nil, nil, "--store", "redis://127.0.0.1:1", "--rls-on-store-failure", failure)
+		if got := s.ask(t, rlsRequest("edge", 0, "user=a")); got != want {
+			t.Errorf("%s: %s, want %s", failure, got, want)
+		}
+		s.endRLS(t)
 	}
 }
 

@@ -91,18 +91,19 @@ func ask(t testing.TB, s *Service, descriptors ...string) string {
 
 func TestRequestsAreAnswered(t *testing.T) {
 	for name, steps := range map[string][][2]string{
-		"depth":       {{"user=a path=/", "OK OK/0"}, {"user=a path=/", "OVER_LIMIT OVER_LIMIT/0"}, {"user=a", "OK OK/2"}, {"user=a path=/ x=y", "OK OK/0"}},
-		"unknown":     {{"nothing=1", "OK OK/0"}, {"free=1", "OK OK/4294967295"}},
-		"zero":        {{"zero=1", "OVER_LIMIT OVER_LIMIT/0"}, {"zero=1 +0", "OK OK/0"}},
-		"look":        {{"user=a +0", "OK OK/3"}, {"user=a +2", "OK OK/1"}, {"user=a +2", "OVER_LIMIT OVER_LIMIT/0"}, {"user=a", "OK OK/0"}},
-		"huge":        {{"user=a +4294967295", "OVER_LIMIT OVER_LIMIT/0"}, {"user=a +18446744073709551615", "OVER_LIMIT OVER_LIMIT/0"}, {"user=a", "OK OK/2"}, {"tried=1 +18446744073709551615", "OK OK/0"}, {"tried=1 +18446744073709551615", "OK OK/0"}},
-		"all or none": {{"user=a|tight=1", "OK OK/2 OK/0"}, {"user=a|tight=1", "OVER_LIMIT OK/2 OVER_LIMIT/0"}, {"user=a", "OK OK/1"}},
-		"twice":       {{"user=a|user=a", "OK OK/2 OK/1"}, {"user=a|user=a", "OVER_LIMIT OK/1 OVER_LIMIT/0"}, {"user=a", "OK OK/0"}},
-		"shadow":      {{"tried=1", "OK OK/0"}, {"tried=1", "OK OK/0"}, {"tried=1|user=a", "OK OK/0 OK/2"}},
-		"quotas":      {{"q1=1|q2=1", "OK OK/0 OK/1"}, {"q1=1|q2=1", "OK OVER_LIMIT/0 OK/0"}, {"q1=1|q2=1", "OVER_LIMIT OVER_LIMIT/0 OVER_LIMIT/0"}},
-		"replaces":    {{"base=1", "OK OK/0"}, {"base=1|vip=1", "OK OK/0 OK/8"}},
-		"shared":      {{"dir=a/x", "OK OK/1"}, {"dir=a/y", "OK OK/0"}, {"dir=a/z", "OVER_LIMIT OVER_LIMIT/0"}},
-		"override":    {{"user=a =1/MINUTE", "OK OK/0"}, {"user=a =1/MINUTE", "OVER_LIMIT OVER_LIMIT/0"}, {"user=a", "OK OK/1"}, {"user=a =5/MINUTE", "OK OK/2"}},
+		"depth":           {{"user=a path=/", "OK OK/0"}, {"user=a path=/", "OVER_LIMIT OVER_LIMIT/0"}, {"user=a", "OK OK/2"}, {"user=a path=/ x=y", "OK OK/0"}},
+		"unknown":         {{"nothing=1", "OK OK/0"}, {"free=1", "OK OK/4294967295"}},
+		"zero":            {{"zero=1", "OVER_LIMIT OVER_LIMIT/0"}, {"zero=1 +0", "OK OK/0"}},
+		"look":            {{"user=a +0", "OK OK/3"}, {"user=a +2", "OK OK/1"}, {"user=a +2", "OVER_LIMIT OVER_LIMIT/0"}, {"user=a", "OK OK/0"}},
+		"look, and spend": {{"user=a +3", "OK OK/0"}, {"user=a =1/MINUTE +0|tight=1", "OVER_LIMIT OVER_LIMIT/0 OK/1"}, {"user=a +0|tight=1", "OK OK/0 OK/0"}, {"user=a =1/MINUTE +0", "OVER_LIMIT OVER_LIMIT/0"}},
+		"huge":            {{"user=a +4294967295", "OVER_LIMIT OVER_LIMIT/0"}, {"user=a +18446744073709551615", "OVER_LIMIT OVER_LIMIT/0"}, {"user=a", "OK OK/2"}, {"tried=1 +18446744073709551615", "OK OK/0"}, {"tried=1 +18446744073709551615", "OK OK/0"}},
+		"all or none":     {{"user=a|tight=1", "OK OK/2 OK/0"}, {"user=a|tight=1", "OVER_LIMIT OK/2 OVER_LIMIT/0"}, {"user=a", "OK OK/1"}},
+		"twice":           {{"user=a|user=a", "OK OK/2 OK/1"}, {"user=a|user=a", "OVER_LIMIT OK/1 OVER_LIMIT/0"}, {"user=a", "OK OK/0"}},
+		"shadow":          {{"tried=1", "OK OK/0"}, {"tried=1", "OK OK/0"}, {"tried=1|user=a", "OK OK/0 OK/2"}},
+		"quotas":          {{"q1=1|q2=1", "OK OK/0 OK/1"}, {"q1=1|q2=1", "OK OVER_LIMIT/0 OK/0"}, {"q1=1|q2=1", "OVER_LIMIT OVER_LIMIT/0 OVER_LIMIT/0"}},
+		"replaces":        {{"base=1", "OK OK/0"}, {"base=1|vip=1", "OK OK/0 OK/8"}},
+		"shared":          {{"dir=a/x", "OK OK/1"}, {"dir=a/y", "OK OK/0"}, {"dir=a/z", "OVER_LIMIT OVER_LIMIT/0"}},
+		"override":        {{"user=a =1/MINUTE", "OK OK/0"}, {"user=a =1/MINUTE", "OVER_LIMIT OVER_LIMIT/0"}, {"user=a", "OK OK/1"}, {"user=a =5/MINUTE", "OK OK/2"}},
 	} {
 		s := newService(t, Options{})
 		for i, step := range steps {

@@ -55,8 +55,9 @@ type reading struct {
 	budget   int // nodes that may still be visited: aliases can make a small file a large one
 }
 
-// maxNodes is how many nodes of one file are visited, those of an alias each time.
-const maxNodes = 20_000_000
+// maxAliased is how many more nodes of one file are visited than the file can have, because those
+// of an alias are visited each time.
+const maxAliased = 1_000_000
 
 func (r *reading) report(line int, format string, args ...any) {
 	switch {
@@ -84,7 +85,7 @@ func (r *reading) read(source []byte) (d document) {
 	} else if !errors.Is(err, io.EOF) {
 		r.syntax(err)
 	}
-	r.budget = maxNodes
+	r.budget = len(source) + maxAliased // each node has a byte or more
 	r.fields(root.Content[0], "the file", func(name string, value *yaml.Node) bool {
 		switch name {
 		case "domain":
@@ -117,7 +118,7 @@ func (r *reading) syntax(err error) {
 func (r *reading) visit(n *yaml.Node) *yaml.Node {
 	if r.budget--; r.budget < 0 {
 		if r.budget == -1 {
-			r.report(n.Line, "aliases make the file too large: at most %d values are allowed", maxNodes)
+			r.report(n.Line, "aliases make the file too large: they may repeat %d values at most", maxAliased)
 		}
 		return nil
 	}
