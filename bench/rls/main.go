@@ -1,5 +1,5 @@
-// Command rls measures `weir serve --rls` as Envoy sees it, over gRPC on loopback: with the embedded
-// store beside a server of grpc-go that answers OK to everything, and with Redis beside
+// Command rls measures `weir serve --rls` as Envoy sees it, over gRPC on loopback: with the
+// embedded store beside a server of grpc-go that answers OK to everything, and with Redis beside
 // envoyproxy/ratelimit. Each turn runs the servers one after another, and the CPU is that of the
 // server's process alone.
 //

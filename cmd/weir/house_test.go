@@ -31,6 +31,7 @@ var floors = map[string]int{
 	"internal/gateway/rules": 4, "internal/admin": 4, "internal/sample": 4, "internal/replay/report": 4,
 
 	"httplimit": 3, "internal/telemetry": 3, "internal/watch": 3, "internal/live": 3, "internal/explain": 3, "internal/events": 3, "internal/replay": 3,
+	"internal/rls/translate": 3,
 	"internal/verify/report": 3, "internal/docsync/paced": 3, "internal/demo": 3, "internal/openapitest": 3,
 
 	"answer": 2, "policyfile": 2, "identity/jwks": 2, "internal/cli": 2, "internal/target": 2, "internal/verify": 2, "internal/docsync": 2,

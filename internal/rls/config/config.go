@@ -10,6 +10,11 @@
 //	watch.go     Watch: the files again when they change
 package config
 
+import (
+	"maps"
+	"slices"
+)
+
 // A Config is a set of domains. It is read only, and safe for concurrent use.
 type Config struct {
 	domains map[string]*Node
@@ -130,3 +135,31 @@ func (n *Node) rules(values bool, yield func(*Rule, bool) bool) bool {
 	}
 	return true
 }
+
+// An Entry is one level of a descriptor as the configuration has it.
+type Entry struct {
+	Key    string
+	Value  string // empty: every value, each with a count of its own
+	Shared bool   // all values that the stars match have one count
+}
+
+// Walk calls visit for each rule of a domain, in no order, with the entries that lead to it. visit
+// must not keep them.
+func (c *Config) Walk(domain string, visit func(all []Entry, r *Rule)) {
+	if root := c.domains[domain]; root != nil {
+		root.walk(nil, visit)
+	}
+}
+
+func (n *Node) walk(above []Entry, visit func([]Entry, *Rule)) {
+	for at, next := range n.children {
+		all := append(above, Entry{at.key, at.value, next.Share != ""})
+		if next.Rule != nil {
+			visit(all, next.Rule)
+		}
+		next.walk(all, visit)
+	}
+}
+
+// Names returns the names of the domains, sorted.
+func (c *Config) Names() []string { return slices.Sorted(maps.Keys(c.domains)) }
