@@ -58,6 +58,7 @@ reported with their lines, here and in comments, and the exit status is 1.`,
 	}
 	cmd.Flags().StringVar(&domain, "domain", "", "the `NAME` of the domain (default the only one)")
 	cmd.Flags().Var(keys, "key", "what a key of descriptors is: KEY=SOURCE, with a key source, path, method or host; repeatable")
+	cli.NoVariables(cmd, "domain", "key")
 	return cmd
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/gateway"
 	reports "github.com/weirlimit/weir/internal/replay/report"
+	"github.com/weirlimit/weir/internal/rls/config"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -76,6 +77,14 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 		}
 		if name != builtInPolicy {
 			done = append(done, fmt.Sprintf("%s: valid, %s", name, sizeOf(file.Policy)))
+		}
+	}
+	if f.rls.listen != "" && f.rls.config != "" {
+		read, err := config.Read(f.rls.config, config.Options{Merge: bool(f.rls.merge)})
+		if err != nil {
+			problems = append(problems, cli.Fail(err, "--rls-config needs the format of envoyproxy/ratelimit: see docs/envoy.md"))
+		} else {
+			done = append(done, fmt.Sprintf("%s: valid, %s with %s", f.rls.config, cli.Count(read.Domains(), "domain"), cli.Count(read.Limits, "limit")))
 		}
 	}
 	for _, err := range problems {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -75,6 +76,20 @@ func TestFlagsAboutEnvoysServiceFitTogether(t *testing.T) {
 		}
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}
+
+func TestCheckReadsTheLimitsOfEnvoy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "edge.yaml")
+	for text, want := range map[string]string{
+		"domain: a\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}]":  "edge.yaml: valid, 1 domain with 1 limit\n",
+		"domain: a\ndescriptors: [{key: a, rate_limit: {unit: year, requests_per_unit: 1}}]": "edge.yaml:2: unit \"year\"",
+	} {
+		writeFile(t, path, text)
+		var out strings.Builder
+		if code := run([]string{"serve", "--check", "--rls", ":1", "--rls-config", path}, nil, strings.NewReader(""), &out, &out); !strings.Contains(out.String(), want) || (code == 0) != strings.HasSuffix(want, "\n") {
+			t.Errorf("%s: status %d, %s, want %q", text, code, out.String(), want)
 		}
 	}
 }

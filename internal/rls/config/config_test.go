@@ -167,11 +167,11 @@ func TestADomainHasOneFileUnlessSeveralAreAllowed(t *testing.T) {
 func TestALargeConfigurationIsReadAndAHostileOneEnds(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("domain: a\ndescriptors:\n")
-	for i := range 100_000 {
+	for i := range 20_000 {
 		fmt.Fprintf(&b, "- {key: k, value: v%d, rate_limit: {unit: day, requests_per_unit: %d}}\n", i, i)
 	}
 	root := parse(t, b.String()).Domain("a")
-	if n, _ := root.Step("k", "v99999"); n.Rule.Requests != 99_999 {
+	if n, _ := root.Step("k", "v19999"); n.Rule.Requests != 19_999 {
 		t.Error(n.Rule)
 	}
 	b.Reset()

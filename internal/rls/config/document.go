@@ -57,7 +57,7 @@ type reading struct {
 
 // maxAliased is how many more nodes of one file are visited than the file can have, because those
 // of an alias are visited each time.
-const maxAliased = 1_000_000
+const maxAliased = 500_000
 
 func (r *reading) report(line int, format string, args ...any) {
 	switch {
