@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,11 @@ type serveRLS struct {
 	listen       cli.ListenOrSocket // empty: none
 	http         cli.OffOrListenAddr
 	config       string
+	xds          controlPlane // empty: none
+	xdsNode      string
+	xdsCA        string
+	xdsCert      string
+	xdsKey       string
 	merge        cli.OnOff
 	clientCA     string
 	maxAge       cli.Span
@@ -52,13 +58,19 @@ func defaultServeRLS() serveRLS {
 		windows:   cli.Choice{Value: windowsFirst, Of: []string{windowsFirst, windowsClock}},
 		onFailure: cli.Choice{Value: failureLocal, Of: []string{failureLocal, failureAllow, failureError}},
 		near:      0.8,
+		xdsNode:   "default",
 	}
 }
 
 func (f *serveRLS) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.Var(&f.listen, "rls", "the address, [HOST]:PORT or unix:/PATH, at which Envoy asks for rate limits over gRPC (envoy.service.ratelimit.v3), by the limits of --rls-config; without --upstream and --forward-auth nothing else is served, and --listen is not opened")
-	flags.StringVar(&f.config, "rls-config", "", "`FILE` or directory with these limits, in the format of envoyproxy/ratelimit; a change takes effect within seconds; required with --rls")
+	flags.StringVar(&f.config, "rls-config", "", "`FILE` or directory with these limits, in the format of envoyproxy/ratelimit; a change takes effect within seconds; required with --rls, unless --rls-xds has them")
+	flags.Var(&f.xds, "rls-xds", "the address, HOST:PORT, of a control plane that has these limits in place of --rls-config, such as Envoy Gateway (xDS)")
+	flags.StringVar(&f.xdsNode, "rls-xds-node", f.xdsNode, "the `ID` by which the control plane knows this server")
+	flags.StringVar(&f.xdsCA, "rls-xds-ca", "", "`FILE` with the certificates of the authorities that the control plane is verified by, in PEM; switches on TLS; a changed file is used for new connections, as are the next two")
+	flags.StringVar(&f.xdsCert, "rls-xds-cert", "", "`FILE` with the certificate that the control plane is shown, in PEM; only with --rls-xds-ca")
+	flags.StringVar(&f.xdsKey, "rls-xds-key", "", "`FILE` with its private key in PEM")
 	flags.Var(&f.http, "rls-http", "the address of an HTTP listener in clear text for POST /json, the same service without gRPC, and GET /healthcheck; empty or off: none; only with --rls")
 	flags.StringVar(&f.clientCA, "rls-client-ca", "", "`FILE` with the certificates of authorities, in PEM: Envoy must show a certificate from one of them at --rls; a changed file is read again; only with --tls-cert")
 	flags.Var(&f.windows, "rls-windows", "when a window begins: first-hit is at its first request, clock is at full seconds, minutes, hours, … as in envoyproxy/ratelimit")
@@ -72,7 +84,7 @@ func (f *serveRLS) register(cmd *cobra.Command) {
 	flags.Var(&f.near, "rls-near-ratio", "the part of a limit from which metrics count hits as near it, from 0 to 1")
 	flags.Var(&f.maxAge, "rls-max-connection-age", "when a connection of Envoy is asked to be replaced")
 	cli.SwitchFlag(cmd, &f.env, "rls-env", "also read the variables of envoyproxy/ratelimit, such as RUNTIME_ROOT, GRPC_PORT and REDIS_URL, for flags that are not given (see docs/envoy.md)")
-	for _, name := range []string{"rls-config", "rls-client-ca"} {
+	for _, name := range []string{"rls-config", "rls-client-ca", "rls-xds-ca", "rls-xds-cert", "rls-xds-key"} {
 		cli.Must(cmd.MarkFlagFilename(name))
 	}
 	for name, of := range map[string][]string{
@@ -88,6 +100,7 @@ func (f *serveRLS) register(cmd *cobra.Command) {
 func (f *serveRLS) settings() edge.RLS {
 	r := edge.RLS{
 		Listen: string(f.listen), HTTPListen: string(f.http), Config: f.config, MergeDomains: bool(f.merge), ClientCA: f.clientCA, MaxAge: f.maxAge.Duration,
+		XDS: edge.XDS{Address: string(f.xds), Node: f.xdsNode, CAFile: f.xdsCA, CertFile: f.xdsCert, KeyFile: f.xdsKey},
 		Service: rls.Options{
 			CountRefused: bool(f.countRefused), OnStoreFailure: rlsFailures[f.onFailure.Value], Shadow: bool(f.shadow), Quota: bool(f.quota),
 			Headers: f.headers.Headers, Metadata: bool(f.metadata), NearRatio: float32(f.near),
@@ -124,8 +137,14 @@ func (f *serveFlags) checkRLS(cmd *cobra.Command) error {
 		return nil
 	}
 	switch {
-	case f.rls.config == "":
-		return cli.UsageError("give --rls-config DIR, with the files of envoyproxy/ratelimit", "%s needs the limits to answer by", cli.GivenAs(cmd, "rls"))
+	case f.rls.config != "" && f.rls.xds != "":
+		return cli.UsageError("give one of the two", "%s and %s both have the limits", cli.GivenAs(cmd, "rls-config"), cli.GivenAs(cmd, "rls-xds"))
+	case f.rls.xds == "" && slices.ContainsFunc(onlyWithXDS, given):
+		return cli.UsageError("give --rls-xds HOST:PORT too, or leave it out", "%s has no effect without --rls-xds", cli.GivenAs(cmd, onlyWithXDS[slices.IndexFunc(onlyWithXDS, given)]))
+	case (f.rls.xdsCert == "") != (f.rls.xdsKey == "") || f.rls.xdsCert != "" && f.rls.xdsCA == "":
+		return cli.UsageError("give --rls-xds-ca, --rls-xds-cert and --rls-xds-key, or the first one alone", "--rls-xds-cert and --rls-xds-key go together, and with --rls-xds-ca%s", cli.GivenIn(cmd, "rls-xds-ca", "rls-xds-cert", "rls-xds-key"))
+	case f.rls.config == "" && f.rls.xds == "":
+		return cli.UsageError("give --rls-config DIR, with the files of envoyproxy/ratelimit, or --rls-xds HOST:PORT", "%s needs the limits to answer by", cli.GivenAs(cmd, "rls"))
 	case f.rls.clientCA != "" && !f.secure():
 		return cli.UsageError("give --tls-cert and --tls-key too: clients show certificates over TLS alone", "%s has no effect without TLS", cli.GivenAs(cmd, "rls-client-ca"))
 	case f.rls.clientCA != "" && strings.HasPrefix(string(f.rls.listen), "unix:"):
@@ -141,11 +160,29 @@ func (f *serveFlags) checkRLS(cmd *cobra.Command) error {
 	return nil
 }
 
+// onlyWithXDS are the flags that have no effect without --rls-xds.
+var onlyWithXDS = []string{"rls-xds-node", "rls-xds-ca", "rls-xds-cert", "rls-xds-key"}
+
 // onlyWithRLS are the flags that have no effect without --rls.
 var onlyWithRLS = []string{
-	"rls-config", "rls-http", "rls-client-ca", "rls-windows", "rls-count-refused", "rls-on-store-failure", "rls-headers", "rls-metadata", "rls-shadow", "rls-quota",
+	"rls-config", "rls-xds", "rls-xds-node", "rls-xds-ca", "rls-xds-cert", "rls-xds-key", "rls-http", "rls-client-ca", "rls-windows", "rls-count-refused", "rls-on-store-failure", "rls-headers", "rls-metadata", "rls-shadow", "rls-quota",
 	"rls-merge-domains", "rls-near-ratio", "rls-max-connection-age",
 }
+
+// A controlPlane is the value of --rls-xds.
+type controlPlane string
+
+func (a *controlPlane) Set(value string) error {
+	host, _, err := net.SplitHostPort(value)
+	if value != "" && (err != nil || host == "" || new(cli.ListenAddr).Set(value) != nil) {
+		return errors.New("expected HOST:PORT, such as envoy-gateway:18001")
+	}
+	*a = controlPlane(value)
+	return nil
+}
+
+func (a *controlPlane) String() string { return string(*a) }
+func (a *controlPlane) Type() string   { return "HOST:PORT" }
 
 // rlsHeaders is the value of --rls-headers.
 type rlsHeaders struct {

@@ -20,7 +20,9 @@ var (
 	// rlsRefused are settings that the server cannot keep, with the values that are none. A server
 	// with another value does not start.
 	rlsRefused = []rlsVariable{
-		{"CONFIG_TYPE", []string{"FILE"}, "only files are read (FILE): give RUNTIME_ROOT, or --rls-config"},
+		{"CONFIG_TYPE", []string{"FILE", "GRPC_XDS_SOTW"}, "limits come from files (FILE) or from a control plane (GRPC_XDS_SOTW)"},
+		{"CONFIG_GRPC_XDS_SERVER_TLS_SAN", nil, "the name in CONFIG_GRPC_XDS_SERVER_URL is verified: unset it"},
+		{"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", nil, "the control plane gets no further fields: unset it"},
 		{"BACKEND_TYPE", []string{"redis"}, "counts are kept in this process or in Redis: unset it, and MEMCACHE_HOST_PORT"},
 		{"REDIS_PERSECOND", rlsOff, "all counts are in one Redis: unset it"},
 		{"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", rlsOff, "the certificate of Redis is always verified: give its authority with REDIS_TLS_CACERT"},
@@ -120,9 +122,27 @@ func (e *rlsEnvironment) listeners() {
 }
 
 func (e *rlsEnvironment) configuration() {
+	e.switchOn("rls-merge-domains", "MERGE_DOMAIN_CONFIG")
+	if e.Environment["CONFIG_TYPE"] == "GRPC_XDS_SOTW" {
+		e.controlPlane()
+		return
+	}
 	root := cmp.Or(e.Environment["RUNTIME_ROOT"], "/srv/runtime_data/current")
 	e.set("rls-config", filepath.Join(root, e.Environment["RUNTIME_SUBDIRECTORY"], cmp.Or(e.Environment["RUNTIME_APPDIRECTORY"], "config")), "RUNTIME_ROOT")
-	e.switchOn("rls-merge-domains", "MERGE_DOMAIN_CONFIG")
+}
+
+func (e *rlsEnvironment) controlPlane() {
+	e.set("rls-xds", cmp.Or(e.Environment["CONFIG_GRPC_XDS_SERVER_URL"], "localhost:18000"), "CONFIG_GRPC_XDS_SERVER_URL")
+	e.set("rls-xds-node", e.Environment["CONFIG_GRPC_XDS_NODE_ID"], "CONFIG_GRPC_XDS_NODE_ID")
+	if !e.isOn("CONFIG_GRPC_XDS_SERVER_USE_TLS") {
+		return
+	}
+	if e.Environment["CONFIG_GRPC_XDS_SERVER_TLS_CACERT"] == "" && e.err == nil {
+		e.err = cli.UsageError("set it to a file with the authority of the control plane", "variable CONFIG_GRPC_XDS_SERVER_USE_TLS needs CONFIG_GRPC_XDS_SERVER_TLS_CACERT")
+	}
+	e.set("rls-xds-ca", e.Environment["CONFIG_GRPC_XDS_SERVER_TLS_CACERT"], "CONFIG_GRPC_XDS_SERVER_TLS_CACERT")
+	e.set("rls-xds-cert", e.Environment["CONFIG_GRPC_XDS_CLIENT_TLS_CERT"], "CONFIG_GRPC_XDS_CLIENT_TLS_CERT")
+	e.set("rls-xds-key", e.Environment["CONFIG_GRPC_XDS_CLIENT_TLS_KEY"], "CONFIG_GRPC_XDS_CLIENT_TLS_KEY")
 }
 
 func (e *rlsEnvironment) answers() {

@@ -58,6 +58,11 @@ func TestVariablesOfEnvoysServiceAreDefaultsOfFlags(t *testing.T) {
 func TestFlagsAboutEnvoysServiceFitTogether(t *testing.T) {
 	for args, want := range map[string]string{
 		"--rls :1":                                         "--rls needs the limits to answer by",
+		"--rls :1 --rls-config d --rls-xds h:1":            "rls-config and --rls-xds both have the limits",
+		"--rls :1 --rls-config d --rls-xds-node n":         "--rls-xds-node has no effect without --rls-xds",
+		"--rls :1 --rls-xds h:1 --rls-xds-cert c":          "go together",
+		"--rls :1 --rls-xds h":                             "expected HOST:PORT",
+		"--rls :1 --rls-xds h:1 --rls-xds-ca c":            "",
 		"--rls-http :1":                                    "--rls-http has no effect without --rls",
 		"--rls :1 --rls-config d --policy p":               "--policy has no effect with --rls alone",
 		"--rls :1 --rls-config d --rls-client-ca f":        "--rls-client-ca has no effect without TLS",
@@ -76,6 +81,14 @@ func TestFlagsAboutEnvoysServiceFitTogether(t *testing.T) {
 		}
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}
+
+func TestTheNameOfEnvoysServiceIsACommand(t *testing.T) {
+	for command, want := range map[string]string{"/bin/ratelimit": "serve --rls-env", "ratelimit version": "version", "weir": "", "/bin/weir serve": "serve"} {
+		if got := strings.Join(arguments(strings.Fields(command)), " "); got != want {
+			t.Errorf("%s: %q, want %q", command, got, want)
 		}
 	}
 }

@@ -403,7 +403,7 @@ func TestTheVariablesOfEnvoysServiceAreRead(t *testing.T) {
 	}
 	s.endRLS(t)
 	for variable, hint := range map[string]string{
-		"CONFIG_TYPE=GRPC_XDS_SOTW": "only files are read", "BACKEND_TYPE=memcache": "in Redis", "USE_DOG_STATSD=true": "no statsd is sent",
+		"CONFIG_TYPE=GRPC_XDS_DELTA": "limits come from files", "BACKEND_TYPE=memcache": "in Redis", "USE_DOG_STATSD=true": "no statsd is sent",
 		"SHADOW_MODE=perhaps": "expected true or false", "NEAR_LIMIT_RATIO=7": "NEAR_LIMIT_RATIO", "REDIS_URL=/run/redis.sock": "over TCP alone",
 	} {
 		var printed strings.Builder

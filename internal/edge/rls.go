@@ -20,7 +20,6 @@ import (
 	"github.com/weirlimit/weir/internal/handover"
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/rls"
-	"github.com/weirlimit/weir/internal/rls/config"
 	"github.com/weirlimit/weir/policyfile"
 )
 
@@ -32,6 +31,8 @@ type RLS struct {
 	HTTPListen string
 	// Config is a file or a directory with the configuration of envoyproxy/ratelimit.
 	Config string
+	// XDS is the control plane that has the configuration in place of Config.
+	XDS XDS
 	// MergeDomains allows several files with one domain.
 	MergeDomains bool
 	// ClientCA is the file of the authorities that certificates of clients must come from; empty:
@@ -50,7 +51,7 @@ func (c *Config) rlsAlone() bool { return c.asksAlone() && c.ForwardAuth.Listen 
 func RLSDocument(r RLS) *live.Document {
 	p := rls.Policy(&r.Service)
 	return &live.Document{
-		Source: live.Stream, Path: "the limits of " + r.Config, Text: policyfile.Marshal(p), File: &policyfile.File{Policy: p, Lines: make([]int, len(p.Limiters))},
+		Source: live.Stream, Path: "the limits of " + r.origin(), Text: policyfile.Marshal(p), File: &policyfile.File{Policy: p, Lines: make([]int, len(p.Limiters))},
 	}
 }
 
@@ -148,23 +149,15 @@ func openRLS(ctx context.Context, s *Server, at rlsListeners, h *hooks) (*rlsPar
 			return nil, cli.Fail(fmt.Errorf("count the descriptors of --rls: %w", err), "")
 		}
 	}
-	from := config.Options{Merge: c.RLS.MergeDomains}
-	files, err := service.Load(c.RLS.Config, from)
+	follow, err := rlsLimits(c, service)
 	if err != nil {
-		return nil, cli.Fail(fmt.Errorf("--rls-config: %w", err), "--rls-config needs a file, or a directory of files, in the format of envoyproxy/ratelimit: see docs/envoy.md")
+		return nil, err
 	}
-	following, cancel := context.WithCancel(ctx)
-	var done sync.WaitGroup
-	done.Go(func() { service.Follow(following, c.RLS.Config, from, files) })
-	s.parts.own(func() error {
-		cancel()
-		done.Wait()
-		return nil
-	})
+	s.parts.own(inBackground(ctx, follow))
 	if err := h.register(service.Metrics()); err != nil {
 		return nil, cli.Fail(err, "")
 	}
-	p := &rlsPart{settings: &c.RLS, service: service, domains: service.Loaded()}
+	p := &rlsPart{settings: &c.RLS, service: service, domains: service.Loaded() + " in " + c.RLS.origin()}
 	secure, err := rlsTLS(c, s.public.gateway, at.grpc, &s.parts)
 	if err != nil {
 		return nil, err
@@ -196,15 +189,20 @@ func rlsTLS(c *Config, g *gateway.Gateway, at net.Listener, own *parts) (*tls.Co
 	if err != nil {
 		return nil, cli.Fail(err, "--rls-client-ca must be a PEM file with certificates alone")
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	own.own(inBackground(context.Background(), follow))
+	return secure, nil
+}
+
+// inBackground runs a function until ctx ends, or until stop is called, which waits for it.
+func inBackground(ctx context.Context, run func(context.Context)) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
-	done.Go(func() { follow(ctx) })
-	own.own(func() error {
+	done.Go(func() { run(ctx) })
+	return func() error {
 		cancel()
 		done.Wait()
 		return nil
-	})
-	return secure, nil
+	}
 }
 
 // rlsMethod is what the access log has as the path of Envoy's requests over gRPC.
@@ -249,7 +247,7 @@ func (p *rlsPart) rows() []Row {
 	if at.Network() == "unix" {
 		where = "unix:" + at.String()
 	}
-	text := fmt.Sprintf("Envoy asks at %s; %s in %s", where, p.domains, p.settings.Config)
+	text := fmt.Sprintf("Envoy asks at %s; %s", where, p.domains)
 	if len(p.doors) > 1 {
 		text += fmt.Sprintf("; /json and /healthcheck at %s", reachable(p.doors[1].Addr(), false))
 	}

@@ -65,6 +65,9 @@ func (s *Service) Load(path string, o config.Options) (files []config.File, err 
 	return files, err
 }
 
+// Use puts files in force that a control plane has sent.
+func (s *Service) Use(files []config.File, o config.Options) error { return s.load(files, o) }
+
 func (s *Service) load(files []config.File, o config.Options) error {
 	c, err := config.Parse(files, o)
 	if err == nil {
