@@ -70,6 +70,7 @@ const serveExample = `  weir serve
   weir serve --tls-cert cert.pem --tls-key key.pem --trusted-proxies 10.0.0.0/8
   weir serve --listen :443 --redirect :80 --acme api.example.com --acme-agree --upstream http://127.0.0.1:3000 --policy my-policy.yaml
   WEIR_STORE=redis://:$PASSWORD@10.0.0.5:6379 weir serve --upstream http://127.0.0.1:3000 --policy my-policy.yaml
+  weir serve --rls :8083 --rls-http :8082 --rls-config config/
   WEIR_LOG_FORMAT=json weir serve
   weir serve --config /etc/weir/weir.yaml --check`
 
