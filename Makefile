@@ -74,7 +74,7 @@ race: ## every test with -race: packages, command-line scripts, end to end with 
 
 .PHONY: envoy
 envoy: ## --rls beside envoyproxy/ratelimit, which is in a module of its own: the same requests, on one Redis
-	cd e2e/envoyratelimit && go vet ./... && go test -count=1 ./...
+	cd e2e/envoyratelimit && go test -count=1 ./...
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (2s)
