@@ -199,7 +199,8 @@ func TestTestServersAreImportedOnlyByTests(t *testing.T) {
 }
 
 func TestOnlyPackagesThatUseProtobufImportIt(t *testing.T) {
-	doors := []string{"internal/telemetry", "internal/rls", "internal/rls/xds"} // the collector of traces; Envoy
+	// the collector of traces; Envoy
+	doors := []string{"internal/telemetry", "internal/rls", "internal/rls/xds"}
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
 			if strings.HasPrefix(imported, "google.golang.org/protobuf") && !slices.Contains(doors, p.name()) {
