@@ -149,11 +149,11 @@ func (p *poller) dispatch(events []unix.EpollEvent) {
 				first = s.side
 				continue
 			}
-			s.wake <- true
+			s.rouse(true)
 		}
 	}
 	if first != nil {
-		first.wake <- true
+		first.rouse(true)
 	}
 }
 
