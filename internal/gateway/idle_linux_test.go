@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
 // An idler is a client's connection that is used now and then.
@@ -30,6 +32,21 @@ func idlers() map[string]func(e *edge, config *tls.Config) idler {
 				res, _ := c.readAnswer("GET")
 				return res.StatusCode == http.StatusOK
 			}, c.ends}
+		},
+		"HTTP/2": func(e *edge, config *tls.Config) idler {
+			c := e.mustFrames(config)
+			id := uint32(0)
+			return idler{func() bool {
+				id += 2
+				c.get(id-1, "/v1/wp/status")
+				return c.answered(id-1).outcome() == "200"
+			}, func() {
+				for c.next() {
+				}
+				if pace.IsTimeout(c.ended) {
+					e.t.Errorf("the connection is open, want its end")
+				}
+			}}
 		},
 	}
 }

@@ -41,7 +41,7 @@ type Options struct {
 	Clock *pace.Clock // which the engine ticks
 	TLS   *tls.Config // nil: cleartext
 	// HTTP2 serves a connection that speaks HTTP/2 to its end, closes it, and counts it as closed.
-	// It is required.
+	// It may return before that. It is required.
 	HTTP2 func(net.Conn)
 	// AskClients, if set, makes a configuration ask clients for certificates.
 	AskClients func(*tls.Config)
