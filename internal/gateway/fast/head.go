@@ -168,7 +168,6 @@ func prefaceOf(begin []byte) share {
 
 // hand gives the connection to the engine for HTTP/2.
 func (c *conn) hand(as net.Conn) {
-	c.asked = true // helloConn has nothing more to do
 	_ = c.raw.SetReadDeadline(time.Time{})
 	c.taken = true
 	// in another goroutine: the stack of this one has grown in the handshake

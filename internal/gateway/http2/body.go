@@ -102,7 +102,7 @@ func (b *requestBody) takeSome(p []byte) (n int, ready bool, err error) {
 		}
 		s.giveBack(int64(n))
 		if c.paced != nil {
-			c.paced.Uploads.Read(n, s.at == len(s.buffer), c.paced.Received())
+			c.paced.Uploads().Read(n, s.at == len(s.buffer), c.paced.Received())
 		}
 		if s.ended && len(s.buffer) == 0 && s.err == nil {
 			err = io.EOF
@@ -148,7 +148,7 @@ func (b *requestBody) await() error {
 	}
 	began := time.Now()
 	if c.paced != nil {
-		c.paced.Uploads.Await(limits, began, c.paced.Received())
+		c.paced.Uploads().Await(limits, began, c.paced.Received())
 	}
 	timer := time.NewTimer(b.pace.NextOfStream(limits))
 	defer timer.Stop()
@@ -161,7 +161,7 @@ func (b *requestBody) await() error {
 	now := time.Now()
 	continues := b.pace.Spend(limits, now.Sub(began), 0)
 	if c.paced != nil {
-		shared := c.paced.Uploads.EndAwait(limits, now, c.paced.Received())
+		shared := c.paced.Uploads().EndAwait(limits, now, c.paced.Received())
 		continues = continues || shared && !b.pace.IsOver(limits)
 	}
 	switch {

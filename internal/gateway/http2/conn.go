@@ -54,11 +54,11 @@ type conn struct {
 	stopping atomic.Bool  // reads end at once
 	looked   look
 
-	mu      sync.Mutex // guards what follows
-	streams map[uint32]*stream
-	last    uint32   // the highest stream that the client has opened
-	opening bool     // its head is being read, see open
-	resets  resetSet // streams that were reset here
+	mu      sync.Mutex         // guards what follows
+	streams map[uint32]*stream // nil: none was open since the last long wait
+	last    uint32             // the highest stream that the client has opened
+	opening bool               // its head is being read, see open
+	resets  resetSet           // streams that were reset here
 	running sync.WaitGroup
 	tunnels int   // streams that are websockets
 	idle    int64 // the tick since which there is no stream; 0: there is one
@@ -82,7 +82,6 @@ func newConn(e *Engine, c net.Conn) *conn {
 		h.secure, h.serverName, h.chains = true, state.ServerName, state.VerifiedChains
 		h.cert = identity.NewCertificate(h.chains)
 	}
-	h.streams = make(map[uint32]*stream)
 	h.idle = max(e.tick.Load(), 1)
 	h.sending.begin(h)
 	h.receiving.begin()
@@ -230,6 +229,9 @@ func (c *conn) shed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known, c.fields.block = nil, nil
+	if len(c.streams) == 0 {
+		c.streams = nil
+	}
 }
 
 // rest continues a wait that the next byte ends.

@@ -89,7 +89,7 @@ func (x *exchange) awaitClient(starved bool) error {
 	}
 	began := time.Now()
 	if c.paced != nil {
-		c.paced.Answers.Await(limits, began, c.paced.Accepted())
+		c.paced.Answers().Await(limits, began, c.paced.Accepted())
 	}
 	var late <-chan time.Time
 	if starved {
@@ -106,7 +106,7 @@ func (x *exchange) awaitClient(starved bool) error {
 	now := time.Now()
 	continues := x.pace.taken.Spend(limits, now.Sub(began), 0)
 	if c.paced != nil {
-		continues = c.paced.Answers.EndAwait(limits, now, c.paced.Accepted()) || continues
+		continues = c.paced.Answers().EndAwait(limits, now, c.paced.Accepted()) || continues
 	}
 	switch {
 	case stalled:

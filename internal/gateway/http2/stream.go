@@ -58,11 +58,14 @@ const (
 func (c *conn) open(id uint32, ends bool) *stream {
 	s := &stream{c: c, id: id, ended: ends, window: c.firstWindow, left: streamWindow}
 	s.ctx.base = c.engine.base
+	if c.streams == nil {
+		c.streams = make(map[uint32]*stream)
+	}
 	c.streams[id] = s
 	c.idle, c.opening = 0, false
 	if !ends && c.paced != nil {
 		s.counted = true
-		c.paced.Uploads.OpenBody()
+		c.paced.Uploads().OpenBody()
 	}
 	return s
 }
@@ -173,16 +176,22 @@ func wake(waits chan struct{}) {
 // A resetSet holds the last streams that were reset here: the client may have sent frames of them
 // before it knew.
 type resetSet struct {
-	ids  [64]uint32
+	ids  *[64]uint32 // nil: none was
 	next int
 }
 
 func (r *resetSet) add(id uint32) {
+	if r.ids == nil {
+		r.ids = new([64]uint32)
+	}
 	r.ids[r.next%len(r.ids)] = id
 	r.next++
 }
 
 func (r *resetSet) has(id uint32) bool {
+	if r.ids == nil {
+		return false
+	}
 	for _, known := range r.ids {
 		if known == id {
 			return true
