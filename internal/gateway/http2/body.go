@@ -95,10 +95,7 @@ func (b *requestBody) takeSome(p []byte) (n int, ready bool, err error) {
 	case len(s.buffer) > s.at:
 		n = copy(p[:min(len(p), maxRead)], s.buffer[s.at:])
 		if s.at += n; s.at == len(s.buffer) {
-			s.buffer, s.at = s.buffer[:0], 0
-			if cap(s.buffer) > maxRead { // its window is given back, so its memory has to be, too
-				s.buffer = nil
-			}
+			s.dropBuffer() // its window is given back, so its memory has to be, too
 		}
 		s.giveBack(int64(n))
 		if c.paced != nil {

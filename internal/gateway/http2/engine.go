@@ -13,6 +13,7 @@
 //	stream.go    one stream, as its frames see it
 //	window.go    flow control of what a client sends
 //	body.go      the body of a request
+//	buffer.go    what is buffered of it
 //	workers.go   the goroutines that serve streams
 //	context.go   the contexts of a connection and of a stream
 //	exchange.go  one request: its target, its limiter, who answers it

@@ -100,6 +100,12 @@ func (s *stream) discard() {
 	s.closeBody()
 	s.discardUntil = s.c.engine.tick.Load() + discardTicks
 	s.giveBack(int64(len(s.buffer) - s.at))
+	s.dropBuffer()
+}
+
+// dropBuffer gives up what is buffered of the request's body. The mutex is held.
+func (s *stream) dropBuffer() {
+	dropBody(s.buffer)
 	s.buffer, s.at = nil, 0
 }
 
@@ -127,7 +133,7 @@ func (s *stream) end(err error) {
 		s.err = err
 	}
 	s.c.giveBack(int64(len(s.buffer) - s.at))
-	s.buffer, s.at = nil, 0
+	s.dropBuffer()
 	s.closeBody()
 	wake(s.readable)
 	wake(s.writable)
