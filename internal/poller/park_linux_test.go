@@ -107,3 +107,34 @@ func TestAConnectionWithSomethingToReadIsNotParked(t *testing.T) {
 		t.Error("parked, though closed")
 	}
 }
+
+// The connections of one listener share their local address, which is right for each.
+func TestTheConnectionsOfAListenerShareItsAddress(t *testing.T) {
+	var locals []net.Addr
+	for range 2 {
+		plain, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer plain.Close()
+		for range 2 {
+			far, err := net.Dial("tcp", plain.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer far.Close()
+			near, err := Listen(plain).Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer near.Close()
+			if near.LocalAddr().String() != plain.Addr().String() || near.RemoteAddr().String() != far.LocalAddr().String() {
+				t.Errorf("from %v to %v, want from %v to %v", near.RemoteAddr(), near.LocalAddr(), far.LocalAddr(), plain.Addr())
+			}
+			locals = append(locals, near.LocalAddr())
+		}
+	}
+	if locals[0] != locals[1] || locals[2] != locals[3] {
+		t.Error("the connections of a listener have addresses of their own")
+	}
+}

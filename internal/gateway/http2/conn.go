@@ -228,7 +228,7 @@ func (c *conn) shed() {
 	c.framer = nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.known, c.fields.block = nil, nil
+	c.known, c.encoder, c.fields.block = nil, nil, nil
 	if len(c.streams) == 0 {
 		c.streams = nil
 	}

@@ -28,7 +28,7 @@ type sending struct {
 	maxFrame    int   // the size of the largest frame that the client takes
 	waiting     []*stream
 
-	encoder *hpack.Encoder // writes to fields
+	encoder *hpack.Encoder // writes to fields; nil while the connection rests
 	fields  encoded
 	known   *[16]encodedField // fields of earlier answers, by name; nil: there were none
 }
@@ -55,9 +55,13 @@ func (e *encoded) Write(p []byte) (int, error) {
 func (w *sending) begin(c *conn) {
 	w.room = sync.NewCond(&c.mu)
 	w.window, w.firstWindow, w.maxFrame = usualWindow, usualWindow, largestFrame
+}
+
+// beginEncoder makes the encoder. It has no table: what would be in it is different in nearly every
+// answer, and the search costs more than the bytes. Its first block begins with that size of the
+// table, which a client may get again and again (RFC 7541, section 4.2).
+func (w *sending) beginEncoder() {
 	w.encoder = hpack.NewEncoder(&w.fields)
-	// No table: what would be in it is different in nearly every answer, and the search costs more
-	// than the bytes.
 	w.encoder.SetMaxDynamicTableSizeLimit(0)
 }
 
@@ -260,6 +264,9 @@ const frameHeader = 9
 // appendHead appends the head of an answer, or trailers if the status is 0.
 func (c *conn) appendHead(id uint32, status int, fields rules.Fields, ends bool) {
 	c.fields.block = c.fields.block[:0]
+	if c.encoder == nil {
+		c.beginEncoder()
+	}
 	if status != 0 {
 		c.encode(":status", statuses[status])
 	}
