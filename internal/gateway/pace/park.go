@@ -19,4 +19,7 @@ func Park(c net.Conn, f func()) bool {
 
 // IsBare reports whether no layer between c and its socket has read from it yet. The layer that
 // takes a PROXY header off a connection may have.
-func (c *Conn) IsBare() bool { return c.socket() == c.Conn }
+func (c *Conn) IsBare() bool {
+	_, layered := c.Conn.(interface{ Raw() net.Conn })
+	return !layered
+}
