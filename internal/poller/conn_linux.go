@@ -44,9 +44,9 @@ type side struct {
 	deadline time.Duration // since epoch; 0 if there is none
 }
 
-// The states of a side. Whoever changes it from waiting to idle calls rouse once. The goroutine that
-// changed it to waiting either receives the value of that, or has parked, or changes the state back
-// itself.
+// The states of a side. Whoever changes it from waiting to idle calls rouse once. The goroutine
+// that changed it to waiting either receives the value of that, or has parked, or changes the state
+// back itself.
 const (
 	idle    uint32 = iota
 	ready          // the socket became ready, and no read or write was tried since
@@ -321,8 +321,8 @@ func (r *rawConn) Write(f func(fd uintptr) bool) error {
 	return (*Conn)(r).do(&r.writes, "raw-write", f)
 }
 
-// Park has f called in a goroutine of its own, once, when a read would not wait: something has come,
-// the read deadline has passed, or the connection was closed. It returns false, and f is not
+// Park has f called in a goroutine of its own, once, when a read would not wait: something has
+// come, the read deadline has passed, or the connection was closed. It returns false, and f is not
 // called, if that may be so already. Until f is called, the connection must not be read. So a
 // connection can wait without a goroutine.
 func (r *rawConn) Park(f func()) bool { return (*Conn)(r).park(f) }

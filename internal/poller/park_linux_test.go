@@ -79,8 +79,8 @@ func TestAParkedConnectionGoesOnAsAReadWould(t *testing.T) {
 	}
 }
 
-// A connection is not parked if something has come since it was read, if its deadline has passed, or
-// if it is closed: its next read does not wait.
+// A connection is not parked if something has come since it was read, if its deadline has passed,
+// or if it is closed: its next read does not wait.
 func TestAConnectionWithSomethingToReadIsNotParked(t *testing.T) {
 	never := func() { t.Error("it goes on, though it was not parked") }
 	near, far := quiet(t)

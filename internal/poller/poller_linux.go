@@ -183,8 +183,8 @@ func (p *poller) take(c *net.TCPConn) (*Conn, error) {
 	return taken, nil
 }
 
-// sharedLocal returns a local address. The connections of one listener have the same one, mostly, and
-// share its memory.
+// sharedLocal returns a local address. The connections of one listener mostly have the same one,
+// and share its memory.
 func (p *poller) sharedLocal(a net.Addr) net.Addr {
 	own, ok := a.(*net.TCPAddr)
 	if !ok {

@@ -81,8 +81,8 @@ func (b *requestBody) read(p []byte) (int, error) {
 	}
 }
 
-// maxRead is how much one read returns: nearly a large buffer of relay.Buffers, and not all of it, so
-// that bodies that no backend reads do not wait in the largest ones.
+// maxRead is how much one read returns: nearly a large buffer of relay.Buffers, and not all of it,
+// so that bodies that no backend reads do not wait in the largest ones.
 const maxRead = 63 << 10
 
 // takeSome takes what the stream has buffered. ready is false if the client has to be waited for.

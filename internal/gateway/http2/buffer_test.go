@@ -20,8 +20,8 @@ func allocated(f func()) uint64 {
 	return (after.TotalAlloc - before.TotalAlloc) / calls
 }
 
-// A body that comes and is read allocates less than its length, however often its buffer grows: with
-// the race detector, pools drop a quarter of what they get.
+// A body that comes and is read allocates less than its length, however often its buffer grows:
+// with the race detector, pools drop a quarter of what they get.
 func TestABodyIsBufferedInMemoryThatIsUsedAgain(t *testing.T) {
 	c := newStreams(t)
 	c.broken = errStopped // nothing is to be written
@@ -46,8 +46,8 @@ func TestABodyIsBufferedInMemoryThatIsUsedAgain(t *testing.T) {
 	}
 }
 
-// The body of an answer is written from buffers that are used again, and fills them: four records of
-// TLS, without a short one behind them.
+// The body of an answer is written from buffers that are used again, and fills them: four records
+// of TLS, without a short one behind them.
 func TestABodyFillsBuffersThatAreUsedAgain(t *testing.T) {
 	c := newSending()
 	c.window = 1 << 40
