@@ -176,11 +176,7 @@ func (s *stream) onData(p []byte, size int64, ends bool) error {
 		s.giveBack(size)
 		s.discarded += size
 	} else {
-		if s.at > 0 && cap(s.buffer)-len(s.buffer) < len(p) {
-			s.buffer = s.buffer[:copy(s.buffer, s.buffer[s.at:])]
-			s.at = 0
-		}
-		s.buffer = append(s.buffer, p...)
+		s.buffer, s.at = appendBody(s.buffer, s.at, p)
 		s.giveBack(size - int64(len(p)))
 		if len(p) >= cheapData {
 			s.c.bounds.progress(len(p))
