@@ -42,7 +42,7 @@ check: fmt ## the inner loop, in under a minute: format, vet, staticcheck, and t
 	@echo "make check: passed; make test runs everything"
 
 .PHONY: test
-test: deps fmt vet staticcheck race fuzz ## everything below in this order, as in CI
+test: deps fmt vet staticcheck race modules fuzz ## everything below in this order, as in CI
 	@echo "make test: passed"
 
 .PHONY: deps
@@ -62,6 +62,8 @@ vet: ## go vet, for Linux, macOS and Windows
 	GOOS=darwin CGO_ENABLED=0 go vet -gcflags='all=-N -l' ./...
 	GOOS=windows CGO_ENABLED=0 go vet -gcflags='all=-N -l' ./...
 	cd bench && go vet ./...
+	cd examples/go && go vet ./...
+	cd caddy && go vet ./...
 
 .PHONY: staticcheck
 staticcheck: ## staticcheck, at the version pinned above
@@ -71,6 +73,12 @@ staticcheck: ## staticcheck, at the version pinned above
 race: ## every test with -race: packages, command-line scripts, end to end with curl, nginx and chromium
 	go test $(RACE) -count=1 -timeout 30m -p $(PACKAGES) $(LONGEST) ./...
 	scripts/norace # what -race leaves out: millions of callers, kills, a gigabyte
+
+# Without -race: what they share with the rest is tested with it, and Caddy takes minutes to compile once more.
+.PHONY: modules
+modules: ## the modules of their own: examples/go, and the Caddy module
+	cd examples/go && go test -count=1 ./...
+	cd caddy && go test -count=1 ./...
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (2s)
