@@ -120,7 +120,7 @@ func TestSitesShareTheCountsOfOnePolicyOnly(t *testing.T) {
 // Caddy answers a handler's error when all handlers have returned.
 func TestAnErrorOfALaterHandlerStaysWhatItIs(t *testing.T) {
 	at := freeAddress(t)
-	file := policy(t, "- {name: all, routes: [/*], windows: [3 per minute by ip]}\n- {name: login, routes: [/login], windows: [2 per minute by ip], count: {status: 401}}")
+	file := policy(t, "- {name: all, routes: [/*], windows: [3 per minute by ip]}\n- {name: login, routes: [/login], windows: [2 per minute by ip], count: {status: [401]}}")
 	serve(t, site(at, limited(file), "error /missing 404", "error /login 401", "respond hello"), "")
 	a := get(t, "http://"+at+"/missing")
 	if a.status != http.StatusNotFound || a.header.Get("X-RateLimit-Remaining") != "2" {
@@ -206,7 +206,7 @@ func TestAMistakeInTheCaddyfileIsNamed(t *testing.T) {
 // The figures of all handlers are in Caddy's own, once, and outlive a reload.
 func TestCaddysMetricsHaveTheDecisions(t *testing.T) {
 	a, b, file := freeAddress(t), freeAddress(t), policy(t, "- {name: all, routes: [/*], windows: [2 per minute by ip]}")
-	text := site(a, limited(file), "respond hello") + site(b, "handle /metrics {\n metrics\n}", "handle {\n weir "+file+"\n respond hello\n}")
+	text := site(a, limited(file), "respond hello") + site(b, "handle /metrics {\n metrics\n}", "handle {\n "+limited(file)+"\n respond hello\n}")
 	serve(t, text, "")
 	wantStatuses(t, "a", "http://"+a+"/", nil, 200)
 	wantStatuses(t, "b", "http://"+b+"/", nil, 200, 429)
