@@ -59,7 +59,8 @@ type Handler struct {
 
 	// TokenFile has the API tokens of the key source "token" (weir serve --token-file). TokenFrom is
 	// where requests have them; if it is empty, that is Authorization: Bearer.
-	TokenFile string   `json:"token_file,omitempty"`
+	TokenFile string `json:"token_file,omitempty"`
+
 	TokenFrom []string `json:"token_from,omitempty"`
 
 	// Keys are key sources that the policy can count by, by name.

@@ -115,7 +115,8 @@ func (s Setup) middleware(windows []string) (*Middleware, error) {
 		l.Windows = append(l.Windows, w)
 	}
 	if l.Mode == weir.Shadow && len(l.Routes) == 0 {
-		l.Routes = []weir.Route{{Path: "/", Prefix: true}} // what covers no request tries nothing out
+		// a limiter in Shadow mode is found by its routes alone
+		l.Routes = []weir.Route{{Path: "/", Prefix: true}}
 	}
 	who, err := identity.New(s.Caller)
 	if err != nil {

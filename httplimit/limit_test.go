@@ -185,7 +185,7 @@ func TestWindowsCountByFieldsParametersAndFunctions(t *testing.T) {
 		{"/field", "192.0.2.1", "a", 200}, {"/field", "192.0.2.1", "b", 200}, {"/field", "192.0.2.1", "a", 429}, {"/field", "192.0.2.2", "a", 200},
 		{"/t/acme/items", "192.0.2.1", "", 200}, {"/t/acme/items", "192.0.2.1", "", 429}, {"/t/other/items", "192.0.2.1", "", 200},
 		{"/customers", "192.0.2.1", "alice", 200}, {"/customers", "192.0.2.2", "alice", 429}, {"/customers", "192.0.2.1", "bob", 200},
-		{"/customers", "192.0.2.1", "", 200}, {"/customers", "192.0.2.1", "", 429}, // without a customer, by address
+		{"/customers", "192.0.2.1", "", 200}, {"/customers", "192.0.2.1", "", 429}, // by address
 	} {
 		r := httptest.NewRequest("GET", c.path, http.NoBody)
 		r.RemoteAddr = c.from + ":4711"

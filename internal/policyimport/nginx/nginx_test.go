@@ -138,7 +138,7 @@ func TestAConfigurationThatCannotBeReadIsAnError(t *testing.T) {
 	for text, want := range map[string]string{
 		"http {":                      "nginx.conf:1",
 		"http { include gone.conf; }": "gone.conf",
-		"include nginx.conf;":         "includes itself",
+		"include nginx.conf;":         "include cycle",
 	} {
 		if _, err := nginx.Import(write(t, "nginx.conf", text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q in it", text, err, want)
