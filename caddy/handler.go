@@ -57,10 +57,10 @@ type Handler struct {
 	// IETF adds the fields RateLimit and RateLimit-Policy.
 	IETF bool `json:"ietf,omitempty"`
 
-	// TokenFile has the API tokens of the key source "token" (weir serve --token-file). TokenFrom is
-	// where requests have them; if it is empty, that is Authorization: Bearer.
+	// TokenFile has the API tokens of the key source "token" (weir serve --token-file).
 	TokenFile string `json:"token_file,omitempty"`
 
+	// TokenFrom is where requests have tokens; if it is empty, that is Authorization: Bearer.
 	TokenFrom []string `json:"token_from,omitempty"`
 
 	// Keys are key sources that the policy can count by, by name.

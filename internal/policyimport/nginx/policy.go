@@ -16,7 +16,6 @@ import (
 type use struct {
 	scope  scope
 	routes []weir.Route
-	zones  []string
 }
 
 // id identifies a scope.
