@@ -42,7 +42,7 @@ check: fmt ## the inner loop, in under a minute: format, vet, staticcheck, and t
 	@echo "make check: passed; make test runs everything"
 
 .PHONY: test
-test: deps fmt vet staticcheck race envoy fuzz ## everything below in this order, as in CI
+test: deps fmt vet staticcheck race modules fuzz ## everything below in this order, as in CI
 	@echo "make test: passed"
 
 .PHONY: deps
@@ -62,6 +62,8 @@ vet: ## go vet, for Linux, macOS and Windows
 	GOOS=darwin CGO_ENABLED=0 go vet -gcflags='all=-N -l' ./...
 	GOOS=windows CGO_ENABLED=0 go vet -gcflags='all=-N -l' ./...
 	cd bench && go vet ./...
+	cd examples/go && go vet ./...
+	cd caddy && go vet ./...
 
 .PHONY: staticcheck
 staticcheck: ## staticcheck, at the version pinned above
@@ -72,8 +74,11 @@ race: ## every test with -race: packages, command-line scripts, end to end with 
 	go test $(RACE) -count=1 -timeout 30m -p $(PACKAGES) $(LONGEST) ./...
 	scripts/norace # what -race leaves out: millions of callers, kills, a gigabyte
 
-.PHONY: envoy
-envoy: ## --rls beside envoyproxy/ratelimit, which is in a module of its own: the same requests, on one Redis
+# Without -race: what they share with the rest is tested with it, and Caddy takes minutes to compile once more.
+.PHONY: modules
+modules: ## the modules of their own: examples/go, the Caddy module, and --rls beside envoyproxy/ratelimit
+	cd examples/go && go test -count=1 ./...
+	cd caddy && go test -count=1 ./...
 	cd e2e/envoyratelimit && go test -count=1 ./...
 
 .PHONY: fuzz

@@ -26,6 +26,7 @@ var floors = map[string]int{
 	"e2e/weir": 8, "e2e/engines": 8, "e2e/redis": 8, "e2e/apps": 8, "e2e/verify": 8, "e2e/promtool": 8, "e2e/wordpress": 8, "e2e/clients": 8,
 	"e2e/redistest": 2, "e2e/nginxtest": 2, "e2e/apptest": 2, "e2e/pebbletest": 2, "e2e/child": 1, "e2e/selfsigned": 1,
 	"internal/edge":         7,
+	"internal/policyimport": 3, "internal/policyimport/nginx": 4,
 	"internal/gateway":      6,
 	"internal/gateway/fast": 5, "internal/gateway/http2": 5, "internal/gateway/std": 5, "internal/admin/client": 5, "internal/check": 5,
 	"internal/gateway/rules": 4, "internal/admin": 4, "internal/sample": 4, "internal/replay/report": 4,

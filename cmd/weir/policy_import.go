@@ -1,129 +1,79 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
+	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"slices"
+	"io/fs"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/policyimport"
+	"github.com/weirlimit/weir/internal/policyimport/nginx"
 	reports "github.com/weirlimit/weir/internal/replay/report"
-	"github.com/weirlimit/weir/internal/rls/config"
-	"github.com/weirlimit/weir/internal/rls/translate"
-	"github.com/weirlimit/weir/policyfile"
 )
+
+// An importer reads another program's configuration.
+type importer struct {
+	name, about string
+	read        func(path string) (*policyimport.Result, error)
+}
+
+// importers is the table of policy import; to add one without flags, add its row.
+var importers = []importer{
+	{"nginx", "limit_req and limit_conn of an nginx configuration", nginx.Import},
+}
 
 func newPolicyImport() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "import",
-		Short: "Print a policy for the limits of another program",
-		Long: `Print a policy for the limits of another program.
-
-What a policy cannot say is reported with its line, and the exit status is 1.`,
-		Example: `  weir policy import envoy config/ > policy.yaml`,
-		Args:    cobra.ArbitraryArgs,
-		RunE:    cli.Group,
+		Use:   "import PROGRAM FILE|DIR",
+		Short: "Print a policy for the limits of another program's configuration",
+		Args:  cobra.ArbitraryArgs,
+		RunE:  cli.Group,
 	}
-	cmd.AddCommand(newPolicyImportEnvoy())
+	for _, i := range importers {
+		cmd.AddCommand(i.command())
+	}
+	cmd.AddCommand(newPolicyImportEnvoy()) // which has flags of its own
 	return cmd
 }
 
-func newPolicyImportEnvoy() *cobra.Command {
-	var domain string
-	keys := keyMeanings{}
-	cmd := &cobra.Command{
-		Use:   "envoy FILE",
-		Short: "Print a policy for a configuration of envoyproxy/ratelimit",
-		Long: `Print a policy for a configuration of envoyproxy/ratelimit, a file or a directory of files.
+func (i importer) command() *cobra.Command {
+	return &cobra.Command{
+		Use:   i.name + " FILE|DIR",
+		Short: "Print a policy for " + i.about,
+		Long: "Print a policy for " + i.about + `.
 
-'weir serve --rls' answers Envoy by such a configuration itself. A policy is for Weir before a backend, or for a proxy
-that asks with --forward-auth: there is no descriptor then, so --key says what each key of a descriptor is. A key with
-a value becomes part of a route (path, method, host), a key without one is what a window counts by (any key source).
-remote_address and masked_remote_address are ip, path is path and method is method.
-
-A request has one limiter, and Envoy counts it in every descriptor. So a window of a wider route is printed for the
-narrower ones, too, and a comment in the policy reports that each counts for itself. Rules that a policy cannot say are
-reported with their lines, here and in comments, and the exit status is 1.`,
-		Example: `  weir policy import envoy config/ > policy.yaml
-  weir policy import envoy edge.yaml --domain edge --key user=header:X-User --key route=path`,
-		Args: cli.Arguments("FILE"),
+What changes is a comment of the policy, with the file and the line. What a policy cannot express is also printed on standard
+error, and left out. Read both before you use the policy.`,
+		Example: "  weir policy import " + i.name + " /etc/" + i.name + " > policy.yaml",
+		Args:    cli.Arguments("FILE|DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return importEnvoy(cmd, args[0], domain, keys)
+			if args[0] == "" {
+				return emptyName(cmd)
+			}
+			result, err := i.read(args[0])
+			if errors.Is(err, fs.ErrNotExist) {
+				return cli.Fail(err, "give the main file of the configuration, or its directory")
+			}
+			if err != nil {
+				return cli.Fail(err, "")
+			}
+			for _, n := range result.Notes {
+				if n.Lost {
+					fmt.Fprintf(cmd.ErrOrStderr(), "warning: not imported: %s\n", reports.Shown(n.String(), 1000))
+				}
+			}
+			if len(result.Policy.Limiters) == 0 {
+				return cli.Fail(fmt.Errorf("%s has no limits that a policy can express", strings.TrimSpace(reports.Shown(args[0], 200))), "")
+			}
+			source, err := result.Source(args[0])
+			if err != nil {
+				return printProblems(cmd.ErrOrStderr(), err)
+			}
+			_, err = cmd.OutOrStdout().Write(source)
+			return err
 		},
 	}
-	cmd.Flags().StringVar(&domain, "domain", "", "the `NAME` of the domain (default the only one)")
-	cmd.Flags().Var(keys, "key", "what a key of descriptors is: KEY=SOURCE, with a key source, path, method or host; repeatable")
-	cli.NoVariables(cmd, "domain", "key")
-	return cmd
 }
-
-// importEnvoy prints the policy of a domain.
-func importEnvoy(cmd *cobra.Command, path, domain string, keys keyMeanings) error {
-	read, err := config.Read(path, config.Options{Merge: true})
-	if err != nil {
-		return cli.Fail(err, "FILE is a file, or a directory of files, in the format of envoyproxy/ratelimit: see docs/envoy.md")
-	}
-	names := read.Names()
-	switch {
-	case domain == "" && len(names) != 1:
-		return cli.UsageError("give --domain, one of "+strings.Join(names, ", "), "%s has %s: a policy is of one", path, cli.Count(len(names), "domain"))
-	case domain != "" && !slices.Contains(names, domain):
-		return cli.UsageError("give one of "+strings.Join(names, ", "), "--domain %q: %s has no such domain", domain, path)
-	}
-	meanings := translate.Usual()
-	maps.Copy(meanings, keys)
-	result := translate.Policy(read, cmp.Or(domain, names[0]), meanings)
-	if len(result.Policy.Limiters) > 0 {
-		var b bytes.Buffer
-		for _, text := range result.Problems {
-			fmt.Fprintf(&b, "# Not imported: %s\n", oneLine(text))
-		}
-		for _, text := range result.Notes {
-			fmt.Fprintf(&b, "# %s\n", oneLine(text))
-		}
-		text := policyfile.Marshal(result.Policy)
-		if _, err := policyReader().Parse("the policy", text); err != nil {
-			return printProblems(cmd.ErrOrStderr(), err)
-		}
-		if _, err := io.Copy(cmd.OutOrStdout(), io.MultiReader(&b, bytes.NewReader(text))); err != nil {
-			return err
-		}
-	}
-	for _, text := range result.Problems {
-		fmt.Fprintf(cmd.ErrOrStderr(), "error: %s\n", reports.Shown(text, 1000))
-	}
-	if len(result.Problems) > 0 || len(result.Policy.Limiters) == 0 {
-		return cli.Fail(fmt.Errorf("%s of %s could not be imported", cli.Count(len(result.Problems), "limit"), path), "")
-	}
-	return nil
-}
-
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
-
-// keyMeanings is the value of --key.
-type keyMeanings translate.Meanings
-
-func (k keyMeanings) Set(value string) error {
-	key, meaning, ok := strings.Cut(value, "=")
-	if !ok || key == "" || meaning == "" {
-		return fmt.Errorf("expected KEY=SOURCE, such as user=header:X-User or route=path")
-	}
-	k[key] = meaning
-	return nil
-}
-
-func (k keyMeanings) String() string {
-	var all []string
-	for key, meaning := range k {
-		all = append(all, key+"="+meaning)
-	}
-	slices.Sort(all)
-	return strings.Join(all, ",")
-}
-
-func (k keyMeanings) Type() string { return "KEY=SOURCE" }
