@@ -17,8 +17,8 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// shortContract has the contract's limiters and routes, with windows short enough to be waited for,
-// and long enough for a busy machine to spend all of them in one.
+// shortContract has the contract's limiters and routes. Its windows are short enough to be waited
+// for, and long enough for a busy machine to spend all of them in one.
 const shortContract = `limiters:
   - name: widget-init
     routes: [POST /api/v1/widget/init]
