@@ -123,6 +123,14 @@ func (c *conn) reset(s *stream, code http2.ErrCode) {
 	}
 }
 
+// resetMalformed resets a stream whose body is malformed. It does so at once, so that no answer to
+// the request goes out after the error is known. The mutex is held.
+func (s *stream) resetMalformed(err error) {
+	s.err = err
+	s.c.bounds.count(s.c, costOfReset)
+	s.c.reset(s, http2.ErrCodeProtocol)
+}
+
 // end ends a stream on both sides: what waits for it does not wait any more. The mutex is held.
 func (s *stream) end(err error) {
 	if s.gone {

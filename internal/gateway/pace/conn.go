@@ -23,7 +23,8 @@ type Conn struct {
 	moved    atomic.Int64
 	explicit atomic.Bool // whether the owner of the connection has set a write deadline
 
-	taking   *Limits                // how a client has to take what is written; nil: it has patience for each 64 KiB
+	// how a client has to take what is written; nil: it has patience for each 64 KiB
+	taking   *Limits
 	reader   atomic.Pointer[reader] // nil: no write had to wait yet; most never do
 	accepted atomic.Int64
 	sender   sender
