@@ -214,7 +214,8 @@ func (h *hooks) logRLS(c *Config) []func(answer.Observation) {
 		return nil
 	}
 	return []func(answer.Observation){func(o answer.Observation) {
-		line := gateway.LogRecord{Start: time.Now().Add(-o.Latency), Method: http.MethodPost, Path: rlsMethod, Proto: "HTTP/2.0", Status: http.StatusOK, Limiter: o.Limiter}
+		over := time.Now()
+		line := gateway.LogRecord{Start: over.Add(-o.Latency), Method: http.MethodPost, Path: rlsMethod, Proto: "HTTP/2.0", Status: http.StatusOK, Limiter: o.Limiter}
 		line.NoteOutcome(o.Outcome)
 		switch o.Outcome {
 		case answer.Refused:
@@ -225,7 +226,7 @@ func (h *hooks) logRLS(c *Config) []func(answer.Observation) {
 		if from, ok := peer.FromContext(o.Context); ok {
 			line.Client = identity.ParsePeer(from.Addr.String())
 		}
-		h.accessLog.Add(&line, time.Now(), c.AccessLogFields)
+		h.accessLog.Add(&line, over, c.AccessLogFields)
 	}}
 }
 

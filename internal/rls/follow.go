@@ -60,15 +60,13 @@ func plural(n int, noun string) string {
 // Load reads the configuration at path and puts it in force. files are what was read, for Follow.
 func (s *Service) Load(path string, o config.Options) (files []config.File, err error) {
 	if files, err = config.Files(path); err == nil {
-		err = s.load(files, o)
+		err = s.Use(files, o)
 	}
 	return files, err
 }
 
-// Use puts files in force that a control plane has sent.
-func (s *Service) Use(files []config.File, o config.Options) error { return s.load(files, o) }
-
-func (s *Service) load(files []config.File, o config.Options) error {
+// Use puts files in force that were read, or that a control plane has sent.
+func (s *Service) Use(files []config.File, o config.Options) error {
 	c, err := config.Parse(files, o)
 	if err == nil {
 		err = s.SetConfig(c)
@@ -95,7 +93,7 @@ func (s *Service) Follow(ctx context.Context, path string, o config.Options, fil
 				continue
 			}
 			if err == nil {
-				err = s.load(files, o)
+				err = s.Use(files, o)
 			}
 			if err != nil {
 				s.options.Log.Error("the rate limit configuration cannot be used; the one before stays in force", "path", path, "error", err)

@@ -207,7 +207,7 @@ func (r *reader) readHTTP(block []*crossplane.Directive) {
 			r.readServer(d, s)
 		}
 	}
-	if servers == 0 && (len(s.requests) > 0 || len(s.connections) > 0) {
+	if servers == 0 && limits(s) {
 		r.use(s, []string{""}, "/*", firstOf(s))
 	}
 }

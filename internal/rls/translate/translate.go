@@ -40,9 +40,6 @@ func Usual() Meanings {
 	return Meanings{"remote_address": "ip", "masked_remote_address": "ip", Path: Path, Method: Method}
 }
 
-// maxWindows is how many windows a limiter can have.
-const maxWindows = 4
-
 // Policy returns the policy of a domain.
 func Policy(c *config.Config, domain string, m Meanings) Result {
 	t := translation{meanings: m}
@@ -120,8 +117,8 @@ func (t *translation) put(l *limiter, r rule) bool {
 		t.note(r.from, "%v counts for limiter %s in place of %v, which is reached after it", r.window, l.Name, l.Windows[i])
 		l.Windows[i] = r.window
 		return true
-	case len(l.Windows) == maxWindows:
-		t.problem(r.from, "%v is one window too many for limiter %s: it has at most %d", r.window, l.Name, maxWindows)
+	case len(l.Windows) == weir.MaxWindows:
+		t.problem(r.from, "%v is one window too many for limiter %s: it has at most %d", r.window, l.Name, weir.MaxWindows)
 		return false
 	}
 	l.Windows = append(l.Windows, r.window)
