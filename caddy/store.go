@@ -88,12 +88,8 @@ func openMemory(file string, log *slog.Logger) (*store, error) {
 	return &store{name: "memory", counts: counts, check: func(weir.Policy) error { return nil }, closes: []func() error{counts.Close}}, nil
 }
 
-// maxGiveBack bounds the time in which a store that is closed gives its local counts to the server,
-// and probeInterval is the time between two probes of a server that does not answer.
-const (
-	maxGiveBack   = 2 * time.Second
-	probeInterval = time.Second
-)
+// maxGiveBack bounds the time in which a store that is closed gives its local counts to the server.
+const maxGiveBack = 2 * time.Second
 
 // openRedis opens a store that other processes count in too. While it does not answer, requests are
 // counted in this process.
@@ -136,18 +132,7 @@ func openRedis(ctx context.Context, at redisstore.Options, figures *telemetry.Me
 func probe(over *failover.Store) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var probing sync.WaitGroup
-	probing.Go(func() {
-		ticker := time.NewTicker(probeInterval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				over.Probe(ctx)
-			}
-		}
-	})
+	probing.Go(func() { over.KeepProbing(ctx) })
 	return func() error {
 		cancel()
 		probing.Wait()

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
@@ -218,7 +217,7 @@ func openCounter(c *Config, s *openStore, h *hooks, own *parts) (*counter, error
 	}
 	if k.over != nil {
 		own.own(func() error { return k.giveBack(c.Log) })
-		own.own(k.probe())
+		own.own(inBackground(context.Background(), k.over.KeepProbing))
 	}
 	return k, nil
 }
@@ -266,31 +265,4 @@ func (k *counter) giveBack(log *slog.Logger) error {
 		log.Warn("units that were counted here cannot be reported to the store", "error", err)
 	}
 	return nil
-}
-
-// probeInterval is the time between two probes of a store that does not answer.
-const probeInterval = time.Second
-
-// probe probes a store that does not answer until stop is called, so that a server with little
-// traffic also finds that it answers again, and gives it what was counted here.
-func (k *counter) probe() (stop func() error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var probing sync.WaitGroup
-	probing.Go(func() {
-		ticker := time.NewTicker(probeInterval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				k.over.Probe(ctx)
-			}
-		}
-	})
-	return func() error {
-		cancel()
-		probing.Wait()
-		return nil
-	}
 }
