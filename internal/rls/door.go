@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/weirlimit/weir/internal/gateway/pace"
 )
 
 // DoorOptions are the settings of a Door; the zero value is useful.
@@ -114,28 +116,13 @@ func (d *Door) Ready(context.Context) (status int, text string) {
 	return http.StatusOK, "ok"
 }
 
-// A countingListener counts what it accepts.
-type countingListener struct {
-	net.Listener
-	n *atomic.Int64
-}
-
-// Accept is net.Listener's.
-func (l countingListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err == nil {
-		l.n.Add(1)
-	}
-	return c, err
-}
-
 // Serve accepts connections from l until ctx ends, and then drains: the health service reports
 // NOT_SERVING, clients are asked to leave, and requests under way are answered within
 // DoorOptions.Drain. It closes l. The error is nil after that, and otherwise why it could not
 // serve. It may be called once.
 func (d *Door) Serve(ctx context.Context, l net.Listener) error {
 	ended := make(chan error, 1)
-	go func() { ended <- d.server.Serve(countingListener{l, &d.accepted}) }()
+	go func() { ended <- d.server.Serve(pace.CountAccepted(l, &d.accepted)) }()
 	select {
 	case err := <-ended:
 		d.beginDrain()

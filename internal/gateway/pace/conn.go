@@ -72,6 +72,23 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return &Conn{Conn: c, patience: l.Limits.look(), clock: l.Clock, taking: &l.Limits}, nil
 }
 
+// CountAccepted returns l, which adds the connections that it accepts to n.
+func CountAccepted(l net.Listener, n *atomic.Int64) net.Listener { return countingListener{l, n} }
+
+type countingListener struct {
+	net.Listener
+	n *atomic.Int64
+}
+
+// Accept implements net.Listener.
+func (l countingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.n.Add(1)
+	}
+	return c, err
+}
+
 // A Clock is what the write deadlines of connections are measured by. It counts from when it was
 // made, so a system clock that is set meanwhile moves nothing. It is safe for concurrent use.
 type Clock struct {
