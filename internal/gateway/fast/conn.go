@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,22 +70,7 @@ func (e *Engine) serveConn(raw net.Conn) {
 	c.ctx.base = e.base
 	c.phase.Store(phaseIdle) // a drain need not wait for a client that has asked for nothing yet
 	e.add(c)
-	c.run(c.begin)
-}
-
-// run does a part of the connection's work, and ends the connection if that reports that it is
-// over. Else the connection is parked, and may be in another goroutine's hands already.
-func (c *conn) run(part func() (over bool)) {
-	over := true // also after a panic
-	defer func() {
-		if failure := recover(); failure != nil {
-			c.engine.Log.Error("serving a connection panicked", "peer", c.peer, "panic", failure, "stack", string(debug.Stack()))
-		}
-		if over {
-			c.end()
-		}
-	}()
-	over = part()
+	e.ServePart(&c.peer, c.begin, c.end)
 }
 
 // begin serves a new connection.
@@ -107,7 +91,7 @@ func (c *conn) begin() (over bool) {
 
 // wake serves a connection that was parked.
 func (c *conn) wake() {
-	c.run(func() (over bool) { return c.serve(c.readHead(c.awaitByte)) })
+	c.engine.ServePart(&c.peer, func() (over bool) { return c.serve(c.readHead(c.awaitByte)) }, c.end)
 }
 
 // end closes the connection, unless another engine has it.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,37 +95,22 @@ const tableSize = 4 << 10
 
 // serve begins to serve the connection. It returns when that has ended, or is parked.
 func (c *conn) serve() {
-	c.run(func() (over bool) {
+	c.engine.ServePart(&c.peer, func() (over bool) {
 		c.greet()
 		c.engine.add(c)
 		if c.engine.ending.Load() {
 			c.leave()
 		}
 		return c.readAll(c.await())
-	})
+	}, c.end)
 }
 
 // wake serves a connection that was parked.
 func (c *conn) wake() {
-	c.run(func() (over bool) {
+	c.engine.ServePart(&c.peer, func() (over bool) {
 		c.resting.Store(false)
 		return c.readAll(c.awaitMore())
-	})
-}
-
-// run does a part of the connection's work, and ends the connection if that reports that it is
-// over. Else the connection is parked, and may be in another goroutine's hands already.
-func (c *conn) run(part func() (over bool)) {
-	over := true // also after a panic
-	defer func() {
-		if failure := recover(); failure != nil {
-			c.engine.Log.Error("serving a connection panicked", "peer", c.peer, "panic", failure, "stack", string(debug.Stack()))
-		}
-		if over {
-			c.end()
-		}
-	}()
-	over = part()
+	}, c.end)
 }
 
 // readAll reads what comes, after a wait of that outcome. It reports false if the connection is
