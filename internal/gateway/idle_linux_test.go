@@ -55,7 +55,7 @@ func idlers() map[string]func(e *edge, config *tls.Config) idler {
 func goroutinesOfConnections() int {
 	stacks := make([]byte, 16<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
-	return bytes.Count(stacks, []byte("/gateway/fast.(*conn).run(")) + bytes.Count(stacks, []byte("/gateway/http2.(*conn).run("))
+	return bytes.Count(stacks, []byte("/gateway/rules.(*Rules).ServePart("))
 }
 
 // A connection that waits long for a request holds no goroutine. It serves the next one, more than
