@@ -4,16 +4,18 @@ import (
 	"container/list"
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weirlimit/weir"
 )
 
 // Units that are given back are free at once for this process, although the server gets to know of
 // it later (weir.SettleStarter): a take that the server refuses, but that would fit with them,
-// waits until the settlements under way are answered, and asks again. A refused take has spent
-// nothing, so it can be repeated. Other takes look at nothing of this. (Slots that are given back
-// are sent with each take instead, see ended.go: a window's units cannot be, because it would count
-// them twice.)
+// waits until the settlements under way are answered, and asks again. That includes settlements
+// that began, or even ended, while the take was on its way: the units of one may have gone to a
+// caller whose own were about to come back. A refused take has spent nothing, so it can be
+// repeated. Takes that are admitted wait for nothing. (Slots that are given back are sent with each
+// take instead, see ended.go: a window's units cannot be, because it would count them twice.)
 
 // pending are the settlements under way that give units back, by window. What a take asks of it
 // costs the same however many there are: thousands of takes of one window may have thousands.
@@ -21,7 +23,15 @@ type pending struct {
 	mu    sync.Mutex
 	begun uint64 // orders so far: the number of the last
 	all   map[id]*pendingWindow
+
+	// given are all units that orders have given back since the start, by window. Windows share
+	// places: a take may ask once more in vain for units of another window.
+	given [givenPlaces]atomic.Int64
 }
+
+const givenPlaces = 1024
+
+func (p *pending) givenTo(window id) *atomic.Int64 { return &p.given[window%givenPlaces] }
 
 // A pendingWindow is one window's.
 type pendingWindow struct {
@@ -46,6 +56,7 @@ func (p *pending) begin(o *order) {
 			p.all[d.id] = w
 		}
 		w.units -= d.units
+		p.givenTo(d.id).Add(-d.units)
 		d.pending = w.orders.PushBack(o)
 	}
 }
@@ -69,15 +80,21 @@ func (p *pending) end(o *order) {
 	}
 }
 
-// units returns the units that orders give back to a window, and the number of the last order that
-// has begun.
-func (p *pending) units(window id) (units int64, last uint64) {
+// units returns the units that orders give back to a window.
+func (p *pending) units(window id) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.all[window]; w != nil {
-		units = w.units
+		return w.units
 	}
-	return units, p.begun
+	return 0
+}
+
+// last returns the number of the last order that has begun.
+func (p *pending) last() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.begun
 }
 
 // oldest returns the oldest order that gives units back to a window; nil if it has a number above
@@ -128,18 +145,22 @@ func (s *Store) finish(o *order) {
 // maxTries bounds how often a take is sent: what comes back may go to others again and again.
 const maxTries = 32
 
-// A coming is what settlements under way when a take began give back to its windows. The zero value
-// is nothing, as it usually is.
+// A coming is what had come back to the windows of a take when it began, and what was about to.
 type coming struct {
-	units [weir.MaxCharges]int64  // by charge
-	last  [weir.MaxCharges]uint64 // the orders with these units are numbered up to this
+	units [weir.MaxCharges]int64 // that settlements under way give back, by charge
+	given [weir.MaxCharges]int64 // pending.given
 }
 
 // coming returns what is about to come back to the windows of a take.
 func (s *Store) coming(charges []weir.Charge, hashes []hash) (all coming) {
 	for i := range charges {
-		if window := hashes[i].id(); !charges[i].Held && s.memory.isSettling(window) {
-			all.units[i], all.last[i] = s.pending.units(window)
+		if charges[i].Held {
+			continue
+		}
+		window := hashes[i].id()
+		all.given[i] = s.pending.givenTo(window).Load() // first: what begins now counts twice, not never
+		if s.memory.isSettling(window) {
+			all.units[i] = s.pending.units(window)
 		}
 	}
 	return all
@@ -148,19 +169,24 @@ func (s *Store) coming(charges []weir.Charge, hashes []hash) (all coming) {
 // await waits for all that is coming, and reports whether the take that was refused with r may
 // succeed now. It returns false if ctx ends first.
 func (all *coming) await(ctx context.Context, p *pending, charges []weir.Charge, hashes []hash, r *weir.Receipt) bool {
+	var back [weir.MaxCharges]int64
 	some := false
 	for i := range charges {
 		used := r.Used[i]
-		if used.Count -= all.units[i]; !used.Fits(charges[i].Cost, charges[i].Limit) {
+		if !charges[i].Held {
+			back[i] = all.units[i] + p.givenTo(hashes[i].id()).Load() - all.given[i]
+		}
+		if used.Count -= back[i]; !used.Fits(charges[i].Cost, charges[i].Limit) {
 			return false
 		}
-		some = some || all.units[i] > 0
+		some = some || back[i] > 0
 	}
 	if !some {
 		return false
 	}
+	last := p.last()
 	for i := range charges {
-		if all.units[i] > 0 && !p.await(ctx, hashes[i].id(), all.last[i]) {
+		if back[i] > 0 && !p.await(ctx, hashes[i].id(), last) {
 			return false
 		}
 	}

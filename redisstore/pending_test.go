@@ -48,9 +48,9 @@ func (p *pendingStore) succeeds(ctx context.Context, all *coming, count int64) b
 	return all.await(ctx, &p.pending, p.charges, p.hashes, refused(count))
 }
 
-// A refused take waits for the settlements that were under way when it began, if it fits with them,
-// and for no other.
-func TestARefusedTakeWaitsForTheSettlementsBeforeIt(t *testing.T) {
+// A refused take waits for the settlements that were under way when it began or that began since, if
+// it fits with them.
+func TestARefusedTakeWaitsForUnitsThatComeBackMeanwhile(t *testing.T) {
 	p := newPendingStore(t)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -59,20 +59,39 @@ func TestARefusedTakeWaitsForTheSettlementsBeforeIt(t *testing.T) {
 	}
 	first, second := p.start(1), p.start(2)
 	all := p.coming(p.charges, p.hashes)
-	p.start(5) // after it
+	since := p.start(5)
 	if p.succeeds(gone, &all, 10) {
 		t.Error("it does not wait")
 	}
-	if p.succeeds(t.Context(), &all, 13) { // it would wait forever
+	if p.succeeds(t.Context(), &all, 18) { // it would wait forever
 		t.Error("it does not fit, and is sent again")
 	}
 	p.finish(second)
+	p.finish(since)
 	if p.succeeds(gone, &all, 10) {
 		t.Error("it does not wait for the first")
 	}
 	p.finish(first)
-	if !p.succeeds(gone, &all, 12) {
+	if !p.succeeds(gone, &all, 17) {
 		t.Error("all has come back, and it is not sent again")
+	}
+}
+
+// The units of a settlement may have gone to a caller whose own came back after the server had
+// refused this take: it is sent again, though nothing is under way any more.
+func TestATakeIsSentAgainAfterASettlementThatBeganAndEndedMeanwhile(t *testing.T) {
+	p := newPendingStore(t)
+	p.finish(p.start(3)) // before it
+	all := p.coming(p.charges, p.hashes)
+	if p.succeeds(t.Context(), &all, 10) {
+		t.Error("what came back before it began lets it be sent again")
+	}
+	p.finish(p.start(1))
+	if !p.succeeds(t.Context(), &all, 10) {
+		t.Error("it is not sent again")
+	}
+	if p.succeeds(t.Context(), &all, 11) {
+		t.Error("it does not fit, and is sent again")
 	}
 }
 
