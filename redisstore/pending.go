@@ -158,7 +158,8 @@ func (s *Store) coming(charges []weir.Charge, hashes []hash) (all coming) {
 			continue
 		}
 		window := hashes[i].id()
-		all.given[i] = s.pending.givenTo(window).Load() // first: what begins now counts twice, not never
+		// first: what begins now may count twice, but not never
+		all.given[i] = s.pending.givenTo(window).Load()
 		if s.memory.isSettling(window) {
 			all.units[i] = s.pending.units(window)
 		}

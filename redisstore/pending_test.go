@@ -48,8 +48,8 @@ func (p *pendingStore) succeeds(ctx context.Context, all *coming, count int64) b
 	return all.await(ctx, &p.pending, p.charges, p.hashes, refused(count))
 }
 
-// A refused take waits for the settlements that were under way when it began or that began since, if
-// it fits with them.
+// A refused take waits for the settlements that were under way when it began or that began since,
+// if it fits with them.
 func TestARefusedTakeWaitsForUnitsThatComeBackMeanwhile(t *testing.T) {
 	p := newPendingStore(t)
 	gone, cancel := context.WithCancel(t.Context())
