@@ -129,6 +129,10 @@ screenshot: ## docs/demo.png, docs/dashboard.png and docs/simulate.png, from the
 	go test ./e2e/weir -count=1 -run TestThePictureOfAReplayIsSmall -replay $(CURDIR)/docs/simulate.png
 	@ls -l docs/demo.png docs/dashboard.png docs/simulate.png
 
+.PHONY: site
+site: ## site/: the pages of docs as HTML with a search, for any web server; AT=/weir/ if it is not at the root
+	go run ./scripts/docsite -docs docs -out site -at "$(or $(AT),/)"
+
 .PHONY: bulk
 bulk: ## the sample backend with 100,000 documents: synchronised at full speed, then at the contract's pace
 	cd bench && go run ./bulk
