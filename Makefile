@@ -129,6 +129,15 @@ screenshot: ## docs/demo.png, docs/dashboard.png and docs/simulate.png, from the
 	go test ./e2e/weir -count=1 -run TestThePictureOfAReplayIsSmall -replay $(CURDIR)/docs/simulate.png
 	@ls -l docs/demo.png docs/dashboard.png docs/simulate.png
 
+.PHONY: site
+site: ## site/: the pages of docs as HTML with a search, for any web server; AT=/weir/ if it is not at the root
+	go run ./scripts/docsite -docs docs -out site -at "$(or $(AT),/)"
+
+# Helm and the types of Kubernetes take five minutes of CPU to compile, so this is not in 'make test'.
+.PHONY: chart
+chart: ## charts/weir: Helm's lint, every field by the types of Kubernetes, and deploy/kubernetes/weir.yaml beside it
+	cd e2e/chart && go vet . && go test -count=1 .
+
 .PHONY: bulk
 bulk: ## the sample backend with 100,000 documents: synchronised at full speed, then at the contract's pace
 	cd bench && go run ./bulk

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite the schemas in docs")
+var update = flag.Bool("update", false, "rewrite what docs has of the program: schemas, and the pages of the commands")
 
 // Editors use the files in docs; they match this version's types, messages and flags.
 func TestTheSchemasInTheDocsAreCurrent(t *testing.T) {

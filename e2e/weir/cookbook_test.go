@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,8 +13,8 @@ import (
 // cannot run a block, that is an error.
 func TestEveryTaskOfTheCookbookWorks(t *testing.T) {
 	all := sections(readText(t, repository+"/docs/cookbook.md"))
-	if len(all) < 21 || len(all[0].blocks) != 1 || all[0].blocks[0].kind != "sh" {
-		t.Fatalf("docs/cookbook.md has %d sections: want the shared one, and 20 tasks or more", len(all))
+	if len(all) < 31 || len(all[0].blocks) != 1 || all[0].blocks[0].kind != "sh" {
+		t.Fatalf("docs/cookbook.md has %d sections: want the shared one, and 30 tasks or more", len(all))
 	}
 	shared := all[0].blocks[0].text
 	for _, task := range all[1:] {
@@ -28,6 +29,30 @@ func TestEveryTaskOfTheCookbookWorks(t *testing.T) {
 			}
 			if !shows {
 				t.Error("no command shows that it works")
+			}
+		})
+	}
+}
+
+// The quick start and the page of each question are read from top to bottom, by a reader who has
+// only that page.
+func TestEveryQuestionIsAnsweredByCommandsThatWork(t *testing.T) {
+	pages, err := filepath.Glob(repository + "/docs/questions/*.md")
+	if err != nil || len(pages) < 13 {
+		t.Fatalf("docs/questions has %d pages, want 13 or more: %v", len(pages), err)
+	}
+	for _, path := range append(pages, repository+"/docs/quickstart.md") {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".md"), func(t *testing.T) {
+			t.Parallel()
+			shell, commands := newReadersShell(t, filepath.Base(path)), 0
+			for _, section := range sections(readText(t, path)) {
+				for _, b := range section.blocks {
+					shell.do(b)
+					commands += strings.Count("\n"+b.text, "\n$ ")
+				}
+			}
+			if commands < 2 {
+				t.Errorf("the page shows %d commands, want 2 or more", commands)
 			}
 		})
 	}

@@ -74,8 +74,8 @@ func TestTheReadmesSessionsPrintWhatItShows(t *testing.T) {
 			}
 		})
 	}
-	if kinds["sh"] != 2 || kinds["yaml"] != 2 || kinds["go"] != 2 {
-		t.Errorf("the README's blocks are %v: want two sessions, two policies and two programs", kinds)
+	if kinds["sh"] != 4 || kinds["yaml"] != 2 || kinds["go"] != 2 {
+		t.Errorf("the README's blocks are %v: want four of commands, two policies and two programs", kinds)
 	}
 }
 

@@ -194,7 +194,7 @@ func TestPathsAndMethodsThatAreNotThere(t *testing.T) {
 	k := setUp(t)
 	for _, target := range []string{
 		"POST /api/v2/widget/init", "POST /api/v1/widget/Init", "POST /api/v1/widget/init/", "GET /api/v1/widget", "GET /api/v1/widget/",
-		"GET /v1/wp", "GET /v1/wp/", "GET /v1/wp/nothing", "GET /", "GET /api/v1/widget/conversations//close",
+		"GET /v1/wp", "GET /v1/wp/", "GET /v1/wp/nothing", "GET /index.html", "GET /api/v1/widget/conversations//close",
 		"POST /api/v1/widget/messages/msg_1/praise", "GET /api/v1/widget/conversations/a/b/c", "GET /api/v1/widget/leads.json",
 	} {
 		k.send(target, k.session, "").wantError(404, "not_found", "no such endpoint")

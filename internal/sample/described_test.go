@@ -109,6 +109,10 @@ func TestEveryRouteIsDescribedAndNothingElse(t *testing.T) {
 		}
 		delete(operations, "GET "+p.path)
 	}
+	if operations["GET "+home] == nil {
+		t.Errorf("%s is not described", home)
+	}
+	delete(operations, "GET "+home)
 	for name := range operations {
 		t.Errorf("%s is described and not there", name)
 	}

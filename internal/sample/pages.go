@@ -74,14 +74,8 @@ func findPage(path string) *webPage {
 // page serves a page. Browsers revalidate it each time, because a new version of weir has new
 // pages.
 func (r *request) page(p *webPage) error {
-	switch r.Method {
-	case http.MethodGet, http.MethodHead:
-	case http.MethodOptions:
-		r.w.Header().Set("Allow", pageMethods)
-		return r.empty()
-	default:
-		r.w.Header().Set("Allow", pageMethods)
-		return refuse(http.StatusMethodNotAllowed, "method %s is not allowed here: allowed are %s", show(r.Method), pageMethods)
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return r.otherMethod()
 	}
 	body, err := p.read()
 	if err != nil {
@@ -105,4 +99,31 @@ func (r *request) page(p *webPage) error {
 		_, _ = r.w.Write(body) // an error means that the client has disconnected
 	}
 	return nil
+}
+
+// home is the path that a person opens first. It leads to the demo page, by a relative address
+// like the links between pages.
+const home = "/"
+
+// redirectHome redirects from home to the demo page. The answer is not stored, because the server
+// may have an upstream the next time.
+func (r *request) redirectHome() error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return r.otherMethod()
+	}
+	h := r.w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Location", "demo")
+	h.Set("Content-Length", "0")
+	r.w.WriteHeader(http.StatusFound)
+	return nil
+}
+
+// otherMethod answers what a page does not serve: the methods on OPTIONS, and otherwise a 405.
+func (r *request) otherMethod() error {
+	r.w.Header().Set("Allow", pageMethods)
+	if r.Method == http.MethodOptions {
+		return r.empty()
+	}
+	return refuse(http.StatusMethodNotAllowed, "method %s is not allowed here: allowed are %s", show(r.Method), pageMethods)
 }

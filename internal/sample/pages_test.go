@@ -43,6 +43,20 @@ func TestPagesAreForAnybodyAndLoadNothingFromElsewhere(t *testing.T) {
 	}
 }
 
+// A person who opens the server's address gets the demo page.
+func TestTheRootLeadsToTheDemoPage(t *testing.T) {
+	k := setUp(t)
+	for _, method := range []string{"GET", "HEAD"} {
+		got := k.send(method+" /", "", "").want(302)
+		if got.header.Get("Location") != "demo" || got.header.Get("Cache-Control") != "no-store" || len(got.body) != 0 {
+			t.Errorf("%s / answers %v with %q", method, got.header, got.body)
+		}
+	}
+	if refused := k.send("POST /", "", "{}").want(405); refused.header.Get("Allow") != pageMethods {
+		t.Errorf("POST / is allowed %q", refused.header.Get("Allow"))
+	}
+}
+
 // Pages do not contain what their policy forbids: inline script and style, handlers in attributes,
 // other hosts.
 func TestPagesHoldNothingThatTheirPolicyForbids(t *testing.T) {

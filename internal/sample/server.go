@@ -23,6 +23,9 @@ func (b *Backend) dispatch(r *request) error {
 	if p := findPage(r.URL.Path); p != nil {
 		return r.page(p)
 	}
+	if r.URL.Path == home {
+		return r.redirectHome()
+	}
 	found, parameters := b.find(r.URL.Path)
 	if found == nil {
 		return refuse(http.StatusNotFound, "no such endpoint: %s; this server has %s and %s, described at /docs, and a page to try them at /demo", show(r.URL.Path), widget, wp)
