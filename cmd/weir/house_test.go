@@ -32,15 +32,15 @@ var floors = map[string]int{
 	"internal/gateway/rules": 4, "internal/admin": 4, "internal/sample": 4, "internal/replay/report": 4,
 
 	"httplimit": 3, "internal/telemetry": 3, "internal/watch": 3, "internal/live": 3, "internal/explain": 3, "internal/events": 3, "internal/replay": 3,
-	"internal/rls/translate": 3,
+	"internal/rls/translate": 3, "internal/gateway/relay": 3,
 	"internal/verify/report": 3, "internal/docsync/paced": 3, "internal/demo": 3, "internal/openapitest": 3,
 
 	"internal/rls/xds": 2,
 	"answer":           2, "policyfile": 2, "identity/jwks": 2, "internal/cli": 2, "internal/target": 2, "internal/verify": 2, "internal/docsync": 2,
-	"internal/sample/sqlite": 2, "internal/handover": 2, "internal/gateway/relay": 2,
+	"internal/sample/sqlite": 2, "internal/handover": 2, "internal/upstream": 2,
 
 	"identity": 1, "memstore": 1, "redisstore": 1, "storetest": 1, "failover": 1, "pacer": 1, "internal/denial": 1, "internal/gateway/pace": 1,
-	"internal/upstream": 1, "internal/poller": 1, "internal/accesslog": 1, "internal/folder": 1, "internal/admin/page": 1, "internal/sample/terms": 1,
+	"internal/poller": 1, "internal/accesslog": 1, "internal/folder": 1, "internal/admin/page": 1, "internal/sample/terms": 1,
 	"internal/netfile": 1, "internal/meter": 1, "internal/acme": 1,
 	"internal/rls/config": 1,
 	"internal/rls":        4,

@@ -18,6 +18,7 @@ type Conn struct {
 	poller        *poller
 	fd            int
 	users         atomic.Uint32 // number of users of fd, and the two bits below
+	ended         atomic.Bool   // the peer has ended its half, or the connection has failed
 	local, remote net.Addr
 
 	reads, writes side
@@ -42,6 +43,9 @@ type side struct {
 	wake     chan bool
 	parked   func()        // is to be called in place of a value for wake; nil: a goroutine waits
 	deadline time.Duration // since epoch; 0 if there is none
+
+	task    *Task // whose goroutine alone may wait; nil: any may
+	drained bool  // the last read took all that had come, so the next one would have to wait
 }
 
 // The states of a side. Whoever changes it from waiting to idle calls rouse once. The goroutine
@@ -82,6 +86,10 @@ func (s *side) rouse(happened bool) {
 		go f()
 		return
 	}
+	if s.task != nil {
+		go s.task.wake(happened, nil)
+		return
+	}
 	s.wake <- happened
 }
 
@@ -106,6 +114,7 @@ func (c *Conn) begin(s *side) error {
 	}
 	if s.state.Load() == ready { // only the holder of the lock changes it from there
 		s.state.Store(idle)
+		s.drained = false
 	}
 	return nil
 }
@@ -118,7 +127,8 @@ func (c *Conn) end(s *side) {
 // wait waits until the socket becomes ready, or returns at once if it has since begin or the last
 // wait.
 func (c *Conn) wait(s *side) error {
-	if s.wake == nil {
+	s.drained = false
+	if s.wake == nil && s.task == nil {
 		s.wake = make(chan bool, 1)
 	}
 	if !s.state.CompareAndSwap(idle, waiting) {
@@ -129,10 +139,46 @@ func (c *Conn) wait(s *side) error {
 	if err := c.failure(s); err != nil && s.state.CompareAndSwap(waiting, idle) {
 		return err
 	}
-	if happened := <-s.wake; happened && !c.isClosing() {
+	var happened bool
+	if s.task != nil {
+		happened = s.task.wait()
+	} else {
+		happened = <-s.wake
+	}
+	if happened && !c.isClosing() {
 		return nil // ready before the deadline, even if the deadline has passed by now
 	}
 	return c.failure(s)
+}
+
+// Below returns the connection that Take has returned, which is c or what c is a layer over; nil if
+// there is none.
+func Below(c net.Conn) *Conn {
+	socket, ok := c.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	taken, _ := raw.(*rawConn)
+	return (*Conn)(taken)
+}
+
+// AttachReads makes reads wait as t does: only t's goroutine may read until another call. Nil ends
+// that. It must not be called during a read. It does nothing if c is nil.
+func (c *Conn) AttachReads(t *Task) {
+	if c != nil {
+		c.reads.task = t
+	}
+}
+
+// AttachWrites is AttachReads for writes.
+func (c *Conn) AttachWrites(t *Task) {
+	if c != nil {
+		c.writes.task = t
+	}
 }
 
 // park has f called in a goroutine of its own, once, when a read need not wait any more: something
@@ -146,7 +192,7 @@ func (c *Conn) park(f func()) bool {
 	}
 	s.mu.Lock()
 	defer c.end(s)
-	s.parked, s.wake = f, nil
+	s.parked, s.wake, s.drained = f, nil, false // what wakes it is to be read
 	if !s.state.CompareAndSwap(idle, waiting) {
 		s.parked = nil
 		return false
@@ -224,6 +270,14 @@ func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+	// After a read that took all there was, the poller reports what comes next, so there is no need
+	// to try. After the peer's end there is nothing more to report. (A goroutine of its own tries:
+	// if more has come meanwhile, it saves a wait.)
+	if s.drained && s.task != nil && !c.ended.Load() {
+		if err := c.wait(s); err != nil {
+			return 0, c.failed("read", err)
+		}
+	}
 	for {
 		n, err := nonblock.Read(c.fd, p)
 		switch err {
@@ -231,6 +285,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 			if n == 0 {
 				return 0, io.EOF
 			}
+			s.drained = n < len(p)
 			return n, nil
 		case syscall.EINTR:
 		case syscall.EAGAIN:
@@ -332,6 +387,7 @@ func (c *Conn) do(s *side, op string, f func(fd uintptr) bool) error {
 		return c.failed(op, err)
 	}
 	defer c.end(s)
+	s.drained = false
 	for !f(uintptr(c.fd)) {
 		if err := c.wait(s); err != nil {
 			return c.failed(op, err)

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weirlimit/weir/internal/poller"
 	"github.com/weirlimit/weir/internal/wire"
 )
 
@@ -29,11 +30,13 @@ type Conn struct {
 	wrote   bool      // since it was taken
 	since   time.Time // when it was kept
 
-	plain net.Conn         // below TLS; without TLS the same as Conn
-	raw   syscall.RawConn  // of the socket; nil: unknown
-	peek  func(fd uintptr) // of raw; made once, so that a check allocates nothing
-	gone  bool             // peek's result
-	ask   inquiry          // what the next read sends first
+	plain    net.Conn         // below TLS; without TLS the same as Conn
+	raw      syscall.RawConn  // of the socket; nil: unknown
+	socket   *poller.Conn     // nil: it is not the poller's
+	attached bool             // to a task
+	peek     func(fd uintptr) // of raw; made once, so that a check allocates nothing
+	gone     bool             // peek's result
+	ask      inquiry          // what the next read sends first
 
 	closed atomic.Bool // by Close
 }
@@ -43,6 +46,17 @@ func (c *Conn) use(t turn, now time.Time) {
 	t.reused = c.used
 	c.turn, c.used, c.mine, c.wrote = t, true, true, false
 	c.writeWithin(now)
+}
+
+// Attach makes reads and writes wait as t does: only t's goroutine may use c until another call.
+// Nil ends that; so do Keep and Drop.
+func (c *Conn) Attach(t *poller.Task) {
+	if t == nil && !c.attached { // others may use it
+		return
+	}
+	c.attached = t != nil
+	c.socket.AttachReads(t)
+	c.socket.AttachWrites(t)
 }
 
 // Reused reports whether the connection carried an exchange before this one.
@@ -158,6 +172,7 @@ func (c *Conn) Answered() { c.pool.answered(&c.turn) }
 func (c *Conn) Keep(now time.Time) {
 	p, a := c.pool, c.turn.at
 	c.since = now
+	c.Attach(nil)
 	good := len(c.Reader.Buffered()) == 0 && !c.closed.Load()
 	p.mu.Lock()
 	if !c.mine {
@@ -193,6 +208,7 @@ func (c *Conn) Drop(failure error) {
 	if !mine {
 		return
 	}
+	c.Attach(nil)
 	// without TLS's close_notify, which would wait for a peer that does not read
 	_ = c.plain.Close()
 	if errors.Is(failure, net.ErrClosed) {

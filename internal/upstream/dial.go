@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"syscall"
+
+	"github.com/weirlimit/weir/internal/poller"
 )
 
 // sessions is how many TLS sessions of one address are kept for resumption.
@@ -36,7 +38,7 @@ func (p *Pool) connect(ctx context.Context, a *address) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %v: %w", a, err)
 	}
-	c := &Conn{Conn: plain, plain: plain, pool: p, raw: rawOf(plain)}
+	c := &Conn{Conn: plain, plain: plain, pool: p, raw: rawOf(plain), socket: poller.Below(plain)}
 	if c.raw != nil {
 		c.peek = func(fd uintptr) { c.gone = !isQuiet(fd) }
 		c.ask.step = c.newStep()

@@ -23,6 +23,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/weirlimit/weir/internal/poller"
 )
 
 // An Address is where a backend listens.
@@ -195,6 +197,8 @@ type Want struct {
 	Fresh bool      // a new connection
 	Ask   bool      // the exchange begins with Conn.Ask, which checks a kept connection itself
 	Now   time.Time // the caller's clock, time.Now() moments ago; zero: Take reads the clock
+	// Task is what the connection is attached to. It is detached if a connection has to be made.
+	Task *poller.Task
 
 	tried set   // see Conn.Else
 	last  error // why the last of them failed
@@ -229,11 +233,14 @@ func (p *Pool) Take(ctx context.Context, want Want) (*Conn, error) {
 		p.mu.Unlock()
 		if c = p.usable(c, a, now, want.Ask); c != nil {
 			c.use(turn, now)
+			c.Attach(want.Task)
 			return c, nil
 		}
+		want.Task.Detach()
 		c, err := p.connect(ctx, a)
 		if err == nil {
 			c.use(turn, time.Now())
+			c.Attach(want.Task)
 			return c, nil
 		}
 		if ctx.Err() != nil {

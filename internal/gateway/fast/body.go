@@ -49,6 +49,7 @@ func (b *requestBody) ask() error {
 		return nil
 	}
 	b.expects = false
+	b.c.detach()
 	_, err := b.c.Write(continueLine)
 	return err
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// A conn is one client's connection. One goroutine serves it, and none while it waits long for a
-// request (park). While a request's body is on its way to the upstream, a second one reads from the
-// client; while an answer takes long, a watching one does.
+// A conn is one client's connection. One goroutine serves it (which the poller may run, see task),
+// and none while it waits long for a request (park). While a request's body is on its way to the
+// upstream, a second one reads from the client; while an answer takes long, a watching one does.
 type conn struct {
 	engine   *Engine
 	raw      net.Conn   // under TLS
@@ -27,6 +27,7 @@ type conn struct {
 	peer     string
 	addr     netip.Addr  // of the peer
 	ctx      connContext // ends with the connection
+	task     task
 
 	serverName string                // TLS: the name that the client asked for
 	chains     [][]*x509.Certificate // TLS: of the client's certificate, as they verified
@@ -70,7 +71,7 @@ func (e *Engine) serveConn(raw net.Conn) {
 	c.ctx.base = e.base
 	c.phase.Store(phaseIdle) // a drain need not wait for a client that has asked for nothing yet
 	e.add(c)
-	e.ServePart(&c.peer, c.begin, c.end)
+	c.goOn(func() { e.ServePart(&c.peer, c.begin, c.end) })
 }
 
 // begin serves a new connection.
@@ -91,7 +92,9 @@ func (c *conn) begin() (over bool) {
 
 // wake serves a connection that was parked.
 func (c *conn) wake() {
-	c.engine.ServePart(&c.peer, func() (over bool) { return c.serve(c.readHead(c.awaitByte)) }, c.end)
+	c.goOn(func() {
+		c.engine.ServePart(&c.peer, func() (over bool) { return c.serve(c.readHead(c.awaitByte)) }, c.end)
+	})
 }
 
 // end closes the connection, unless another engine has it.
@@ -128,11 +131,16 @@ func (c *conn) serve(head string, err error) (over bool) {
 		if !more {
 			return true
 		}
-		// The next request of a busy client has usually come once other goroutines have run. A
-		// client that never waits for an upstream does not yield each time: the runtime polls the
-		// network when it has nothing else to do, and has to get there.
-		if yielded = waited || !yielded; yielded {
-			runtime.Gosched()
+		switch {
+		case !c.task.attached:
+			// The next request of a busy client has usually come once other goroutines have run. A
+			// client that never waits for an upstream does not yield each time: the runtime polls
+			// the network when it has nothing else to do, and has to get there.
+			if yielded = waited || !yielded; yielded {
+				runtime.Gosched()
+			}
+		case len(c.in.Buffered()) > 0:
+			c.detach() // other connections need not wait for a client with many requests
 		}
 		head, err = c.next(now)
 	}
@@ -146,6 +154,9 @@ func (c *conn) Read(p []byte) (int, error) {
 			c.ahead = nil
 		}
 		return n, nil
+	}
+	if !c.task.awaits {
+		c.detach()
 	}
 	return c.Conn.Read(p)
 }
@@ -176,6 +187,7 @@ const (
 
 // linger closes the sending half and reads what the client still sends.
 func (c *conn) linger() {
+	c.detach()
 	if c.CloseWrite() != nil {
 		return
 	}

@@ -4,6 +4,7 @@
 //
 //	engine.go    accepts connections; drains them
 //	conn.go      one client's connection: one request after another
+//	task.go      what of that the poller runs itself
 //	tls.go       its TLS handshake
 //	head.go      waits for the head of a request, or finds that the client speaks HTTP/2
 //	park.go      a long wait, without a goroutine and a buffer
@@ -34,6 +35,7 @@ import (
 	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/gateway/relay"
 	"github.com/weirlimit/weir/internal/gateway/rules"
+	"github.com/weirlimit/weir/internal/poller"
 )
 
 // Options are what an Engine needs beside the rules. Clock is required.
@@ -57,6 +59,7 @@ type Engine struct {
 	exchanges sync.Pool // of *exchange
 	copies    relay.Buffers
 	http2     func(net.Conn)
+	tasks     bool // connections are tasks: the limiter waits for nothing
 
 	serving sync.WaitGroup // connections, and what belongs to them
 	tick    atomic.Int64   // of the look at waiting connections
@@ -76,7 +79,7 @@ const lookAfter = 100 * time.Millisecond
 func New(ctx context.Context, r *rules.Rules, o Options) *Engine {
 	e := &Engine{
 		Rules: r, base: ctx, clock: o.Clock, http2: o.HTTP2,
-		alive: make(map[*conn]struct{}),
+		alive: make(map[*conn]struct{}), tasks: r.Decider.InProcess(),
 	}
 	e.clock.Tick()
 	e.exchanges.New = func() any { return new(exchange) }
@@ -120,7 +123,7 @@ func (e *Engine) accept(l net.Listener) error {
 		e.Accepted.Add(1)
 		e.Open.Add(1)
 		e.serving.Add(1) // until the connection's end
-		go e.serveConn(c)
+		e.serveConn(c)
 	}
 }
 
@@ -138,6 +141,7 @@ func (e *Engine) watchClients(ctx context.Context) {
 		}
 		tick := e.tick.Add(1)
 		e.clock.Tick()
+		poller.Relieve()
 		e.mu.Lock()
 		for c := range e.alive {
 			c.rest(tick)

@@ -231,6 +231,9 @@ func (x *exchange) route() {
 		x.caller.Arrived(x.Start)
 	}
 	x.Foreign = e.secure != nil && x.c.isForeign(x.Asked.Host)
+	if x.Choice.Kind == target.Health {
+		x.c.detach() // the store may be asked
+	}
 	own := e.Own(&x.c.ctx, &x.Route, x.Header)
 	x.Misdirected = own.Misdirects()
 	switch {
@@ -247,6 +250,9 @@ func (x *exchange) route() {
 // own, which needs no credential; nil: the upstream answers.
 func (x *exchange) judge(own *rules.Answer) (admitted bool) {
 	x.CoverBy(x.Choice.Match)
+	if !x.c.engine.Decider.InProcess() {
+		x.c.detach()
+	}
 	if x.head.Length == 0 {
 		x.c.beginWatch() // the limiter may wait for its store
 	}

@@ -32,6 +32,12 @@ func (c *conn) fillMore() (more bool, err error) { return true, c.in.Fill(c.engi
 
 // readHead reads a head, and begins with fill.
 func (c *conn) readHead(fill func() (more bool, err error)) (head string, err error) {
+	c.awaitHead()
+	defer func() {
+		if err != errParked { // else it is another goroutine's already
+			c.endAwait()
+		}
+	}()
 	begun, first := len(c.in.Buffered()) > 0, !c.asked
 	more, err := fill()
 	for ; more && err == nil; more, err = c.fillMore() {
@@ -170,6 +176,7 @@ func prefaceOf(begin []byte) share {
 func (c *conn) hand(as net.Conn) {
 	_ = c.raw.SetReadDeadline(time.Time{})
 	c.taken = true
+	c.detach()
 	// in another goroutine: the stack of this one has grown in the handshake
 	c.engine.serving.Go(func() { c.engine.http2(as) })
 }

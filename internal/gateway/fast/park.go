@@ -20,7 +20,17 @@ var errParked = errors.New("the connection is parked")
 // park gives the wait for the next request to the poller. It reports false if the goroutine has to
 // wait. If it reports true, wake goes on in another goroutine, which may run already. What ends a
 // wait of a goroutine ends this one too: a byte, a deadline, the drain by a deadline, and Cut.
-func (c *conn) park() bool { return pace.Park(c.raw, c.wake) }
+func (c *conn) park() bool {
+	of := c.task
+	of.socket.AttachReads(nil)
+	c.task = task{} // of which nothing is to be kept
+	if pace.Park(c.raw, c.wake) {
+		return true
+	}
+	c.task = of
+	of.socket.AttachReads(c.turns())
+	return false
+}
 
 // rested fills the buffer of an idle connection. During a long wait it holds no buffer, and parks
 // the connection if that is possible.

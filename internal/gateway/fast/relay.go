@@ -98,6 +98,9 @@ func (x *exchange) relayBody(how relay.Framing) (whole bool, err error) {
 	} else if body.Done() {
 		x.reportServed()
 	}
+	if !body.Done() {
+		c.detach()
+	}
 	if _, err := c.Write(x.out); err != nil {
 		return false, err
 	}

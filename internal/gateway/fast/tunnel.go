@@ -13,6 +13,7 @@ import (
 
 // switchProtocols passes a 101 on, and then every byte of both sides, until both have ended.
 func (x *exchange) switchProtocols() {
+	x.c.detach()
 	if err := rules.CheckAnswer(x.res.Status, x.websocket, x.res.Values("Upgrade")); err != nil {
 		x.upstreamFailed(err)
 		return

@@ -107,7 +107,11 @@ func (x *exchange) converse(streams bool) error {
 	if x.head.Length != 0 || c.engine.tick.Load() != x.tick {
 		now = time.Now() // the body, or the limiter's store, may have been awaited
 	}
+	if streams {
+		c.detach()
+	}
 	for want := (upstream.Want{Now: now, Ask: !streams}); ; {
+		want.Task = c.turns()
 		u, err := x.Site.Pool.Take(&c.ctx, want)
 		if err != nil {
 			return err
@@ -225,6 +229,7 @@ func (x *exchange) readHead(u *upstream.Conn) error {
 // inform passes an informational answer on, without the limiter's fields, which only a final answer
 // has.
 func (x *exchange) inform() {
+	x.c.detach()
 	b := wire.AppendStatus(nil, x.res.Status, x.res.Reason)
 	for _, f := range x.res.Fields {
 		if !rules.IsHop(f.Name) && !rules.IsFraming(f.Name) && !x.res.Names(f.Name) && !x.answer.Owns(f.Name) {

@@ -124,6 +124,7 @@ func (c *conn) endWatch() {
 	for {
 		switch state := c.watch.Load(); {
 		case state == watching: // and so done is set
+			c.detach()
 			c.interrupt()
 			<-c.done
 			c.watch.Store(watchOff)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/gateway/relay"
 	"github.com/weirlimit/weir/internal/gateway/rules"
@@ -32,7 +33,7 @@ func TestTheWatchEndsIfTheUploadEndsAtTheSameTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	r := &rules.Rules{Options: rules.Options{Log: slog.Default()}}
+	r := &rules.Rules{Options: rules.Options{Decider: new(weir.Decider), Log: slog.Default()}}
 	engine := New(context.Background(), r, Options{Clock: pace.NewClock()})
 	u, err := pool.Take(context.Background(), upstream.Want{})
 	if err != nil {

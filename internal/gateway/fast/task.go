@@ -1,0 +1,81 @@
+package fast
+
+import "github.com/weirlimit/weir/internal/poller"
+
+// A task is how a connection is served if the limiter waits for no store: by the poller itself,
+// from the arrival of a request to the end of its answer. What the poller runs must not wait, but
+// for the next request, the upstream's answer, and a client that takes an answer slowly. So detach
+// is called before everything else that may wait, or that takes long: the connection goes on in a
+// goroutine of its own until it waits for the next request.
+type task struct {
+	turns    *poller.Task // nil: the connection has a goroutine
+	socket   *poller.Conn // of the client
+	attached bool         // waits are the task's
+	awaits   bool         // a head is awaited
+}
+
+// goOn has a part of the connection's work done, by a task if that is possible.
+func (c *conn) goOn(part func()) {
+	socket := poller.Below(c.raw)
+	if !c.engine.tasks || socket == nil {
+		go part()
+		return
+	}
+	poller.Go(func(t *poller.Task) {
+		c.task = task{turns: t, socket: socket}
+		part()
+	})
+}
+
+// awaitHead is called before reads of a head, which wait as the task.
+func (c *conn) awaitHead() {
+	c.task.awaits, c.task.attached = true, c.task.turns != nil
+	c.task.socket.AttachReads(c.task.turns)
+}
+
+// endAwait is called after them. Other goroutines may read from the client then, and detach is
+// called before this one does.
+func (c *conn) endAwait() {
+	c.task.awaits = false
+	if c.task.attached {
+		c.task.socket.AttachReads(nil)
+	}
+}
+
+// turns returns what the next wait for an upstream is to be as; nil: the goroutine.
+func (c *conn) turns() *poller.Task {
+	if c.task.attached {
+		return c.task.turns
+	}
+	return nil
+}
+
+// detach is called before a wait that is not the task's. It does nothing if that was done since the
+// head came. Only the goroutine that serves the connection may call it, or any while the connection
+// is detached.
+func (c *conn) detach() {
+	if !c.task.attached {
+		return
+	}
+	c.task.attached = false
+	if c.task.awaits { // else another goroutine may be in a read
+		c.task.socket.AttachReads(nil)
+	}
+	if u := c.up.Load(); u != nil {
+		u.Attach(nil)
+	}
+	c.task.turns.Detach()
+}
+
+// Write writes the last bytes of an answer, or any if the connection is detached.
+func (c *conn) Write(p []byte) (int, error) {
+	if c.task.attached {
+		c.endWatch() // TLS may write in a read
+	}
+	if !c.task.attached {
+		return c.Conn.Write(p)
+	}
+	c.task.socket.AttachWrites(c.task.turns)
+	defer c.task.socket.AttachWrites(nil)
+	return c.Conn.Write(p)
+}
