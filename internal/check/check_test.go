@@ -82,6 +82,12 @@ type question struct {
 }
 
 func (q question) ask(d *check.Door) *http.Response {
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, q.request())
+	return w.Result()
+}
+
+func (q question) request() *http.Request {
 	r := httptest.NewRequest("GET", "/check", nil)
 	if q.target != "" {
 		method, target, _ := strings.Cut(q.target, " ")
@@ -96,9 +102,7 @@ func (q question) ask(d *check.Door) *http.Response {
 		name, value, _ := strings.Cut(line, ": ")
 		r.Header.Add(name, value)
 	}
-	w := httptest.NewRecorder()
-	d.ServeHTTP(w, r)
-	return w.Result()
+	return r
 }
 
 // asked returns what a proxy of a dialect sends about a request.
@@ -263,6 +267,28 @@ func TestASlotIsGivenBackAtOnce(t *testing.T) {
 		if r := asked(check.Nginx, "GET", "/slots", "192.0.2.7").ask(d); r.StatusCode != http.StatusNoContent {
 			t.Fatalf("request %d is answered %d", n+1, r.StatusCode)
 		}
+	}
+}
+
+// asks is a response that asks another question while it is written.
+type asks struct {
+	*httptest.ResponseRecorder
+	next func()
+}
+
+func (w asks) WriteHeader(status int) {
+	w.next()
+	w.ResponseRecorder.WriteHeader(status)
+}
+
+// The proxy forwards a request as soon as it reads the verdict, so the slot is free before that.
+func TestTwoQuestionsAtOnceDoNotCompeteForASlot(t *testing.T) {
+	d := open(t, check.Nginx, policy)
+	second := 0
+	w := asks{httptest.NewRecorder(), func() { second = asked(check.Nginx, "GET", "/slots", "192.0.2.7").ask(d).StatusCode }}
+	d.ServeHTTP(w, asked(check.Nginx, "GET", "/slots", "192.0.2.7").request())
+	if w.Code != http.StatusNoContent || second != http.StatusNoContent {
+		t.Errorf("the questions are answered %d and %d", w.Code, second)
 	}
 }
 
