@@ -53,6 +53,10 @@ type questions struct {
 	// hasHealth means that the door answers /healthz and /readyz as its own: the target of a
 	// question is no client's choice.
 	hasHealth bool
+	// foreign are the fields that only the proxies of other dialects send. With one of them, a
+	// question means two things: another proxy asks than the operator has named, or a client tries
+	// whether it can.
+	foreign []string
 }
 
 var dialects = []questions{
@@ -63,25 +67,19 @@ var dialects = []questions{
 	{dialect: EnvoyGRPC},
 }
 
+// questionsOf returns how questions of a dialect are read; nil if there is none of that name.
 func questionsOf(of Dialect) *questions {
-	for i := range dialects {
-		if dialects[i].dialect == of {
-			return &dialects[i]
-		}
+	at := slices.IndexFunc(dialects, func(q questions) bool { return q.dialect == of })
+	if at < 0 {
+		return nil
 	}
-	return nil
-}
-
-// foreign returns the fields that only the proxies of other dialects send. With one of them, a
-// question means two things: another proxy asks than the operator has named, or a client tries
-// whether it can.
-func (q *questions) foreign() (names []string) {
+	q := dialects[at]
 	for i := range dialects {
 		for _, name := range []string{dialects[i].method, dialects[i].uri} {
-			if name != "" && name != q.method && name != q.uri && !slices.Contains(names, name) {
-				names = append(names, name)
+			if name != "" && name != q.method && name != q.uri && !slices.Contains(q.foreign, name) {
+				q.foreign = append(q.foreign, name)
 			}
 		}
 	}
-	return names
+	return &q
 }

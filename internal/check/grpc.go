@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
@@ -41,9 +43,20 @@ func newGRPC(d *Door) *grpcServer {
 	return s
 }
 
-func (s *grpcServer) serve(l net.Listener) error { return s.server.Serve(l) }
+func (s *grpcServer) serve(l net.Listener) error {
+	l = pace.CountAccepted(l, &s.door.rules.Accepted)
+	if s.door.options.TLS != nil {
+		l = tls.NewListener(l, s.door.options.TLS)
+	}
+	err := s.server.Serve(l)
+	if errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return err
+}
 
-func (s *grpcServer) stop(patience time.Duration) {
+// stop needs no linger: HTTP/2 announces a drain.
+func (s *grpcServer) stop(patience, _ time.Duration) {
 	s.health.Shutdown()
 	done := make(chan struct{})
 	go func() { defer close(done); s.server.GracefulStop() }()
@@ -61,6 +74,8 @@ func (s *grpcServer) stop(patience time.Duration) {
 // that is not there, which failure_mode_allow lets requests pass.
 func (s *grpcServer) Check(ctx context.Context, q *auth.CheckRequest) (*auth.CheckResponse, error) {
 	d := s.door
+	d.rules.Active.Add(1)
+	defer d.rules.Active.Add(-1)
 	x := d.borrow()
 	defer d.giveBack(x)
 	from, _ := peer.FromContext(ctx)
@@ -106,7 +121,7 @@ func (q *questions) readAttributes(s *sent, a *auth.AttributeContext) error {
 		}
 		s.add(f.GetKey(), value)
 	}
-	for _, name := range q.foreign() {
+	for _, name := range q.foreign {
 		if len(s.fields[name]) > 0 {
 			return errForeign
 		}
