@@ -117,6 +117,10 @@ bench-redis: ## Weir, other limiters for Go and bare scripts on a Redis: REDIS="
 bench-rls: ## --rls beside a server of grpc-go that says OK, and beside envoyproxy/ratelimit on the same Redis: the table of docs/envoy.md
 	cd bench && go run ./rls
 
+.PHONY: bench-check
+bench-check: ## nginx that asks --forward-auth about each request, beside one that asks a server that always answers 204: the table of docs/forward-auth.md
+	cd bench && go run ./check
+
 .PHONY: bench-pacer
 bench-pacer: ## callers that share a limit, through the pacer and through other clients: PACER="-docs ../docs" rewrites docs/pacing.md; PACER=-quick
 	cd bench && go run ./pacer $(PACER)
