@@ -26,13 +26,12 @@ var floors = map[string]int{
 	"e2e/weir": 9, "e2e/engines": 9, "e2e/redis": 9, "e2e/apps": 9, "e2e/verify": 9, "e2e/promtool": 9, "e2e/wordpress": 9, "e2e/clients": 9,
 	"e2e/redistest": 2, "e2e/nginxtest": 2, "e2e/apptest": 2, "e2e/pebbletest": 2, "e2e/child": 1, "e2e/selfsigned": 1,
 	"internal/edge":         8,
-	"internal/policyimport": 3, "internal/policyimport/nginx": 4,
+	"internal/policyimport": 3, "internal/policyimport/nginx": 4, "internal/policyimport/envoy": 4,
 	"internal/gateway": 7, "internal/check": 6,
 	"internal/gateway/fast": 5, "internal/gateway/http2": 5, "internal/gateway/std": 5, "internal/admin/client": 5,
 	"internal/gateway/rules": 4, "internal/admin": 4, "internal/sample": 4, "internal/replay/report": 4,
 
 	"httplimit": 3, "internal/telemetry": 3, "internal/watch": 3, "internal/live": 3, "internal/explain": 3, "internal/events": 3, "internal/replay": 3,
-	"internal/rls/translate": 3,
 	"internal/verify/report": 3, "internal/docsync/paced": 3, "internal/demo": 3, "internal/openapitest": 3,
 
 	"internal/rls/xds": 2,
