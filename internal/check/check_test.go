@@ -202,13 +202,56 @@ func reason(t *testing.T, d *check.Door, r *http.Response) *http.Response {
 	return question{target: "GET /answer", fields: []string{"X-Weir-Answer: " + sealed}}.ask(d)
 }
 
+// admission is the status that lets a proxy forward a request. Envoy takes any other than 200 for a
+// denial (ext_authz_http_impl.cc), and the others take all of the 200s.
+func admission(of check.Dialect) int {
+	if of == check.Envoy {
+		return http.StatusOK
+	}
+	return http.StatusNoContent
+}
+
+// The questions are as the proxies' sources have them: forward.go of Traefik 3, a net/http client
+// that copies the fields of its client, and ext_authz_http_impl.cc of Envoy.
+func TestQuestionsOfProxiesThatAreNotInTheTestsAreRead(t *testing.T) {
+	for dialect, ask := range map[check.Dialect]string{
+		check.Traefik: "GET /check HTTP/1.1\r\nHost: 127.0.0.1:9000\r\nUser-Agent: curl/8.1\r\nAccept: */*\r\nContent-Type: application/json\r\nCookie: a=b\r\n" +
+			"X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Host: example.com\r\nX-Forwarded-Method: POST\r\nX-Forwarded-Port: 443\r\nX-Forwarded-Proto: https\r\n" +
+			"X-Forwarded-Server: edge\r\nX-Forwarded-Uri: /api/leads?x=%2F\r\nX-Real-Ip: 192.0.2.7\r\nAccept-Encoding: gzip\r\n\r\n",
+		check.Envoy: "POST /api/leads?x=%2F HTTP/1.1\r\nhost: example.com\r\ncontent-length: 0\r\nauthorization: Bearer a\r\nx-original-addr: 192.0.2.7\r\n" +
+			"x-envoy-internal: true\r\nx-forwarded-for: 10.0.0.1\r\nx-envoy-expected-rq-timeout-ms: 1000\r\n\r\n",
+	} {
+		d := open(t, dialect, policy)
+		addr, _ := serving(t, d)
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		from := bufio.NewReader(conn)
+		for n := range 4 {
+			if _, err := io.WriteString(conn, ask); err != nil {
+				t.Fatal(err)
+			}
+			r, err := http.ReadResponse(from, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(r.Body)
+			if n < 3 && (r.StatusCode != admission(dialect) || len(body) > 0) || n == 3 && (r.StatusCode != http.StatusTooManyRequests || !bytes.Contains(body, []byte("rate_limited"))) {
+				t.Errorf("%s, question %d: %d %s", dialect, n+1, r.StatusCode, body)
+			}
+		}
+	}
+}
+
 func TestALimitIsExactInEveryDialect(t *testing.T) {
 	for _, dialect := range overHTTP {
 		t.Run(string(dialect), func(t *testing.T) {
 			d := open(t, dialect, policy)
 			for n := range 5 {
 				r := reason(t, d, asked(dialect, "POST", "/api/leads?x=1", "192.0.2.7").ask(d))
-				want := http.StatusNoContent
+				want := admission(dialect)
 				if n > 2 {
 					want = http.StatusTooManyRequests
 				}
@@ -219,7 +262,7 @@ func TestALimitIsExactInEveryDialect(t *testing.T) {
 					t.Errorf("the refusal is not whole: %v, %d bytes", r.Header, r.ContentLength)
 				}
 			}
-			if r := asked(dialect, "POST", "/api/leads", "192.0.2.8").ask(d); r.StatusCode != http.StatusNoContent {
+			if r := asked(dialect, "POST", "/api/leads", "192.0.2.8").ask(d); r.StatusCode != admission(dialect) {
 				t.Errorf("another address is answered %d", r.StatusCode)
 			}
 		})
@@ -257,7 +300,7 @@ func TestWhatCannotBeBelievedDoesNotPass(t *testing.T) {
 					t.Errorf("answered %d", r.StatusCode)
 				}
 				for n := range 3 {
-					if r := whole.ask(d); r.StatusCode != http.StatusNoContent {
+					if r := whole.ask(d); r.StatusCode != admission(dialect) {
 						t.Errorf("lead %d of 3 after it is answered %d", n+1, r.StatusCode)
 					}
 				}
@@ -326,7 +369,7 @@ func TestTheHealthPathsOfABackendAreCounted(t *testing.T) {
 		t.Errorf("the door's own /readyz is answered %d", r.StatusCode)
 	}
 	envoy := open(t, check.Envoy, policy)
-	if r := asked(check.Envoy, "GET", "/readyz", "192.0.2.7").ask(envoy); r.StatusCode != http.StatusNoContent || r.Header.Get("X-RateLimit-Limit") == "" {
+	if r := asked(check.Envoy, "GET", "/readyz", "192.0.2.7").ask(envoy); r.StatusCode != http.StatusOK || r.Header.Get("X-RateLimit-Limit") == "" {
 		t.Errorf("to Envoy, a client's /readyz is answered %d %v", r.StatusCode, r.Header)
 	}
 }

@@ -87,7 +87,7 @@ func (d *Door) decide(ctx context.Context, x *exchange) {
 		d.reply(x, own)
 		return
 	}
-	x.Status, x.passes = http.StatusNoContent, true
+	x.Status, x.passes = d.asks.admits, true
 	d.complete(x)
 }
 

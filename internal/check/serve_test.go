@@ -52,6 +52,7 @@ func TestQuestionsComeOverTLS(t *testing.T) {
 	for _, proto := range []string{"http/1.1", "h2"} {
 		t.Run(proto, func(t *testing.T) {
 			secured := func(o *check.Options) {
+				o.Rules.Limits.Drain = time.Hour // a connection that is not counted as closed would take it
 				o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
 			}
 			addr, stop := serving(t, open(t, check.Traefik, policy, secured))
@@ -99,19 +100,43 @@ func (s *draining) Take(ctx context.Context, charges []weir.Charge, receipt *wei
 	}
 }
 
+// countedBy makes a door count all requests in a store.
+func countedBy(t *testing.T, store weir.Store) func(*check.Options) {
+	return func(o *check.Options) {
+		p := weir.Policy{Limiters: []weir.Limiter{{Name: "all", Routes: []weir.Route{{Path: "/", Prefix: true}}, Windows: []weir.Window{{Limit: 5, Per: time.Minute, Key: weir.Key{{identity.IP}}}}}}}
+		var err error
+		if o.Rules.Decider, err = weir.New(p, store, weir.Options{Sources: o.Rules.Identity.Sources()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A broken store fails, or panics.
+type broken struct{ panics bool }
+
+func (s broken) Take(context.Context, []weir.Charge, *weir.Receipt) error {
+	if s.panics {
+		panic("the store is broken")
+	}
+	return errors.New("the store is broken")
+}
+
+func TestNothingPassesThatCannotBeJudged(t *testing.T) {
+	for _, store := range []broken{{}, {panics: true}} {
+		d := open(t, check.Traefik, policy, countedBy(t, store))
+		if r := asked(check.Traefik, "GET", "/x", "192.0.2.7").ask(d); r.StatusCode < 500 {
+			t.Errorf("%+v: answered %d", store, r.StatusCode)
+		}
+	}
+}
+
 func TestAQuestionUnderWayIsAnsweredInTheDrain(t *testing.T) {
 	memory, err := memstore.New(memstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	store := &draining{Store: memory}
-	d := open(t, check.Traefik, policy, func(o *check.Options) {
-		o.Rules.Limits.Drain = time.Minute
-		if o.Rules.Decider, err = weir.New(weir.Policy{Limiters: []weir.Limiter{{Name: "all", Routes: []weir.Route{{Path: "/", Prefix: true}}, Windows: []weir.Window{
-			{Limit: 5, Per: time.Minute, Key: weir.Key{{identity.IP}}}}}}}, store, weir.Options{Sources: o.Rules.Identity.Sources()}); err != nil {
-			t.Fatal(err)
-		}
-	})
+	d := open(t, check.Traefik, policy, countedBy(t, store))
 	addr, stop := serving(t, d)
 	var ended sync.WaitGroup
 	store.addr, store.begin = addr, func() { ended.Go(stop) }
