@@ -1,12 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
-	"net"
-	"net/http"
-	"sync"
 	"time"
 
 	"github.com/weirlimit/weir/bench/servers"
@@ -23,7 +18,7 @@ const callers = 32
 
 // turn asks for a while, and for an eighth of that before without counting.
 func (c contestant) turn(length time.Duration) (figures, error) {
-	if _, err := c.ask(length / 8); err != nil {
+	if _, err := servers.Ask(c.at, callers, length/8); err != nil {
 		return figures{}, err
 	}
 	before, err := c.cpu()
@@ -31,7 +26,7 @@ func (c contestant) turn(length time.Duration) (figures, error) {
 		return figures{}, err
 	}
 	start := time.Now()
-	n, err := c.ask(length)
+	n, err := servers.Ask(c.at, callers, length)
 	took := time.Since(start)
 	after, cpuErr := c.cpu()
 	if err := errors.Join(err, cpuErr); err != nil {
@@ -48,48 +43,4 @@ func (c contestant) cpu() (all [2]time.Duration, err error) {
 		all[1], err = servers.CPU(c.asks)
 	}
 	return all, err
-}
-
-// ask returns how many requests were answered 200.
-func (c contestant) ask(length time.Duration) (n int, failed error) {
-	var mu sync.Mutex
-	var asking sync.WaitGroup
-	end := time.Now().Add(length)
-	for range callers {
-		asking.Go(func() {
-			own, err := c.askUntil(end)
-			mu.Lock()
-			defer mu.Unlock()
-			n, failed = n+own, errors.Join(failed, err)
-		})
-	}
-	asking.Wait()
-	return n, failed
-}
-
-func (c contestant) askUntil(end time.Time) (n int, err error) {
-	conn, err := net.Dial("tcp", c.at)
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close()
-	const head = "GET /things?q=1 HTTP/1.1\r\nHost: example.com\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n"
-	from := bufio.NewReader(conn)
-	for time.Now().Before(end) {
-		if _, err := conn.Write([]byte(head)); err != nil {
-			return n, err
-		}
-		r, err := http.ReadResponse(from, nil)
-		if err != nil {
-			return n, err
-		}
-		if r.StatusCode != http.StatusOK {
-			return n, fmt.Errorf("a request is answered %s", r.Status)
-		}
-		if _, err := from.Discard(int(r.ContentLength)); err != nil {
-			return n, err
-		}
-		n++
-	}
-	return n, nil
 }

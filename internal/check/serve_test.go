@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -119,6 +120,21 @@ func (s broken) Take(context.Context, []weir.Charge, *weir.Receipt) error {
 		panic("the store is broken")
 	}
 	return errors.New("the store is broken")
+}
+
+// What a question over HTTP/1 has is not there for one over HTTP/2 after it.
+func TestNoQuestionHasTheFieldsOfAnother(t *testing.T) {
+	d := open(t, check.Traefik, policy)
+	for range 50 {
+		if r := asked(check.Traefik, "GET", "/x", "192.0.2.7").ask(d); r.StatusCode != http.StatusNoContent {
+			t.Fatal(r.StatusCode)
+		}
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, question{}.request())
+		if w.Code < 400 {
+			t.Fatalf("a question without a field is answered %d", w.Code)
+		}
+	}
 }
 
 func TestNothingPassesThatCannotBeJudged(t *testing.T) {
