@@ -121,6 +121,10 @@ bench-rls: ## --rls beside a server of grpc-go that says OK, and beside envoypro
 bench-check: ## nginx that asks --forward-auth about each request, beside one that asks a server that always answers 204: the table of docs/forward-auth.md
 	cd bench && go run ./check
 
+.PHONY: bench-caddy
+bench-caddy: ## Caddy with the module beside Caddy without it: the table of caddy/README.md
+	cd bench && go run ./caddy
+
 .PHONY: bench-pacer
 bench-pacer: ## callers that share a limit, through the pacer and through other clients: PACER="-docs ../docs" rewrites docs/pacing.md; PACER=-quick
 	cd bench && go run ./pacer $(PACER)
