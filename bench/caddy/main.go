@@ -1,5 +1,5 @@
-// Command caddy measures what the Caddy module costs Caddy: the CPU of a request to a Caddy with it,
-// beside the same Caddy without it, once for a backend (reverse_proxy) and once for a text
+// Command caddy measures what the Caddy module costs Caddy: the CPU of a request to a Caddy with
+// it, beside the same Caddy without it, once for a backend (reverse_proxy) and once for a text
 // (respond). Each turn runs the contestants one after another.
 //
 //	go run ./caddy             a table on standard output: two minutes
@@ -102,8 +102,8 @@ func contestants(ctx context.Context, set *servers.Set) (all []contestant, err e
 	if err != nil {
 		return nil, err
 	}
-	go func() {
-		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) })) // until the program ends
+	go func() { // until the program ends
+		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }))
 	}()
 	weir, proxy, text := "weir {\n\t\tpolicy "+limits+"\n\t}\n\t", "reverse_proxy "+l.Addr().String(), "respond hello"
 	for i, site := range []struct{ name, directives string }{

@@ -68,7 +68,8 @@ var dialects = []questions{
 	{dialect: Nginx, method: originalMethod, uri: originalURI, host: originalHost, addr: originalAddr, admits: http.StatusNoContent, seals: true, hasHealth: true},
 	{dialect: Traefik, method: forwardedMethod, uri: forwardedURI, host: forwardedHost, addr: forwardedFor, isList: true, admits: http.StatusNoContent, hasHealth: true},
 	{dialect: Caddy, method: forwardedMethod, uri: forwardedURI, host: forwardedHost, addr: forwardedFor, isList: true, admits: http.StatusNoContent, hasHealth: true},
-	{dialect: Envoy, addr: originalAddr, admits: http.StatusOK}, // it takes any other of the 200s for a denial
+	// It takes any other of the 200s for a denial.
+	{dialect: Envoy, addr: originalAddr, admits: http.StatusOK},
 	{dialect: EnvoyGRPC, admits: http.StatusNoContent},
 }
 

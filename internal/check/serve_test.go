@@ -53,7 +53,8 @@ func TestQuestionsComeOverTLS(t *testing.T) {
 	for _, proto := range []string{"http/1.1", "h2"} {
 		t.Run(proto, func(t *testing.T) {
 			secured := func(o *check.Options) {
-				o.Rules.Limits.Drain = time.Hour // a connection that is not counted as closed would take it
+				// A connection that is not counted as closed would take it.
+				o.Rules.Limits.Drain = time.Hour
 				o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
 			}
 			addr, stop := serving(t, open(t, check.Traefik, policy, secured))
