@@ -62,8 +62,8 @@ vet: ## go vet, for Linux, macOS and Windows
 	GOOS=darwin CGO_ENABLED=0 go vet -gcflags='all=-N -l' ./...
 	GOOS=windows CGO_ENABLED=0 go vet -gcflags='all=-N -l' ./...
 	cd bench && go vet ./...
-	cd examples/go && go vet ./...
-	cd caddy && go vet ./...
+	cd examples/go && go vet -tags $(GO_TAGS) $(ALONE_FLAGS) ./...
+	cd caddy && go vet $(ALONE_FLAGS) ./...
 
 .PHONY: staticcheck
 staticcheck: ## staticcheck, at the version pinned above
@@ -74,12 +74,23 @@ race: ## every test with -race: packages, command-line scripts, end to end with 
 	go test $(RACE) -count=1 -timeout 30m -p $(PACKAGES) $(LONGEST) ./...
 	scripts/norace # what -race leaves out: millions of callers, kills, a gigabyte
 
+# What only these modules need is compiled without optimization, in a fifth less time. What they
+# share with the rest of Weir is compiled as there, and so once: it needs to have the same version.
+ALONE := github.com/caddyserver github.com/smallstep github.com/quic-go github.com/dgraph-io github.com/jackc cel.dev/cel-go \
+	github.com/go-jose github.com/cloudflare github.com/bits-and-blooms github.com/antlr4-go github.com/google/s2a-go \
+	github.com/googleapis cloud.google.com/go google.golang.org/api \
+	github.com/gin-gonic github.com/gofiber github.com/labstack github.com/go-playground github.com/tinylib go.mongodb.org
+ALONE_FLAGS := $(foreach path,$(ALONE),-gcflags='$(path)/...=-N -l')
+# Without gin's codec for MessagePack, which is the largest package of all.
+GO_TAGS := nomsgpack
+STRIP := -ldflags='-s -w'
+
 # Without -race: what they share with the rest is tested with it, and Caddy takes minutes to compile once more.
 .PHONY: modules
 modules: ## the modules of their own: examples/go, the Caddy module, and --rls beside envoyproxy/ratelimit
-	cd examples/go && go test -count=1 ./...
-	cd caddy && go test -count=1 ./...
-	cd e2e/envoyratelimit && go test -count=1 ./...
+	cd examples/go && go test -count=1 -vet=off $(STRIP) -tags $(GO_TAGS) $(ALONE_FLAGS) ./...
+	cd caddy && go test -count=1 -vet=off $(STRIP) $(ALONE_FLAGS) ./...
+	cd e2e/envoyratelimit && go test -count=1 $(STRIP) ./...
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (2s)
@@ -105,6 +116,14 @@ bench-redis: ## Weir, other limiters for Go and bare scripts on a Redis: REDIS="
 .PHONY: bench-rls
 bench-rls: ## --rls beside a server of grpc-go that says OK, and beside envoyproxy/ratelimit on the same Redis: the table of docs/envoy.md
 	cd bench && go run ./rls
+
+.PHONY: bench-check
+bench-check: ## nginx that asks --forward-auth about each request, beside one that asks a server that always answers 204: the table of docs/forward-auth.md
+	cd bench && go run ./check
+
+.PHONY: bench-caddy
+bench-caddy: ## Caddy with the module beside Caddy without it: the table of caddy/README.md
+	cd bench && go run ./caddy
 
 .PHONY: bench-pacer
 bench-pacer: ## callers that share a limit, through the pacer and through other clients: PACER="-docs ../docs" rewrites docs/pacing.md; PACER=-quick

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/wait"
 )
 
 const (
@@ -90,7 +91,7 @@ func (s *Store) send(ctx context.Context, l *link, sc *script, keys, args []stri
 		case ok && redisErr.IsNoScript() && !whole:
 			whole = true
 			continue
-		case ok && redisErr.IsTryAgain() && sleep(ctx, tryAgainDelay):
+		case ok && redisErr.IsTryAgain() && wait.For(ctx, tryAgainDelay) == nil:
 			continue
 		}
 		s.lookForMaster(err)
@@ -155,17 +156,6 @@ func (s *Store) lookForMaster(err error) {
 	if redisErr, ok := rueidis.IsRedisErr(err); ok && (strings.Contains(redisErr.Error(), "READONLY") || strings.HasPrefix(redisErr.Error(), "MASTERDOWN")) {
 		s.epoch.end()
 		s.reconnect()
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

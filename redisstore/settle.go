@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/wait"
 )
 
 var _ weir.SettleStarter = (*Store)(nil)
@@ -319,7 +320,7 @@ func (s *Store) settleWindows(ctx context.Context, l *link, batch []*order) {
 			case errors.Is(failed, errReset) && !p.marked:
 				p.marked = true
 				wholeNext, again = false, append(again, *p)
-			case ok && redisErr.IsTryAgain() && sleep(ctx, tryAgainDelay):
+			case ok && redisErr.IsTryAgain() && wait.For(ctx, tryAgainDelay) == nil:
 				again = append(again, *p)
 			case errors.Is(failed, errEpoch) && ctx.Err() == nil && s.partLasts(p, l):
 				again = append(again, *p) // it was not sent, because of another part

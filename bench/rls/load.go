@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +15,8 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/weirlimit/weir/bench/servers"
 )
 
 // figures are the result of one turn.
@@ -37,14 +37,14 @@ func (c contestant) turn(ctx context.Context, length time.Duration) (figures, er
 	if _, err := c.ask(ctx, length/8); err != nil {
 		return figures{}, err
 	}
-	before, err := cpuOf(c.pid)
+	before, err := servers.CPU(c.pid)
 	if err != nil {
 		return figures{}, err
 	}
 	start := time.Now()
 	times, err := c.ask(ctx, length)
 	took := time.Since(start)
-	after, cpuErr := cpuOf(c.pid)
+	after, cpuErr := servers.CPU(c.pid)
 	if err := errors.Join(err, cpuErr); err != nil {
 		return figures{}, err
 	}
@@ -95,36 +95,6 @@ func askUntil(ctx context.Context, client pb.RateLimitServiceClient, end time.Ti
 			return nil, fmt.Errorf("a request is answered %v", out.OverallCode)
 		}
 		times = append(times, time.Since(start))
-	}
-}
-
-// cpuOf returns the CPU time that a process has used.
-func cpuOf(pid int) (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, after, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(after)
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("/proc/%d/stat: %q", pid, text)
-	}
-	const tick = 10 * time.Millisecond // USER_HZ is 100 on Linux
-	user, err := strconv.Atoi(fields[11])
-	system, sysErr := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * tick, errors.Join(err, sysErr)
-}
-
-// await waits until something listens.
-func await(at string) error {
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		conn, err := net.DialTimeout("tcp", at, time.Second)
-		if err == nil {
-			return conn.Close()
-		}
-		if time.Now().After(end) {
-			return err
-		}
 	}
 }
 

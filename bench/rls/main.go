@@ -10,16 +10,16 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/weirlimit/weir/bench/servers"
 )
 
 // limits admit everything: a refusal is cheaper.
@@ -70,19 +70,10 @@ func run(ctx context.Context, o options) error {
 	fmt.Println("| server | decisions a second | CPU of a decision | p99 |\n|---|---|---|---|")
 	for i, c := range all {
 		m := measured[i]
-		fmt.Printf("| %s | %.0f | %.1f µs | %v |\n", c.name, median(m, func(f figures) float64 { return f.rate }), median(m, func(f figures) float64 { return f.cpu }),
-			time.Duration(median(m, func(f figures) float64 { return float64(f.p99) })).Round(10*time.Microsecond))
+		fmt.Printf("| %s | %.0f | %.1f µs | %v |\n", c.name, servers.Median(m, func(f figures) float64 { return f.rate }), servers.Median(m, func(f figures) float64 { return f.cpu }),
+			time.Duration(servers.Median(m, func(f figures) float64 { return float64(f.p99) })).Round(10*time.Microsecond))
 	}
 	return nil
-}
-
-func median(all []figures, of func(figures) float64) float64 {
-	values := make([]float64, len(all))
-	for i, f := range all {
-		values[i] = of(f)
-	}
-	slices.SortFunc(values, cmp.Compare)
-	return values[len(values)/2]
 }
 
 // A contestant is a server that answers at an address.
@@ -93,32 +84,15 @@ type contestant struct {
 
 // contestants starts all servers. stop ends those that have started, also after an error.
 func contestants(ctx context.Context, dir string) (all []contestant, stop func(), err error) {
-	var running []*exec.Cmd
-	stop = func() {
-		for _, cmd := range slices.Backward(running) {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		}
-	}
+	set := &servers.Set{Dir: dir}
+	stop = set.Stop
 	start := func(name, at string, env []string, program string, args ...string) {
-		if err != nil {
-			return
-		}
-		cmd := exec.CommandContext(ctx, program, args...)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
-		if err = cmd.Start(); err != nil {
-			return
-		}
-		running = append(running, cmd)
-		if err = await(at); err != nil {
-			err = fmt.Errorf("start %s: %w", name, err)
-		}
-		all = append(all, contestant{name, at, cmd.Process.Pid})
+		all = append(all, contestant{name, at, set.Start(ctx, name, at, env, program, args...)})
 	}
 	weir, theirs := filepath.Join(dir, "weir"), filepath.Join(dir, "ratelimit")
 	err = errors.Join(
-		build(ctx, "..", weir, "./cmd/weir"),
-		build(ctx, "../e2e/envoyratelimit", theirs, "github.com/envoyproxy/ratelimit/src/service_cmd"),
+		servers.Build(ctx, "..", weir, "./cmd/weir"),
+		servers.Build(ctx, "../e2e/envoyratelimit", theirs, "github.com/envoyproxy/ratelimit/src/service_cmd"),
 		os.MkdirAll(filepath.Join(dir, "config"), 0o700), os.WriteFile(filepath.Join(dir, "config", "edge.yaml"), []byte(limits), 0o600))
 	if err != nil {
 		return nil, stop, err
@@ -141,13 +115,5 @@ func contestants(ctx context.Context, dir string) (all []contestant, stop func()
 	}
 	start("envoyproxy/ratelimit, Redis, as it comes", "127.0.0.1:18404", env(18404, "0"), theirs)
 	start("envoyproxy/ratelimit, Redis, writes joined for 150 µs", "127.0.0.1:18406", env(18406, "150us"), theirs)
-	return slices.DeleteFunc(all, func(c contestant) bool { return c.name == "redis-server" }), stop, err
-}
-
-func build(ctx context.Context, module, to, pkg string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-C", module, "-buildvcs=false", "-o", to, pkg)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
-	}
-	return nil
+	return slices.DeleteFunc(all, func(c contestant) bool { return c.name == "redis-server" }), stop, set.Err()
 }

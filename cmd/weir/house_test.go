@@ -22,17 +22,17 @@ const module = "github.com/weirlimit/weir"
 // floors is the floor of each package. A package may import packages of lower
 // floors only, so none of its own floor.
 var floors = map[string]int{
-	"cmd/weir": 8,
-	"e2e/weir": 8, "e2e/engines": 8, "e2e/redis": 8, "e2e/apps": 8, "e2e/verify": 8, "e2e/promtool": 8, "e2e/wordpress": 8, "e2e/clients": 8,
+	"cmd/weir": 9,
+	"e2e/weir": 9, "e2e/engines": 9, "e2e/redis": 9, "e2e/apps": 9, "e2e/verify": 9, "e2e/promtool": 9, "e2e/wordpress": 9, "e2e/clients": 9,
 	"e2e/redistest": 2, "e2e/nginxtest": 2, "e2e/apptest": 2, "e2e/pebbletest": 2, "e2e/child": 1, "e2e/selfsigned": 1,
-	"internal/edge":         7,
-	"internal/policyimport": 3, "internal/policyimport/nginx": 4,
-	"internal/gateway":      6,
-	"internal/gateway/fast": 5, "internal/gateway/http2": 5, "internal/gateway/std": 5, "internal/admin/client": 5, "internal/check": 5,
+	"internal/edge":         8,
+	"internal/policyimport": 3, "internal/policyimport/nginx": 4, "internal/policyimport/envoy": 4,
+	"internal/gateway": 7, "internal/check": 6,
+	"internal/gateway/fast": 5, "internal/gateway/http2": 5, "internal/gateway/std": 5, "internal/admin/client": 5,
 	"internal/gateway/rules": 4, "internal/admin": 4, "internal/sample": 4, "internal/replay/report": 4,
 
 	"httplimit": 3, "internal/telemetry": 3, "internal/watch": 3, "internal/live": 3, "internal/explain": 3, "internal/events": 3, "internal/replay": 3,
-	"internal/rls/translate": 3, "internal/gateway/relay": 3,
+	"internal/gateway/relay": 3,
 	"internal/verify/report": 3, "internal/docsync/paced": 3, "internal/demo": 3, "internal/openapitest": 3,
 
 	"internal/rls/xds": 2,
@@ -46,7 +46,7 @@ var floors = map[string]int{
 	"internal/rls":        4,
 	"scripts/docsite":     1,
 
-	"": 0, "headers": 0, "internal/wire": 0, "internal/nonblock": 0, "internal/unsent": 0, "internal/plaintext": 0, "internal/uplot": 0, "clients/js": 0,
+	"": 0, "headers": 0, "internal/wire": 0, "internal/nonblock": 0, "internal/unsent": 0, "internal/plaintext": 0, "internal/uplot": 0, "internal/wait": 0, "internal/grpcdrain": 0, "clients/js": 0,
 }
 
 // floorOf returns a package's floor. Examples are on the top floor, as users are.

@@ -45,8 +45,7 @@ func (i importer) command() *cobra.Command {
 		Short: "Print a policy for " + i.about,
 		Long: "Print a policy for " + i.about + `.
 
-What changes is a comment of the policy, with the file and the line. What a policy cannot express is also printed on standard
-error, and left out. Read both before you use the policy.`,
+` + aboutNotes,
 		Example: "  weir policy import " + i.name + " /etc/" + i.name + " > policy.yaml",
 		Args:    cli.Arguments("FILE|DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,20 +59,34 @@ error, and left out. Read both before you use the policy.`,
 			if err != nil {
 				return cli.Fail(err, "")
 			}
-			for _, n := range result.Notes {
-				if n.Lost {
-					fmt.Fprintf(cmd.ErrOrStderr(), "warning: not imported: %s\n", reports.Shown(n.String(), 1000))
-				}
-			}
-			if len(result.Policy.Limiters) == 0 {
-				return cli.Fail(fmt.Errorf("%s has no limits that a policy can express", strings.TrimSpace(reports.Shown(args[0], 200))), "")
-			}
-			source, err := result.Source(args[0])
-			if err != nil {
-				return printProblems(cmd.ErrOrStderr(), err)
-			}
-			_, err = cmd.OutOrStdout().Write(source)
-			return err
+			return printImported(cmd, args[0], result)
 		},
 	}
+}
+
+// aboutNotes is the part of the help that all importers share.
+const aboutNotes = `What changes is a comment of the policy, with the file and the line. What a policy cannot express is left out, and
+printed on standard error too. The exit status is 1 then: read both before you use the policy.`
+
+// printImported prints an imported policy with its notes.
+func printImported(cmd *cobra.Command, path string, result *policyimport.Result) error {
+	lost := result.Lost()
+	for _, n := range lost {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: not imported: %s\n", reports.Shown(n.String(), 1000))
+	}
+	shown := strings.TrimSpace(reports.Shown(path, 200))
+	if len(result.Policy.Limiters) == 0 {
+		return cli.Fail(fmt.Errorf("%s has no limits that a policy can express", shown), "")
+	}
+	source, err := result.Source(policyReader(), path)
+	if err != nil {
+		return printProblems(cmd.ErrOrStderr(), err)
+	}
+	if _, err := cmd.OutOrStdout().Write(source); err != nil {
+		return err
+	}
+	if len(lost) > 0 {
+		return cli.Fail(fmt.Errorf("the policy lacks %s of %s", cli.Count(len(lost), "line"), shown), "read the warnings, and write by hand what you need of it")
+	}
+	return nil
 }

@@ -62,10 +62,7 @@ func proxyExample(t *testing.T, path, weir, backend string) string {
 func TestNginxAsksAboutEachRequest(t *testing.T) {
 	backend, leads := leadsBackend(t)
 	s := serveForwardAuth(t, "nginx")
-	text := proxyExample(t, "nginx/nginx.conf", s.url, backend)
-	_, text, _ = strings.Cut(text, "http {")
-	text = text[:strings.LastIndexByte(text, '}')]
-	proxy := nginxtest.Start(t, strings.Replace(text, "listen 8080;", "listen LISTEN;", 1))
+	proxy := nginxtest.Start(t, nginxExample(t, s.url, backend))
 	throughProxy(t, "http://"+proxy.Addr, leads)
 	wantRefusal(t, curl(t, "http://"+proxy.Addr+"/api/leads", "-d", "{}"), 30, time.Minute, "Too many requests. Please slow down.")
 	s.end(t)
@@ -135,4 +132,11 @@ func throughProxy(t *testing.T, url string, leads *atomic.Int64) {
 	if r.status != 200 || strings.Join(r.values("X-RateLimit-Limit"), " ") != "6000" {
 		t.Errorf("a HEAD is answered %d %v", r.status, r.fields)
 	}
+}
+
+// nginxExample returns what examples/nginx/nginx.conf has in its http block, for a test's nginx.
+func nginxExample(t *testing.T, weir, backend string) string {
+	t.Helper()
+	_, text, _ := strings.Cut(proxyExample(t, "nginx/nginx.conf", weir, backend), "http {")
+	return strings.Replace(text[:strings.LastIndexByte(text, '}')], "listen 8080;", "listen LISTEN;", 1)
 }

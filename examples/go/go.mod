@@ -9,7 +9,7 @@ require (
 	github.com/labstack/echo/v5 v5.4.4
 	github.com/valyala/fasthttp v1.69.0
 	github.com/weirlimit/weir v0.0.0
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20261110000943-09e21b237f2c
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260921155816-b14227669459
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
 )

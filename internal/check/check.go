@@ -8,6 +8,7 @@
 //	sent.go     the client's request, as a question describes it
 //	judge.go    one request: its path, its limiter, the verdict
 //	http.go     questions over HTTP, and their answers
+//	engine.go   connections that speak HTTP
 //	sealed.go   a refusal as the value of a field, for nginx
 //	grpc.go     questions of Envoy over gRPC
 //
@@ -21,9 +22,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
@@ -31,7 +30,6 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/answer"
-	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/target"
 )
@@ -65,6 +63,8 @@ type Door struct {
 	asks    *questions // of Options.Dialect
 	pool    sync.Pool  // of *exchange
 	noted   [noticeCount]notice
+
+	lingerFor atomic.Int64 // see LingerFor; 0: Limits.Linger
 }
 
 // New checks the options and returns a Door that does not listen yet.
@@ -115,58 +115,44 @@ func (d *Door) Draining() bool { return d.rules.Draining.Load() }
 func (d *Door) Serve(ctx context.Context, l net.Listener) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	l = pace.CountAccepted(l, &d.rules.Accepted)
-	if d.options.TLS != nil {
-		l = tls.NewListener(l, d.options.TLS)
+	var s server
+	if d.options.Dialect == EnvoyGRPC {
+		s = newGRPC(d)
+	} else {
+		s = newHTTP(base, cut, d)
 	}
-	s := d.server(base)
 	ended := make(chan error, 1)
 	go func() { ended <- s.serve(l) }()
 	select {
 	case err := <-ended:
-		s.stop(0)
+		s.stop(0, 0)
 		return fmt.Errorf("serve forward auth at %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
 	d.rules.Draining.Store(true)
-	s.stop(d.rules.Limits.Drain)
-	<-ended
+	_ = l.Close() // it may be closed already
+	<-ended       // all that was accepted is known
+	s.stop(d.rules.Limits.Drain, d.lingers())
 	return nil
 }
 
-// A server is net/http's, or that of gRPC.
+// A server speaks HTTP, or gRPC. It counts the connections that it accepts.
 type server interface {
+	// serve accepts connections until the listener is closed.
 	serve(net.Listener) error
-	// stop lets what is under way finish for that long, and closes all connections.
-	stop(patience time.Duration)
+	// stop asks the clients of kept connections to go elsewhere for as long as linger, lets what is
+	// under way finish for as long as patience, and closes all connections.
+	stop(patience, linger time.Duration)
 }
 
-func (d *Door) server(base context.Context) server {
-	if d.options.Dialect == EnvoyGRPC {
-		return newGRPC(d)
+// LingerFor replaces Limits.Linger, for a drain that has not begun.
+func (d *Door) LingerFor(linger time.Duration) { d.lingerFor.Store(int64(linger)) }
+
+func (d *Door) lingers() time.Duration {
+	if linger := time.Duration(d.lingerFor.Load()); linger > 0 {
+		return linger
 	}
-	limits := &d.rules.Limits
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(true)
-	protocols.SetUnencryptedHTTP2(true) // as Envoy may
-	return &httpServer{&http.Server{
-		Handler: d, Protocols: protocols, DisableGeneralOptionsHandler: true,
-		ReadHeaderTimeout: limits.Header, ReadTimeout: 2 * limits.Header, IdleTimeout: limits.Idle, MaxHeaderBytes: limits.HeaderBytes,
-		BaseContext: func(net.Listener) context.Context { return base },
-		ErrorLog:    slog.NewLogLogger(d.rules.Log.Handler(), slog.LevelDebug),
-	}}
-}
-
-type httpServer struct{ *http.Server }
-
-func (s *httpServer) serve(l net.Listener) error { return s.Serve(l) }
-
-func (s *httpServer) stop(patience time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	_ = s.Shutdown(ctx) // what does not finish is closed
-	_ = s.Close()
+	return d.rules.Limits.Linger
 }
 
 // believes reports whether the peer of a connection may ask.

@@ -2,6 +2,10 @@ package check_test
 
 import (
 	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -10,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/weirlimit/weir"
@@ -72,8 +77,55 @@ func open(t *testing.T, dialect check.Dialect, text string, change ...func(*chec
 	if err != nil {
 		t.Fatal(err)
 	}
+	if dialect != check.EnvoyGRPC {
+		l := &pipes{conns: make(chan net.Conn), ended: make(chan struct{})}
+		ctx, cancel := context.WithCancel(context.Background())
+		served := make(chan error, 1)
+		go func() { served <- door.Serve(ctx, l) }()
+		listeners.Store(door, l)
+		t.Cleanup(func() {
+			cancel()
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+		})
+	}
 	return door
 }
+
+// listeners has the *pipes of each door.
+var listeners sync.Map
+
+// pipes is a listener of connections that come from any address.
+type pipes struct {
+	conns chan net.Conn
+	ended chan struct{}
+	end   sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.end.Do(func() { close(p.ended) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9000} }
+
+// A from is a connection that comes from an address.
+type from struct {
+	net.Conn
+	addr net.Addr
+}
+
+func (f from) RemoteAddr() net.Addr { return f.addr }
 
 // A question is what a proxy sends; fields are lines.
 type question struct {
@@ -81,7 +133,32 @@ type question struct {
 	fields       []string
 }
 
+// ask asks over HTTP/1.
 func (q question) ask(d *check.Door) *http.Response {
+	l, _ := listeners.Load(d)
+	here, there := net.Pipe()
+	defer here.Close()
+	peer := "127.0.0.1:999"
+	if q.peer != "" {
+		peer = q.peer
+	}
+	l.(*pipes).conns <- from{there, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(peer))}
+	line := "GET /check"
+	if q.target != "" {
+		line = q.target
+	}
+	fmt.Fprintf(here, "%s HTTP/1.1\r\nHost: example.com\r\n%s\r\n", line, strings.Join(append(q.fields, ""), "\r\n"))
+	method, _, _ := strings.Cut(line, " ")
+	r, err := http.ReadResponse(bufio.NewReader(here), &http.Request{Method: method})
+	if err != nil {
+		panic(err)
+	}
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return r
+}
+
+func (q question) request() *http.Request {
 	r := httptest.NewRequest("GET", "/check", nil)
 	if q.target != "" {
 		method, target, _ := strings.Cut(q.target, " ")
@@ -96,9 +173,7 @@ func (q question) ask(d *check.Door) *http.Response {
 		name, value, _ := strings.Cut(line, ": ")
 		r.Header.Add(name, value)
 	}
-	w := httptest.NewRecorder()
-	d.ServeHTTP(w, r)
-	return w.Result()
+	return r
 }
 
 // asked returns what a proxy of a dialect sends about a request.
@@ -127,24 +202,67 @@ func reason(t *testing.T, d *check.Door, r *http.Response) *http.Response {
 	return question{target: "GET /answer", fields: []string{"X-Weir-Answer: " + sealed}}.ask(d)
 }
 
+// admission is the status that lets a proxy forward a request. Envoy takes any other than 200 for a
+// denial (ext_authz_http_impl.cc), and the others take all of the 200s.
+func admission(of check.Dialect) int {
+	if of == check.Envoy {
+		return http.StatusOK
+	}
+	return http.StatusNoContent
+}
+
+// The questions are as the proxies' sources have them: forward.go of Traefik 3, a net/http client
+// that copies the fields of its client, and ext_authz_http_impl.cc of Envoy.
+func TestQuestionsOfProxiesThatAreNotInTheTestsAreRead(t *testing.T) {
+	for dialect, ask := range map[check.Dialect]string{
+		check.Traefik: "GET /check HTTP/1.1\r\nHost: 127.0.0.1:9000\r\nUser-Agent: curl/8.1\r\nAccept: */*\r\nContent-Type: application/json\r\nCookie: a=b\r\n" +
+			"X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Host: example.com\r\nX-Forwarded-Method: POST\r\nX-Forwarded-Port: 443\r\nX-Forwarded-Proto: https\r\n" +
+			"X-Forwarded-Server: edge\r\nX-Forwarded-Uri: /api/leads?x=%2F\r\nX-Real-Ip: 192.0.2.7\r\nAccept-Encoding: gzip\r\n\r\n",
+		check.Envoy: "POST /api/leads?x=%2F HTTP/1.1\r\nhost: example.com\r\ncontent-length: 0\r\nauthorization: Bearer a\r\nx-original-addr: 192.0.2.7\r\n" +
+			"x-envoy-internal: true\r\nx-forwarded-for: 10.0.0.1\r\nx-envoy-expected-rq-timeout-ms: 1000\r\n\r\n",
+	} {
+		d := open(t, dialect, policy)
+		addr, _ := serving(t, d)
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		from := bufio.NewReader(conn)
+		for n := range 4 {
+			if _, err := io.WriteString(conn, ask); err != nil {
+				t.Fatal(err)
+			}
+			r, err := http.ReadResponse(from, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(r.Body)
+			if n < 3 && (r.StatusCode != admission(dialect) || len(body) > 0) || n == 3 && (r.StatusCode != http.StatusTooManyRequests || !bytes.Contains(body, []byte("rate_limited"))) {
+				t.Errorf("%s, question %d: %d %s", dialect, n+1, r.StatusCode, body)
+			}
+		}
+	}
+}
+
 func TestALimitIsExactInEveryDialect(t *testing.T) {
 	for _, dialect := range overHTTP {
 		t.Run(string(dialect), func(t *testing.T) {
 			d := open(t, dialect, policy)
 			for n := range 5 {
 				r := reason(t, d, asked(dialect, "POST", "/api/leads?x=1", "192.0.2.7").ask(d))
-				want := http.StatusNoContent
+				want := admission(dialect)
 				if n > 2 {
 					want = http.StatusTooManyRequests
 				}
-				if r.StatusCode != want || r.Header["X-RateLimit-Limit"][0] != "3" {
+				if r.StatusCode != want || r.Header.Get("X-RateLimit-Limit") != "3" {
 					t.Errorf("request %d: %d %v, want %d", n+1, r.StatusCode, r.Header, want)
 				}
 				if n > 2 && (r.Header.Get("Retry-After") == "" || r.Header.Get("Content-Type") != "application/json" || r.ContentLength < 50) {
 					t.Errorf("the refusal is not whole: %v, %d bytes", r.Header, r.ContentLength)
 				}
 			}
-			if r := asked(dialect, "POST", "/api/leads", "192.0.2.8").ask(d); r.StatusCode != http.StatusNoContent {
+			if r := asked(dialect, "POST", "/api/leads", "192.0.2.8").ask(d); r.StatusCode != admission(dialect) {
 				t.Errorf("another address is answered %d", r.StatusCode)
 			}
 		})
@@ -182,7 +300,7 @@ func TestWhatCannotBeBelievedDoesNotPass(t *testing.T) {
 					t.Errorf("answered %d", r.StatusCode)
 				}
 				for n := range 3 {
-					if r := whole.ask(d); r.StatusCode != http.StatusNoContent {
+					if r := whole.ask(d); r.StatusCode != admission(dialect) {
 						t.Errorf("lead %d of 3 after it is answered %d", n+1, r.StatusCode)
 					}
 				}
@@ -244,14 +362,14 @@ func TestOnlyASealedAnswerIsOpened(t *testing.T) {
 
 func TestTheHealthPathsOfABackendAreCounted(t *testing.T) {
 	d := open(t, check.Caddy, policy)
-	if r := asked(check.Caddy, "GET", "/healthz", "192.0.2.7").ask(d); r.StatusCode != http.StatusNoContent || r.Header["X-RateLimit-Limit"][0] != "1000" {
+	if r := asked(check.Caddy, "GET", "/healthz", "192.0.2.7").ask(d); r.StatusCode != http.StatusNoContent || r.Header.Get("X-RateLimit-Limit") != "1000" {
 		t.Errorf("%d %v", r.StatusCode, r.Header)
 	}
 	if r := (question{target: "GET /readyz"}).ask(d); r.StatusCode != http.StatusOK {
 		t.Errorf("the door's own /readyz is answered %d", r.StatusCode)
 	}
 	envoy := open(t, check.Envoy, policy)
-	if r := asked(check.Envoy, "GET", "/readyz", "192.0.2.7").ask(envoy); r.StatusCode != http.StatusNoContent || r.Header["X-RateLimit-Limit"] == nil {
+	if r := asked(check.Envoy, "GET", "/readyz", "192.0.2.7").ask(envoy); r.StatusCode != http.StatusOK || r.Header.Get("X-RateLimit-Limit") == "" {
 		t.Errorf("to Envoy, a client's /readyz is answered %d %v", r.StatusCode, r.Header)
 	}
 }
@@ -263,6 +381,28 @@ func TestASlotIsGivenBackAtOnce(t *testing.T) {
 		if r := asked(check.Nginx, "GET", "/slots", "192.0.2.7").ask(d); r.StatusCode != http.StatusNoContent {
 			t.Fatalf("request %d is answered %d", n+1, r.StatusCode)
 		}
+	}
+}
+
+// asks is a response that asks another question while it is written.
+type asks struct {
+	*httptest.ResponseRecorder
+	next func()
+}
+
+func (w asks) WriteHeader(status int) {
+	w.next()
+	w.ResponseRecorder.WriteHeader(status)
+}
+
+// The proxy forwards a request as soon as it reads the verdict, so the slot is free before that.
+func TestTwoQuestionsAtOnceDoNotCompeteForASlot(t *testing.T) {
+	d := open(t, check.Nginx, policy)
+	second := 0
+	w := asks{httptest.NewRecorder(), func() { second = asked(check.Nginx, "GET", "/slots", "192.0.2.7").ask(d).StatusCode }}
+	d.ServeHTTP(w, asked(check.Nginx, "GET", "/slots", "192.0.2.7").request())
+	if w.Code != http.StatusNoContent || second != http.StatusNoContent {
+		t.Errorf("the questions are answered %d and %d", w.Code, second)
 	}
 }
 
@@ -288,7 +428,7 @@ func TestAPreflightPassesOnTheAccountOfWidgetOther(t *testing.T) {
 	}
 	d := open(t, check.Traefik, string(contract))
 	r := asked(check.Traefik, "OPTIONS", "/api/v1/widget/leads", "192.0.2.7", "Origin: https://shop.example.com", "Access-Control-Request-Method: POST").ask(d)
-	if r.StatusCode != http.StatusNoContent || r.Header["X-RateLimit-Limit"][0] != "6000" {
+	if r.StatusCode != http.StatusNoContent || r.Header.Get("X-RateLimit-Limit") != "6000" {
 		t.Errorf("%d %v", r.StatusCode, r.Header)
 	}
 	if r = asked(check.Traefik, "GET", "/api/v1/widget/x", "192.0.2.7").ask(d); r.Header.Get("Access-Control-Allow-Origin") != "*" {
@@ -298,10 +438,8 @@ func TestAPreflightPassesOnTheAccountOfWidgetOther(t *testing.T) {
 
 func TestTheDoorReadsNoBody(t *testing.T) {
 	d := open(t, check.Caddy, `{limiters: [{name: a, routes: [/*], windows: [3 per minute by ip+agent]}]}`)
-	s := httptest.NewServer(d)
-	defer s.Close()
-	defer s.CloseClientConnections()
-	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	addr, _ := serving(t, d)
+	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,9 @@
 package check
 
-import "slices"
+import (
+	"net/http"
+	"slices"
+)
 
 // A Dialect is which proxy asks. It is chosen by the operator and never guessed: a client of the
 // proxy chooses fields too, and must not choose by which of them it is judged.
@@ -53,35 +56,36 @@ type questions struct {
 	// hasHealth means that the door answers /healthz and /readyz as its own: the target of a
 	// question is no client's choice.
 	hasHealth bool
+	// admits is the status of the answer about a request that is admitted.
+	admits int
+	// foreign are the fields that only the proxies of other dialects send. With one of them, a
+	// question means two things: another proxy asks than the operator has named, or a client tries
+	// whether it can.
+	foreign []string
 }
 
 var dialects = []questions{
-	{dialect: Nginx, method: originalMethod, uri: originalURI, host: originalHost, addr: originalAddr, seals: true, hasHealth: true},
-	{dialect: Traefik, method: forwardedMethod, uri: forwardedURI, host: forwardedHost, addr: forwardedFor, isList: true, hasHealth: true},
-	{dialect: Caddy, method: forwardedMethod, uri: forwardedURI, host: forwardedHost, addr: forwardedFor, isList: true, hasHealth: true},
-	{dialect: Envoy, addr: originalAddr},
-	{dialect: EnvoyGRPC},
+	{dialect: Nginx, method: originalMethod, uri: originalURI, host: originalHost, addr: originalAddr, admits: http.StatusNoContent, seals: true, hasHealth: true},
+	{dialect: Traefik, method: forwardedMethod, uri: forwardedURI, host: forwardedHost, addr: forwardedFor, isList: true, admits: http.StatusNoContent, hasHealth: true},
+	{dialect: Caddy, method: forwardedMethod, uri: forwardedURI, host: forwardedHost, addr: forwardedFor, isList: true, admits: http.StatusNoContent, hasHealth: true},
+	// It takes any other of the 200s for a denial.
+	{dialect: Envoy, addr: originalAddr, admits: http.StatusOK},
+	{dialect: EnvoyGRPC, admits: http.StatusNoContent},
 }
 
+// questionsOf returns how questions of a dialect are read; nil if there is none of that name.
 func questionsOf(of Dialect) *questions {
-	for i := range dialects {
-		if dialects[i].dialect == of {
-			return &dialects[i]
-		}
+	at := slices.IndexFunc(dialects, func(q questions) bool { return q.dialect == of })
+	if at < 0 {
+		return nil
 	}
-	return nil
-}
-
-// foreign returns the fields that only the proxies of other dialects send. With one of them, a
-// question means two things: another proxy asks than the operator has named, or a client tries
-// whether it can.
-func (q *questions) foreign() (names []string) {
+	q := dialects[at]
 	for i := range dialects {
 		for _, name := range []string{dialects[i].method, dialects[i].uri} {
-			if name != "" && name != q.method && name != q.uri && !slices.Contains(names, name) {
-				names = append(names, name)
+			if name != "" && name != q.method && name != q.uri && !slices.Contains(q.foreign, name) {
+				q.foreign = append(q.foreign, name)
 			}
 		}
 	}
-	return names
+	return &q
 }

@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -14,12 +15,12 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health"
-	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
 
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/gateway/rules"
+	"github.com/weirlimit/weir/internal/grpcdrain"
 )
 
 // A grpcServer is the server of the dialect EnvoyGRPC: envoy.service.auth.v3.Authorization, and
@@ -27,40 +28,35 @@ import (
 type grpcServer struct {
 	auth.UnimplementedAuthorizationServer
 	door   *Door
-	server *grpc.Server
-	health *health.Server
+	server *grpcdrain.Server
 }
 
 // maxMessage bounds a question in bytes, beside the size of a head: Envoy may add a body.
 const maxMessage = 1 << 20
 
 func newGRPC(d *Door) *grpcServer {
-	s := &grpcServer{door: d, health: health.NewServer(), server: grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(10_000))}
+	s := &grpcServer{door: d, server: grpcdrain.New(nil, grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(10_000))}
 	auth.RegisterAuthorizationServer(s.server, s)
-	grpc_health_v1.RegisterHealthServer(s.server, s.health)
 	return s
 }
 
-func (s *grpcServer) serve(l net.Listener) error { return s.server.Serve(l) }
-
-func (s *grpcServer) stop(patience time.Duration) {
-	s.health.Shutdown()
-	done := make(chan struct{})
-	go func() { defer close(done); s.server.GracefulStop() }()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-		s.server.Stop()
-		<-done
+func (s *grpcServer) serve(l net.Listener) error {
+	l = pace.CountAccepted(l, &s.door.rules.Accepted)
+	if s.door.options.TLS != nil {
+		l = tls.NewListener(l, s.door.options.TLS)
 	}
+	return s.server.Serve(l)
 }
+
+// stop needs no linger: HTTP/2 announces a drain.
+func (s *grpcServer) stop(patience, _ time.Duration) { s.server.Drain(patience) }
 
 // Check implements auth.AuthorizationServer. It returns no error: to Envoy an error is a server
 // that is not there, which failure_mode_allow lets requests pass.
 func (s *grpcServer) Check(ctx context.Context, q *auth.CheckRequest) (*auth.CheckResponse, error) {
 	d := s.door
+	d.rules.Active.Add(1)
+	defer d.rules.Active.Add(-1)
 	x := d.borrow()
 	defer d.giveBack(x)
 	from, _ := peer.FromContext(ctx)
@@ -106,7 +102,7 @@ func (q *questions) readAttributes(s *sent, a *auth.AttributeContext) error {
 		}
 		s.add(f.GetKey(), value)
 	}
-	for _, name := range q.foreign() {
+	for _, name := range q.foreign {
 		if len(s.fields[name]) > 0 {
 			return errForeign
 		}

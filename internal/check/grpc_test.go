@@ -1,10 +1,7 @@
 package check_test
 
 import (
-	"context"
-	"net"
 	"net/netip"
-	"sync"
 	"testing"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -20,21 +17,9 @@ import (
 // dialed serves a door for Envoy over gRPC, and connects to it. stop drains it.
 func dialed(t *testing.T, d *check.Door) (conn *grpc.ClientConn, stop func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, stop := serving(t, d)
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- d.Serve(ctx, l) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(stop)
-	if conn, err = grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
@@ -141,6 +126,5 @@ func TestTheGRPCDoorIsHealthyUntilItDrains(t *testing.T) {
 	if r, err = watch.Recv(); err == nil && r.GetStatus() != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
 		t.Errorf("while it drains it is %v", r.GetStatus())
 	}
-	_ = conn.Close() // or the drain waits for the watch
 	stop()
 }

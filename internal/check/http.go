@@ -1,96 +1,117 @@
 package check
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strconv"
+	"strings"
 
 	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/gateway/fast"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 )
 
 // answerPath is where nginx brings a sealed refusal to, to get it as it is.
 const answerPath = "/answer"
 
-// ServeHTTP implements http.Handler: it answers one question.
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength != 0 && r.ProtoMajor == 1 {
-		// Nothing reads a body here. Without this, the answer would wait for one that never comes.
-		_ = http.NewResponseController(w).EnableFullDuplex() // a recorder in tests cannot
-	}
+// A reply is what a question over HTTP is answered with.
+type reply struct {
+	status int
+	fields []answer.Field
+	body   []byte
+	closes bool // the connection
+}
+
+// answer answers one question over HTTP/1.
+func (d *Door) answer(a fast.Asked) {
 	x := d.borrow()
 	defer d.giveBack(x)
-	peer := identity.ParsePeer(r.RemoteAddr)
+	head := a.Head()
+	s := &x.sent
+	s.head, s.method, s.uri, s.host, s.proto = head, head.Method, head.Target, head.Host, "HTTP/1.1"
+	if head.Minor == 0 {
+		s.proto = "HTTP/1.0"
+	}
+	r := d.ask(a.Context(), x, a.Peer())
+	if r.closes {
+		a.Close()
+	}
+	a.Write(r.status, r.fields, r.body)
+	d.finish(x)
+}
+
+// ServeHTTP implements http.Handler: it answers one question over HTTP/2.
+func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.rules.Active.Add(1)
+	defer d.rules.Active.Add(-1)
+	x := d.borrow()
+	defer d.giveBack(x)
+	s := &x.sent
+	s.fields, s.method, s.uri, s.host, s.proto = r.Header, r.Method, r.RequestURI, r.Host, r.Proto
+	a := d.ask(r.Context(), x, identity.ParsePeer(r.RemoteAddr))
+	h := w.Header()
+	for _, f := range a.fields {
+		h[f.Name] = append(h[f.Name], f.Value)
+	}
+	if _, ok := h["Content-Length"]; !ok && a.status != http.StatusNoContent {
+		h["Content-Length"] = []string{strconv.Itoa(len(a.body))}
+	}
+	if a.closes {
+		h.Set("Connection", "close")
+	}
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body) // the proxy may have gone
+	d.finish(x)
+}
+
+// ask judges the question that x.sent has, and returns what it is answered with.
+func (d *Door) ask(ctx context.Context, x *exchange, peer netip.Addr) reply {
+	s := &x.sent
 	if !d.believes(peer) {
 		d.note(noticePeer, "a question about a request came from an address that is none of the proxies, and was answered 403: add it to --forward-auth-peers if it is one",
 			"peer", peer.String())
 		d.reply(x, &stranger)
-		w.Header().Set("Connection", "close")
-		write(w, x.Status, x.fields, x.body)
-		return
+		return reply{status: x.Status, fields: x.fields, body: x.body, closes: true}
 	}
-	if d.asks.hasHealth && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz") {
-		d.serveHealth(w, r)
-		return
+	path, _, _ := strings.Cut(s.uri, "?")
+	switch {
+	case d.asks.hasHealth && (path == "/healthz" || path == "/readyz"):
+		return d.health(ctx, path)
+	case d.asks.seals && path == answerPath:
+		return d.refusal(x)
 	}
-	if d.asks.seals && r.URL.Path == answerPath {
-		d.serveAnswer(w, r, x)
-		return
-	}
-	err := d.asks.read(&x.sent, r.Header, r.Method, r.RequestURI, r.Host)
-	x.sent.proto = r.Proto
+	err := d.asks.read(s)
 	switch {
 	case errors.Is(err, errForeign):
 		d.reject(x, peer, err, &unclear)
-	case err != nil:
+	case err != nil: // it is not sealed: the proxy's configuration is wrong
 		d.reject(x, peer, err, &rules.Unjudged)
-		write(w, x.Status, x.fields, x.body) // unsealed: the proxy's configuration is wrong
-		return
+		return reply{status: x.Status, fields: x.fields, body: x.body}
 	default:
-		d.decide(r.Context(), x)
+		d.decide(ctx, x)
 	}
-	d.send(w, x)
-	d.finish(x)
-}
-
-// send answers a question with the verdict.
-func (d *Door) send(w http.ResponseWriter, x *exchange) {
 	if x.passes || !d.asks.seals {
-		write(w, x.Status, x.fields, x.body)
-		return
+		return reply{status: x.Status, fields: x.fields, body: x.body}
 	}
-	w.Header()[sealedField] = []string{d.seal(x.Status, x.fields, x.body)}
-	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(http.StatusForbidden)
+	return reply{status: http.StatusForbidden, fields: []answer.Field{{Name: sealedField, Value: d.seal(x.Status, x.fields, x.body)}}}
 }
 
-// write writes an answer whole. A HEAD gets it without its body.
-func write(w http.ResponseWriter, status int, fields []answer.Field, body []byte) {
-	h := w.Header()
-	for _, f := range fields {
-		h[f.Name] = append(h[f.Name], f.Value)
-	}
-	if _, ok := h["Content-Length"]; !ok && status != http.StatusNoContent {
-		h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	}
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // the proxy may have gone
-}
-
-// serveHealth answers what looks whether this server wants questions.
-func (d *Door) serveHealth(w http.ResponseWriter, r *http.Request) {
+// health answers what looks whether this server wants questions.
+func (d *Door) health(ctx context.Context, path string) reply {
 	status, text := http.StatusOK, "ok\n"
-	if r.URL.Path == "/readyz" {
-		status, text = d.rules.Readyz(r.Context())
+	if path == "/readyz" {
+		status, text = d.rules.Readyz(ctx)
 	}
-	write(w, status, []answer.Field{{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, {Name: "Cache-Control", Value: "no-store"}}, []byte(text))
+	return reply{status: status, fields: []answer.Field{{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, {Name: "Cache-Control", Value: "no-store"}}, body: []byte(text)}
 }
 
-// serveAnswer answers with the refusal that a question has brought back.
-func (d *Door) serveAnswer(w http.ResponseWriter, r *http.Request, x *exchange) {
+// refusal returns the refusal that a question has brought back.
+func (d *Door) refusal(x *exchange) reply {
 	var sealed string
-	if values := r.Header[sealedField]; len(values) == 1 {
+	if values := x.sent.asked(sealedField); len(values) == 1 {
 		sealed = values[0]
 	}
 	status, fields, body, ok := d.open(sealed)
@@ -101,7 +122,7 @@ func (d *Door) serveAnswer(w http.ResponseWriter, r *http.Request, x *exchange) 
 		d.reply(x, &refusedElsewhere)
 		status, fields, body = x.Status, x.fields, x.body
 	}
-	write(w, status, fields, body)
+	return reply{status: status, fields: fields, body: body}
 }
 
 var refusedElsewhere = rules.Answer{Status: http.StatusForbidden, Code: "forbidden", Message: "This request is not allowed."}

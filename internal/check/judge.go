@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/weirlimit/weir/answer"
@@ -31,14 +32,13 @@ type exchange struct {
 func (d *Door) borrow() *exchange {
 	x := d.pool.Get().(*exchange)
 	x.Start = time.Now()
-	d.rules.Active.Add(1)
 	return x
 }
 
 func (d *Door) giveBack(x *exchange) {
-	d.rules.Active.Add(-1)
 	clear(x.fields[:cap(x.fields)])
-	x.Record, x.Route, x.sent, x.caller = rules.Record{}, rules.Route{}, sent{}, identity.Caller{}
+	x.sent.reset()
+	x.Record, x.Route, x.caller = rules.Record{}, rules.Route{}, identity.Caller{}
 	x.passes, x.fields, x.body = false, x.fields[:0], nil
 	d.pool.Put(x)
 }
@@ -87,7 +87,7 @@ func (d *Door) decide(ctx context.Context, x *exchange) {
 		d.reply(x, own)
 		return
 	}
-	x.Status, x.passes = http.StatusNoContent, true
+	x.Status, x.passes = d.asks.admits, true
 	d.complete(x)
 }
 
@@ -126,7 +126,10 @@ func (d *Door) reply(x *exchange, a *rules.Answer) {
 	x.fields, x.body = d.rules.Append(x.fields[:0], a, x.sent.Header("Accept"))
 	x.Status, x.passes = a.Status, false
 	if x.answer.Outcome != answer.Unlimited && x.Limiter != "" {
+		own := len(x.fields)
 		x.fields = x.answer.AppendFields(x.fields)
+		// Those about the limiter's own body, which is not sent, are left out.
+		x.fields = append(x.fields[:own], slices.DeleteFunc(x.fields[own:], func(f answer.Field) bool { return !x.answer.Owns(f.Name) })...)
 	}
 	if x.CORS != nil {
 		x.CORS.Complete(&x.fields, x.Origin)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/wire"
 )
 
 // A sent is the request of a proxy's client, as the proxy describes it. It implements
@@ -17,7 +18,11 @@ type sent struct {
 	query             string // raw
 	proto             string
 	peer              netip.Addr // the client of the proxy
-	fields            map[string][]string
+
+	// The fields of the question, in one of two forms.
+	head   *wire.Request       // of HTTP/1; nil: the other
+	fields map[string][]string // with canonical names
+	values []string            // the results of Header from head, one after another
 	// with the canonical names of fields that are not the client's, or differ
 	replaced map[string][]string
 }
@@ -30,7 +35,25 @@ func (s *sent) Header(name string) []string {
 	if values, ok := s.replaced[name]; ok {
 		return values
 	}
-	return s.fields[name]
+	return s.asked(name)
+}
+
+// asked returns the values of a field of the question.
+func (s *sent) asked(name string) []string {
+	if s.head == nil {
+		return s.fields[name]
+	}
+	n := len(s.values)
+	if s.values = s.head.AppendValues(s.values, name); len(s.values) == n {
+		return nil
+	}
+	return s.values[n:len(s.values):len(s.values)] // an append to it does not change the next
+}
+
+// reset drops the request, and keeps memory for the next one.
+func (s *sent) reset() {
+	clear(s.values[:cap(s.values)])
+	*s = sent{values: s.values[:0]}
 }
 
 // Host implements identity.Request.
@@ -55,14 +78,13 @@ func (s *sent) field(name string) string {
 // errForeign means that a question has a field that only another proxy sends.
 var errForeign = errors.New("a field of another proxy")
 
-// read reads a question's fields. method, target and host are the question's own.
-func (q *questions) read(s *sent, fields map[string][]string, method, target, host string) error {
-	for _, name := range q.foreign() {
-		if len(fields[name]) > 0 {
+// read reads a question's fields. s has the question's own method, target and host.
+func (q *questions) read(s *sent) error {
+	for _, name := range q.foreign {
+		if len(s.asked(name)) > 0 {
 			return fmt.Errorf("%s: %w, which %s does not send", name, errForeign, q.dialect)
 		}
 	}
-	s.fields, s.method, s.uri, s.host = fields, method, target, host
 	for _, one := range [...]struct {
 		name string
 		to   *string
@@ -70,7 +92,7 @@ func (q *questions) read(s *sent, fields map[string][]string, method, target, ho
 		if one.name == "" {
 			continue
 		}
-		value, err := only(fields, one.name)
+		value, err := s.only(one.name)
 		if err != nil {
 			return err
 		}
@@ -81,7 +103,7 @@ func (q *questions) read(s *sent, fields map[string][]string, method, target, ho
 
 // readAddr reads the address of the proxy's client.
 func (q *questions) readAddr(s *sent) error {
-	text, err := only(s.fields, q.addr)
+	text, err := s.only(q.addr)
 	if err != nil {
 		return err
 	}
@@ -109,9 +131,9 @@ func (q *questions) readAddr(s *sent) error {
 // changes it.
 var noForwardedFor = map[string][]string{forwardedFor: nil}
 
-// only returns the value of a field that must be there once, with a value.
-func only(fields map[string][]string, name string) (string, error) {
-	values := fields[name]
+// only returns the value of a field of the question that must be there once, with a value.
+func (s *sent) only(name string) (string, error) {
+	values := s.asked(name)
 	switch {
 	case len(values) == 0:
 		return "", fmt.Errorf("%s is missing", name)

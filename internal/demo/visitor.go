@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weirlimit/weir/internal/wait"
 )
 
 // A visitor sends one request at a time.
@@ -26,7 +28,7 @@ type visitor struct {
 func (v *visitor) visit(ctx context.Context) {
 	// The first pauses differ, so that the visitors do not start all at once.
 	pause := time.Duration(v.random.Int64N(int64(v.role.every) + int64(5*time.Second)))
-	for wait(ctx, pause) {
+	for wait.For(ctx, pause) == nil {
 		if v.role.session && v.token == "" {
 			pause = max(v.next(), v.begin(ctx))
 			continue
@@ -51,18 +53,6 @@ func (v *visitor) visit(ctx context.Context) {
 // minRestart is the min wait before a visitor starts another session because the old one has used
 // up its share of the storage. The share of its address may be used up too.
 const minRestart = 2 * time.Second
-
-// wait waits for d. It reports false if ctx ends first.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
 
 // next returns the pause before the next request: half to one and a half times the average.
 func (v *visitor) next() time.Duration {

@@ -83,7 +83,7 @@ func openCheckDoor(c *Config, g *gateway.Gateway, l net.Listener, h *hooks) (*ch
 	o := check.Options{Dialect: c.ForwardAuth.Dialect, Peers: c.ForwardAuth.Peers, Secret: secret}
 	if l.Addr().Network() == "unix" {
 		o.Peers = []netip.Prefix{netip.PrefixFrom(SocketPeer, SocketPeer.BitLen())}
-	} else if c.secure() && admin.UsesTLS(l.Addr()) {
+	} else if c.securesProxies(l.Addr()) {
 		if o.TLS, err = g.OperatorTLS(); err != nil {
 			return nil, cli.Fail(err, "")
 		}
@@ -138,8 +138,13 @@ func (d *checkDoor) row(c *Config) Row {
 		}
 		from = strings.Join(all, ", ")
 	}
-	url := reachable(d.Addr(), d.Addr().Network() != "unix" && c.secure() && admin.UsesTLS(d.Addr()))
-	return Row{"proxies", fmt.Sprintf("%s asks at %s, believed from %s", d.dialect, url, from)}
+	return Row{"proxies", fmt.Sprintf("%s asks at %s, believed from %s", d.dialect, reachable(d.Addr(), c.securesProxies(d.Addr())), from)}
+}
+
+// securesProxies reports whether proxies ask over TLS at an address: they do if the server has a
+// certificate, and if their bytes leave the machine.
+func (c *Config) securesProxies(at net.Addr) bool {
+	return at.Network() != "unix" && c.secure() && admin.UsesTLS(at)
 }
 
 // A front is the door that tells how a server is doing.

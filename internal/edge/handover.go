@@ -53,6 +53,9 @@ func (s *Server) HandOver(ctx context.Context, c handover.Command) error {
 	s.manager.handed.Store(true)
 	s.listeners.handedOver()
 	s.public.gateway.LingerFor(goodbye)
+	if s.check != nil {
+		s.check.door.LingerFor(goodbye)
+	}
 	s.doors.handedOver()
 	log.Info("the next process serves; requests in flight may finish here", "pid", next.PID(), "took", time.Since(begun))
 	return nil

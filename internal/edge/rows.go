@@ -54,7 +54,13 @@ func (s *Server) describe(operators *adminSide, h *hooks) []Row {
 }
 
 // URL returns a URL at which this machine reaches the public listener.
-func (s *Server) URL() string { return reachable(s.Addr(), s.config.secure()) }
+func (s *Server) URL() string {
+	secure := s.config.secure()
+	if s.check != nil && s.config.asksAlone() {
+		secure = s.config.securesProxies(s.Addr())
+	}
+	return reachable(s.Addr(), secure)
+}
 
 // Addr returns the address of the public listener.
 func (s *Server) Addr() net.Addr { return s.listeners.public.Addr() }

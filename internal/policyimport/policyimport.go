@@ -34,9 +34,19 @@ type Result struct {
 	Notes  []Note // in the order of the configuration
 }
 
-// Source returns the policy as a file: the notes as comments, then the limiters. The error is a
-// *policyfile.Error if the policy is not valid.
-func (r Result) Source(name string) ([]byte, error) {
+// Lost returns the notes about what the policy cannot express.
+func (r *Result) Lost() (all []Note) {
+	for _, n := range r.Notes {
+		if n.Lost {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// Source returns the policy as a file: the notes as comments, then the limiters. name is what was
+// imported. The error is that of the reader: a *policyfile.Error if the policy is not valid.
+func (r *Result) Source(reader policyfile.Reader, name string) ([]byte, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Imported from %s. Read what changes, then run: weir policy check FILE\n", oneLine(name))
 	for _, n := range r.Notes {
@@ -49,8 +59,30 @@ func (r Result) Source(name string) ([]byte, error) {
 	b.WriteString("\n")
 	b.Write(policyfile.Marshal(r.Policy))
 	source := []byte(b.String())
-	_, err := policyfile.Parse(name, source)
+	_, err := reader.Parse(name, source)
 	return source, err
+}
+
+// Names are the names that an importer has given to limiters.
+type Names map[string]bool
+
+// maxName is the most bytes of a name before the number that tells it from others.
+const maxName = 50
+
+// Of makes a name of a text, which no other limiter has. otherwise is the name if the text has no
+// letter or digit, and the beginning of it if the text begins with a digit.
+func (n Names) Of(text, otherwise string) string {
+	words := strings.FieldsFunc(strings.ToLower(text), func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') })
+	if len(words) == 0 || words[0][0] < 'a' {
+		words = append([]string{otherwise}, words...)
+	}
+	name := strings.Join(words, "-")
+	name = strings.TrimRight(name[:min(len(name), maxName)], "-")
+	for plain, i := name, 2; n[name]; i++ {
+		name = fmt.Sprintf("%s-%d", plain, i)
+	}
+	n[name] = true
+	return name
 }
 
 // oneLine returns a text without line breaks and control characters, which would end a comment.

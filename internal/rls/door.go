@@ -12,11 +12,10 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/health"
-	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/grpcdrain"
 )
 
 // DoorOptions are the settings of a Door; the zero value is useful.
@@ -36,8 +35,7 @@ type DoorOptions struct {
 type Door struct {
 	service  *Service
 	options  DoorOptions
-	server   *grpc.Server
-	health   *health.Server
+	server   *grpcdrain.Server
 	accepted atomic.Int64
 	active   atomic.Int64
 	draining atomic.Bool
@@ -66,7 +64,7 @@ func NewDoor(s *Service, o DoorOptions) *Door {
 	if o.MaxAgeGrace == 0 {
 		o.MaxAgeGrace = time.Hour
 	}
-	d := &Door{service: s, options: o, health: health.NewServer(), drained: make(chan struct{})}
+	d := &Door{service: s, options: o, drained: make(chan struct{})}
 	all := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(10 * time.Second), grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: o.MaxAge, MaxConnectionAgeGrace: o.MaxAgeGrace, Time: deadPeer}),
@@ -77,10 +75,8 @@ func NewDoor(s *Service, o DoorOptions) *Door {
 	if o.TLS != nil {
 		all = append(all, grpc.Creds(credentials.NewTLS(o.TLS)))
 	}
-	d.server = grpc.NewServer(all...)
+	d.server = grpcdrain.New([]string{healthName}, all...)
 	pb.RegisterRateLimitServiceServer(d.server, counted{d})
-	grpc_health_v1.RegisterHealthServer(d.server, d.health)
-	d.health.SetServingStatus(healthName, grpc_health_v1.HealthCheckResponse_SERVING)
 	return d
 }
 
@@ -130,23 +126,14 @@ func (d *Door) Serve(ctx context.Context, l net.Listener) error {
 	case <-ctx.Done():
 	}
 	d.beginDrain()
-	done := make(chan struct{})
-	go func() { defer close(done); d.server.GracefulStop() }()
-	timer := time.NewTimer(d.options.Drain)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-		d.server.Stop()
-		<-done
-	}
+	d.server.Drain(d.options.Drain)
 	<-ended
 	return nil
 }
 
 // beginDrain makes every health check fail.
 func (d *Door) beginDrain() {
-	d.health.Shutdown()
+	d.server.Begin()
 	if !d.draining.Swap(true) {
 		close(d.drained)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/wait"
 )
 
 const inFlightClause = "in-flight"
@@ -103,7 +104,7 @@ func (c *inFlightCheck) attempt(ctx context.Context, end func(*held) (*answer, e
 		err := c.attemptOnce(ctx, end)
 		if errors.Is(err, errSmall) {
 			c.large, end = true, (*held).leave
-			if err := sleep(ctx, 1100*time.Millisecond); err != nil {
+			if err := wait.For(ctx, 1100*time.Millisecond); err != nil {
 				return err
 			}
 			continue
@@ -112,7 +113,7 @@ func (c *inFlightCheck) attempt(ctx context.Context, end func(*held) (*answer, e
 		switch {
 		case errors.Is(err, errUnclear) && !c.tried && c.why.reason == Shared:
 			c.tried = true
-			if err := sleep(ctx, 1100*time.Millisecond); err != nil {
+			if err := wait.For(ctx, 1100*time.Millisecond); err != nil {
 				return err
 			}
 			continue
@@ -228,7 +229,7 @@ func (s *slotRound) await(ctx context.Context) (a *answer, err error) {
 		if a, err = s.ask(ctx); err != nil || a.admitted() || !s.part.isOfSlots(a) || pause == 0 {
 			return a, err
 		}
-		if err = sleep(ctx, pause); err != nil {
+		if err = wait.For(ctx, pause); err != nil {
 			return nil, err
 		}
 	}
@@ -237,7 +238,7 @@ func (s *slotRound) await(ctx context.Context) (a *answer, err error) {
 
 // fill holds as many requests as may be under way.
 func (s *slotRound) fill(ctx context.Context) error {
-	if err := sleep(ctx, letCome); err != nil {
+	if err := wait.For(ctx, letCome); err != nil {
 		return err
 	}
 	for len(s.under) < s.n {
@@ -305,7 +306,7 @@ func (s *slotRound) refuses(ctx context.Context) error {
 	var a, before *answer
 	var err error
 	for tries := range 5 {
-		if err := sleep(ctx, settlePause<<tries); err != nil {
+		if err := wait.For(ctx, settlePause<<tries); err != nil {
 			return err
 		}
 		if err := s.stillHeld(); err != nil {
@@ -332,7 +333,7 @@ func (s *slotRound) refuses(ctx context.Context) error {
 		return err
 	}
 	s.refused = true
-	if err := sleep(ctx, time.Second); err != nil {
+	if err := wait.For(ctx, time.Second); err != nil {
 		return err
 	}
 	again, err := s.ask(ctx)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/headers"
+	"github.com/weirlimit/weir/internal/wait"
 )
 
 // checkOutcome reads what requests have cost in the end: those whose status is not counted cost
@@ -100,7 +101,7 @@ func (c *outcomeCheck) sendUncounted(ctx context.Context) error {
 // askSettled sends main's request, and again some moments later while ok does not hold.
 func (c *outcomeCheck) askSettled(ctx context.Context, ok func(*answer) bool) (a *answer, err error) {
 	for _, pause := range settleWaits() {
-		if err = sleep(ctx, pause); err != nil {
+		if err = wait.For(ctx, pause); err != nil {
 			return nil, err
 		}
 		if a, err = c.ask(ctx); err != nil || ok(a) {
@@ -176,7 +177,7 @@ func (c *outcomeCheck) tryCounted(ctx context.Context) error {
 		return err
 	}
 	for range 2 {
-		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+		if err := wait.For(ctx, 200*time.Millisecond); err != nil {
 			return err
 		}
 		after, err := c.ask(ctx)
@@ -340,7 +341,7 @@ func (f *costs) recheck(ctx context.Context) error {
 	var before, wrong *answer
 	var fell, says int64
 	for range 4 {
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := wait.For(ctx, time.Second); err != nil {
 			return err
 		}
 		a, err := f.next(ctx)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/weirlimit/weir/internal/wait"
 )
 
 // The second half of a slotRound: other callers, and requests that end.
@@ -75,7 +77,7 @@ func (s *slotRound) endOne(ctx context.Context) error {
 	if err := s.awaitFree(ctx, 1); err != nil {
 		return err
 	}
-	if err := sleep(ctx, letCome); err != nil {
+	if err := wait.For(ctx, letCome); err != nil {
 		return err
 	}
 	return s.holdOne(ctx)

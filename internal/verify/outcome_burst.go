@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/wait"
 )
 
 // A server may charge a request only when its status or its cost is known. One request after the
@@ -257,7 +258,7 @@ func (b *burst) sendTogether(ctx context.Context, n int) error {
 		under = append(under, h)
 	}
 	if err == nil {
-		err = sleep(ctx, settlePause)
+		err = wait.For(ctx, settlePause)
 	}
 	answers := make([]*answer, len(under))
 	var ending sync.WaitGroup

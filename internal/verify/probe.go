@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/wait"
 )
 
 // A probe sends one limiter's requests to the deployment under test, keeps within the planned
@@ -53,18 +54,6 @@ var errGivenUp = errors.New("too many requests in a row had no answer")
 // refuses.
 const betweenTries = 50 * time.Millisecond
 
-// sleep waits for a time, unless ctx ends first.
-func sleep(ctx context.Context, length time.Duration) error {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // maxTries is how often a request is sent whose answer is lost.
 const maxTries = 4
 
@@ -93,7 +82,7 @@ func (p *probe) send(ctx context.Context, r request) (*answer, error) {
 			if a.isGatewayError() {
 				err = fmt.Errorf("%s %s was answered %d, without the fields", r.method, r.path, a.status)
 				if tries < maxTries {
-					if err := sleep(ctx, time.Duration(tries)*betweenTries); err != nil {
+					if err := wait.For(ctx, time.Duration(tries)*betweenTries); err != nil {
 						return nil, err
 					}
 				}
@@ -277,7 +266,7 @@ func (p *probe) wait(ctx context.Context, until time.Time, what string) error {
 		return &farError{length, p.run.options.MaxWait}
 	}
 	p.run.does(p.name, what, until)
-	if err := sleep(ctx, length); err != nil {
+	if err := wait.For(ctx, length); err != nil {
 		return err
 	}
 	p.run.does(p.name, what, time.Time{})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/wait"
 )
 
 // What a request has cost may follow from its answer, a limiter may count only some statuses, and
@@ -155,7 +156,7 @@ func (p *probe) letSettle(ctx context.Context) error {
 	if !p.part.countsSome() && p.part.limiter.Actual == (weir.Reading{}) {
 		return nil
 	}
-	return sleep(ctx, time.Second)
+	return wait.For(ctx, time.Second)
 }
 
 // noteUncounted notes an answer of the endpoint whose status is not counted, although that of other
@@ -189,7 +190,7 @@ func (p *probe) slotsAreBusy(ctx context.Context, r request, a *answer, inARow *
 	if *inARow == 1 {
 		length = 100 * time.Millisecond
 	}
-	return true, sleep(ctx, length)
+	return true, wait.For(ctx, length)
 }
 
 // workers returns how many of main's requests may be under way at the same time.

@@ -12,6 +12,7 @@
 //	context.go   its context
 //	watch.go     whether the client is still there while an answer is awaited
 //	exchange.go  one request: its target, its limiter, who answers it
+//	asked.go     a request that another door answers
 //	body.go      its body
 //	answer.go    answers of our own, and the fields of all answers
 //	upstream.go  the exchange with the upstream
@@ -47,6 +48,9 @@ type Options struct {
 	HTTP2 func(net.Conn)
 	// AskClients, if set, makes a configuration ask clients for certificates.
 	AskClients func(*tls.Config)
+	// Answer, if set, answers every request that HTTP allows, in place of the rules' limiter and of
+	// an upstream. The engine logs no such request.
+	Answer func(Asked)
 }
 
 // An Engine serves HTTP/1.1 before an upstream. Connections that turn out to speak HTTP/2 go to
@@ -59,7 +63,8 @@ type Engine struct {
 	exchanges sync.Pool // of *exchange
 	copies    relay.Buffers
 	http2     func(net.Conn)
-	tasks     bool // connections are tasks: the limiter waits for nothing
+	answer    func(Asked) // nil: the rules and an upstream answer
+	tasks     bool        // connections are tasks: the limiter waits for nothing
 
 	serving sync.WaitGroup // connections, and what belongs to them
 	tick    atomic.Int64   // of the look at waiting connections
@@ -78,7 +83,7 @@ const lookAfter = 100 * time.Millisecond
 // every connection's context: if it ends, exchanges break off.
 func New(ctx context.Context, r *rules.Rules, o Options) *Engine {
 	e := &Engine{
-		Rules: r, base: ctx, clock: o.Clock, http2: o.HTTP2,
+		Rules: r, base: ctx, clock: o.Clock, http2: o.HTTP2, answer: o.Answer,
 		alive: make(map[*conn]struct{}), tasks: r.Decider.InProcess(),
 	}
 	e.clock.Tick()

@@ -179,6 +179,10 @@ func (x *exchange) read(head string) {
 	}
 	x.closes = x.head.Close
 	x.body.reset(x.c, &x.head)
+	if x.c.engine.answer != nil {
+		x.c.engine.answer(Asked{x})
+		return
+	}
 	for i := range x.head.Fields {
 		if wire.EqualFold(x.head.Fields[i].Name, rules.ForwardedFor) {
 			x.c.engine.NoteForwarder(x.c.peer)

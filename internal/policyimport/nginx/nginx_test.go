@@ -9,6 +9,8 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/policyimport/nginx"
+
+	"github.com/weirlimit/weir/policyfile"
 )
 
 // write writes files into a directory, and returns the path of the first.
@@ -77,7 +79,7 @@ func TestLimitsBecomeLimiters(t *testing.T) {
 			if got := shape(result.Policy); got != c.want {
 				t.Errorf("%s, %s:\n%s\nwant\n%s", c.name, place, got, c.want)
 			}
-			if source, err := result.Source("nginx.conf"); err != nil {
+			if source, err := result.Source(policyfile.Reader{}, "nginx.conf"); err != nil {
 				t.Errorf("%s: %v\n%s", c.name, err, source)
 			}
 		}
@@ -159,7 +161,7 @@ func FuzzImport(f *testing.F) {
 		if err != nil || len(result.Policy.Limiters) == 0 {
 			return
 		}
-		if source, err := result.Source("nginx.conf"); err != nil {
+		if source, err := result.Source(policyfile.Reader{}, "nginx.conf"); err != nil {
 			t.Errorf("%v\n%s", err, source)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	crossplane "github.com/nginxinc/nginx-go-crossplane"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/policyimport"
 	"github.com/weirlimit/weir/policyfile"
 )
 
@@ -132,7 +133,7 @@ func (r *reader) use(s scope, hosts []string, path string, at *crossplane.Direct
 // policy makes limiters of what was read.
 func (r *reader) policy() (p weir.Policy) {
 	used := map[string]string{} // the limiter that counts a zone
-	names := map[string]int{}
+	names := policyimport.Names{}
 	for _, u := range r.uses {
 		if len(u.routes) == 0 {
 			continue
@@ -142,7 +143,8 @@ func (r *reader) policy() (p weir.Policy) {
 		if len(l.Rows()) == 0 {
 			continue
 		}
-		l.Name = unique(names, zones)
+		_, name, _ := strings.Cut(zones[0], " ")
+		l.Name = names.Of(name, "zone")
 		if u.scope.dry != nil {
 			l.Mode = weir.Shadow
 			r.note(u.scope.dry, "limit_req_dry_run: the limiter %s is tried out whole, also its limit in flight, and its requests count under a wider route that is enforced", l.Name)
@@ -210,27 +212,4 @@ func (r *reader) noteStatus(s scope) {
 	} else if s.status != nil && s.status.Args[0] != "429" {
 		r.note(s.status, "limit_req_status %s: Weir answers 429; answers of a policy can make it 403 or 503", s.status.Args[0])
 	}
-}
-
-// unique returns a name for the limiter of some zones.
-func unique(names map[string]int, zones []string) string {
-	_, base, _ := strings.Cut(zones[0], " ")
-	base = strings.Trim(strings.Map(func(c rune) rune {
-		switch {
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
-			return c
-		case 'A' <= c && c <= 'Z':
-			return c + 'a' - 'A'
-		}
-		return '-'
-	}, base), "-")
-	if base == "" || base[0] < 'a' {
-		base = "zone-" + base
-	}
-	base = strings.TrimRight(base[:min(len(base), 50)], "-")
-	names[base]++
-	if n := names[base]; n > 1 {
-		return fmt.Sprintf("%s-%d", base, n)
-	}
-	return base
 }

@@ -11,6 +11,8 @@ import (
 	limits "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
+
+	"github.com/weirlimit/weir/internal/wait"
 )
 
 // typeURL is the type of the resources.
@@ -44,7 +46,7 @@ func (f *follower) follow(ctx context.Context, stream discovery.AggregatedDiscov
 			f.Log.Error("the rate limit configuration of the control plane cannot be used; the one before stays in force", "version", response.GetVersionInfo(), "error", err)
 			detail := err.Error()
 			ask.ErrorDetail = &status.Status{Code: int32(codes.InvalidArgument), Message: detail[:min(len(detail), maxDetail)]}
-			if !wait(ctx, f.Pause) { // a control plane may send the same again at once
+			if wait.For(ctx, f.Pause) != nil { // a control plane may send the same again at once
 				return answered, ctx.Err()
 			}
 		} else {

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/weirlimit/weir/internal/rls/config"
+	"github.com/weirlimit/weir/internal/wait"
 )
 
 // Options are the settings of Follow. All but TLS and Pause are required.
@@ -61,22 +62,10 @@ func Follow(ctx context.Context, o Options) {
 		}
 		o.Log.Warn("the control plane of the rate limit configuration cannot be followed; what is in force stays", "address", o.Address, "error", err, "next try", pause.Round(time.Millisecond))
 		// up to a half more, so that not all servers come back at once
-		if !wait(ctx, pause+rand.N(pause/2+1)) {
+		if wait.For(ctx, pause+rand.N(pause/2+1)) != nil {
 			return
 		}
 		pause = min(2*pause, maxPause*o.Pause)
-	}
-}
-
-// wait waits for a while. It returns false if ctx has ended.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

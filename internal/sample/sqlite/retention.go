@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"time"
+
+	"github.com/weirlimit/weir/internal/wait"
 )
 
 // Swept counts what Sweep deleted.
@@ -73,7 +75,7 @@ func (d *DB) Sweep(ctx context.Context, made, now time.Time) (s Swept, err error
 					*sweep.count(&s) += n
 				}
 				if err == nil {
-					err = pause(ctx, sweepPause)
+					err = wait.For(ctx, sweepPause)
 				}
 				if err != nil {
 					return s, err
@@ -99,16 +101,4 @@ func (d *DB) sweepSome(ctx context.Context, statement string, made, now time.Tim
 		n = 0 // it was rolled back
 	}
 	return n, err
-}
-
-// pause waits for d. It returns the error of ctx if ctx ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

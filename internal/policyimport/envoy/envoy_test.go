@@ -1,4 +1,4 @@
-package translate
+package envoy
 
 import (
 	"slices"
@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/policyimport"
 	"github.com/weirlimit/weir/internal/rls/config"
 )
 
 // translated returns the policy of descriptors as lines, "NAME ROUTE: WINDOW; WINDOW", and what is
 // to be known about it.
-func translated(t *testing.T, descriptors string, more ...string) (limiters []string, r Result) {
+func translated(t *testing.T, descriptors string, more ...string) (limiters []string, r *policyimport.Result) {
 	t.Helper()
 	c, err := config.Parse([]config.File{{Name: "f.yaml", Text: []byte("domain: d\ndescriptors: [\n" + descriptors + "\n]")}}, config.Options{})
 	if err != nil {
@@ -45,8 +46,8 @@ func TestALimitBecomesAWindowOfItsRoute(t *testing.T) {
 		`{key: user, descriptors: [{key: remote_address, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 9}}]}`:                               {"everything /*: 9 per day by header:X-User+ip (shadow)"},
 	} {
 		got, r := translated(t, descriptors, "user=header:X-User")
-		if !slices.Equal(got, want) || len(r.Problems) > 0 {
-			t.Errorf("%s: %q, want %q; problems %q", descriptors, got, want, r.Problems)
+		if !slices.Equal(got, want) || len(r.Lost()) > 0 {
+			t.Errorf("%s: %q, want %q; problems %q", descriptors, got, want, r.Lost())
 		}
 	}
 }
@@ -59,7 +60,7 @@ func TestARequestHasAllWindowsThatEnvoyCounts(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "f.yaml:4: 100 per minute by ip counts for limiter a by itself") {
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0].String(), "f.yaml:4: 100 per minute by ip counts for limiter a by itself") {
 		t.Errorf("the notes are %q", r.Notes)
 	}
 }
@@ -79,8 +80,8 @@ func TestWhatAPolicyCannotSayIsReportedWithItsLine(t *testing.T) {
 		`{key: remote_address, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: x}]}}`:                  "remote_address replaces x",
 	} {
 		got, r := translated(t, descriptor)
-		if len(got) != 0 || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "f.yaml:3: "+want) {
-			t.Errorf("%s: limiters %q, problems %q, want %q", descriptor, got, r.Problems, want)
+		if len(got) != 0 || len(r.Lost()) != 1 || !strings.Contains(r.Lost()[0].String(), "f.yaml:3: "+want) {
+			t.Errorf("%s: limiters %q, problems %q, want %q", descriptor, got, r.Lost(), want)
 		}
 	}
 }

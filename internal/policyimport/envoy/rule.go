@@ -1,4 +1,4 @@
-package translate
+package envoy
 
 import (
 	"fmt"
@@ -25,23 +25,23 @@ func (t *translation) rule(all []config.Entry, from *config.Rule) (r rule, ok bo
 		t.note(from, "%s is unlimited: nothing counts it in the policy either", last(all))
 		return r, false
 	case from.QuotaMode:
-		t.problem(from, "%s has quota_mode, which a policy does not have", last(all))
+		t.lost(from, "%s has quota_mode, which a policy does not have", last(all))
 		return r, false
 	case len(from.Replaces) > 0:
-		t.problem(from, "%s replaces %s: a policy has exceptions (overrides, plans) and no limits that replace others", last(all), strings.Join(from.Replaces, ", "))
+		t.lost(from, "%s replaces %s: a policy has exceptions (overrides, plans) and no limits that replace others", last(all), strings.Join(from.Replaces, ", "))
 		return r, false
 	case from.Requests == 0:
-		t.problem(from, "%s admits nothing: a policy denies callers by name (deny), and no routes", last(all))
+		t.lost(from, "%s admits nothing: a policy denies callers by name (deny), and no routes", last(all))
 		return r, false
 	case int64(from.Requests) > weir.MaxLimit:
-		t.problem(from, "%s has %d requests_per_unit: at most %d are possible", last(all), from.Requests, weir.MaxLimit)
+		t.lost(from, "%s has %d requests_per_unit: at most %d are possible", last(all), from.Requests, weir.MaxLimit)
 		return r, false
 	}
 	r.from = from
 	p := place{prefix: true, path: "/"}
 	for _, e := range all {
 		if problem := p.add(e, t.meanings[e.Key]); problem != "" {
-			t.problem(from, "%s", problem)
+			t.lost(from, "%s", problem)
 			return r, false
 		}
 	}
@@ -54,7 +54,7 @@ func (t *translation) rule(all []config.Entry, from *config.Rule) (r rule, ok bo
 		r.route, err = weir.ParseRoute(p.String())
 	}
 	if err != nil {
-		t.problem(from, "%s: %v", last(all), err)
+		t.lost(from, "%s: %v", last(all), err)
 		return r, false
 	}
 	r.window = weir.Window{Limit: int64(from.Requests), Per: max(from.Unit.Per(), time.Second), Key: key}

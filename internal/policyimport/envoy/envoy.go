@@ -1,10 +1,10 @@
-// Package translate makes a policy of a configuration of envoyproxy/ratelimit. The two differ: a
+// Package envoy makes a policy of a configuration of envoyproxy/ratelimit. The two differ: a
 // descriptor counts what Envoy's routes make of a request, and a limiter counts the requests of its
 // own routes. What a policy cannot say is a problem with its line, and is never left out silently.
 //
-//	translate.go  Policy: from rules to limiters
-//	rule.go       one rule: its route, its key and its window
-package translate
+//	envoy.go  Policy: from rules to limiters
+//	rule.go   one rule: its route, its key and its window
+package envoy
 
 import (
 	"cmp"
@@ -13,16 +13,9 @@ import (
 	"strings"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/policyimport"
 	"github.com/weirlimit/weir/internal/rls/config"
 )
-
-// A Result is a policy, and what is to be known about it.
-type Result struct {
-	Policy weir.Policy
-	// Problems are rules that the policy does not have, and Notes what differs for those that it
-	// has. Both name a file and a line.
-	Problems, Notes []string
-}
 
 // Meanings are what keys of descriptors mean: Path, Method or Host, which a limiter covers by its
 // routes, or the name of a key source.
@@ -41,8 +34,8 @@ func Usual() Meanings {
 }
 
 // Policy returns the policy of a domain.
-func Policy(c *config.Config, domain string, m Meanings) Result {
-	t := translation{meanings: m}
+func Policy(c *config.Config, domain string, m Meanings) *policyimport.Result {
+	t := translation{meanings: m, names: policyimport.Names{}}
 	var rules []rule
 	c.Walk(domain, func(all []config.Entry, r *config.Rule) {
 		if one, ok := t.rule(all, r); ok {
@@ -60,14 +53,17 @@ func Policy(c *config.Config, domain string, m Meanings) Result {
 		t.noteChosen(l)
 		t.Policy.Limiters = append(t.Policy.Limiters, l.Limiter)
 	}
-	slices.Sort(t.Problems)
-	return t.Result
+	slices.SortStableFunc(t.Notes, func(a, b policyimport.Note) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+	})
+	return &t.Result
 }
 
 // A translation collects the limiters of a domain.
 type translation struct {
-	Result
+	policyimport.Result
 	meanings Meanings
+	names    policyimport.Names
 	limiters []*limiter
 }
 
@@ -77,12 +73,14 @@ type limiter struct {
 	own []rule
 }
 
-func (t *translation) problem(r *config.Rule, format string, args ...any) {
-	t.Problems = append(t.Problems, fmt.Sprintf("%s:%d: %s", r.File, r.Line, fmt.Sprintf(format, args...)))
+// lost notes a rule that the policy does not have.
+func (t *translation) lost(r *config.Rule, format string, args ...any) {
+	t.Notes = append(t.Notes, policyimport.Note{File: r.File, Line: r.Line, Text: fmt.Sprintf(format, args...), Lost: true})
 }
 
+// note notes what differs for a rule that the policy has.
 func (t *translation) note(r *config.Rule, format string, args ...any) {
-	t.Notes = append(t.Notes, fmt.Sprintf("%s:%d: %s", r.File, r.Line, fmt.Sprintf(format, args...)))
+	t.Notes = append(t.Notes, policyimport.Note{File: r.File, Line: r.Line, Text: fmt.Sprintf(format, args...)})
 }
 
 // add adds the window of a rule to the limiter of its route.
@@ -90,10 +88,10 @@ func (t *translation) add(r rule) {
 	i := slices.IndexFunc(t.limiters, func(l *limiter) bool { return l.Routes[0] == r.route && (l.Mode == weir.Shadow) == r.from.ShadowMode })
 	if i < 0 {
 		if slices.ContainsFunc(t.limiters, func(l *limiter) bool { return l.Routes[0] == r.route }) {
-			t.problem(r.from, "a limit in shadow mode beside enforced ones of %v: a policy has one mode for all windows of a route", r.route)
+			t.lost(r.from, "a limit in shadow mode beside enforced ones of %v: a policy has one mode for all windows of a route", r.route)
 			return
 		}
-		l := &limiter{Limiter: weir.Limiter{Name: t.name(r.route), Routes: []weir.Route{r.route}}}
+		l := &limiter{Limiter: weir.Limiter{Name: t.names.Of(r.route.String(), "everything"), Routes: []weir.Route{r.route}}}
 		if r.from.ShadowMode {
 			l.Mode = weir.Shadow
 		}
@@ -118,7 +116,7 @@ func (t *translation) put(l *limiter, r rule) bool {
 		l.Windows[i] = r.window
 		return true
 	case len(l.Windows) == weir.MaxWindows:
-		t.problem(r.from, "%v is one window too many for limiter %s: it has at most %d", r.window, l.Name, weir.MaxWindows)
+		t.lost(r.from, "%v is one window too many for limiter %s: it has at most %d", r.window, l.Name, weir.MaxWindows)
 		return false
 	}
 	l.Windows = append(l.Windows, r.window)
@@ -153,7 +151,7 @@ func (t *translation) noteChosen(l *limiter) {
 		isChosen := slices.ContainsFunc(w.Key, func(p weir.Part) bool { return kindOf(p) == weir.Chosen })
 		if isChosen && !l.Chosen && !slices.ContainsFunc(w.Key, isFirm) {
 			l.Chosen = true
-			t.Notes = append(t.Notes, fmt.Sprintf("limiter %s counts by %v, which the caller chooses: it can make up values, and get a new budget for each", l.Name, w.Key))
+			t.note(l.own[0].from, "limiter %s counts by %v, which the caller chooses: it can make up values, and get a new budget for each", l.Name, w.Key)
 		}
 	}
 }
@@ -162,30 +160,4 @@ func (t *translation) noteChosen(l *limiter) {
 func covers(a, b weir.Route) bool {
 	path := a.Path == b.Path && !b.Prefix || a.Prefix && strings.HasPrefix(b.Path, a.Path)
 	return path && (a.Host == "" || a.Host == b.Host) && (a.Method == "" || a.Method == b.Method)
-}
-
-// name returns a name for the limiter of a route that no other has.
-func (t *translation) name(r weir.Route) string {
-	const most = 50
-	text := strings.ToLower(strings.TrimSpace(r.Method + " " + r.Host + strings.TrimSuffix(r.Path, "/")))
-	name := strings.Trim(strings.Map(func(c rune) rune {
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
-			return c
-		}
-		return '-'
-	}, text), "-")
-	for strings.Contains(name, "--") {
-		name = strings.ReplaceAll(name, "--", "-")
-	}
-	switch {
-	case name == "":
-		name = "everything"
-	case name[0] < 'a':
-		name = "r-" + name
-	}
-	name = strings.TrimRight(name[:min(len(name), most)], "-")
-	for i, plain := 2, name; slices.ContainsFunc(t.limiters, func(l *limiter) bool { return l.Name == name }); i++ {
-		name = fmt.Sprintf("%s-%d", plain, i)
-	}
-	return name
 }
