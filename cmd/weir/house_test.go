@@ -40,7 +40,7 @@ var floors = map[string]int{
 	"internal/upstream": 1, "internal/poller": 1, "internal/accesslog": 1, "internal/folder": 1, "internal/admin/page": 1, "internal/sample/terms": 1,
 	"internal/netfile": 1, "internal/meter": 1, "internal/acme": 1,
 
-	"": 0, "headers": 0, "internal/wire": 0, "internal/nonblock": 0, "internal/unsent": 0, "internal/plaintext": 0, "internal/uplot": 0, "clients/js": 0,
+	"": 0, "headers": 0, "internal/wire": 0, "internal/nonblock": 0, "internal/unsent": 0, "internal/lease": 0, "internal/plaintext": 0, "internal/uplot": 0, "clients/js": 0,
 }
 
 // floorOf returns a package's floor. Examples are on the top floor, as users are.
