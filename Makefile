@@ -42,7 +42,7 @@ check: fmt ## the inner loop, in under a minute: format, vet, staticcheck, and t
 	@echo "make check: passed; make test runs everything"
 
 .PHONY: test
-test: deps fmt vet staticcheck race fuzz ## everything below in this order, as in CI
+test: deps fmt vet staticcheck race modules fuzz ## everything below in this order, as in CI
 	@echo "make test: passed"
 
 .PHONY: deps
@@ -62,6 +62,8 @@ vet: ## go vet, for Linux, macOS and Windows
 	GOOS=darwin CGO_ENABLED=0 go vet -gcflags='all=-N -l' ./...
 	GOOS=windows CGO_ENABLED=0 go vet -gcflags='all=-N -l' ./...
 	cd bench && go vet ./...
+	cd examples/go && go vet ./...
+	cd caddy && go vet ./...
 
 .PHONY: staticcheck
 staticcheck: ## staticcheck, at the version pinned above
@@ -71,6 +73,13 @@ staticcheck: ## staticcheck, at the version pinned above
 race: ## every test with -race: packages, command-line scripts, end to end with curl, nginx and chromium
 	go test $(RACE) -count=1 -timeout 30m -p $(PACKAGES) $(LONGEST) ./...
 	scripts/norace # what -race leaves out: millions of callers, kills, a gigabyte
+
+# Without -race: what they share with the rest is tested with it, and Caddy takes minutes to compile once more.
+.PHONY: modules
+modules: ## the modules of their own: examples/go, the Caddy module, and --rls beside envoyproxy/ratelimit
+	cd examples/go && go test -count=1 ./...
+	cd caddy && go test -count=1 ./...
+	cd e2e/envoyratelimit && go test -count=1 ./...
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (2s)
@@ -92,6 +101,10 @@ bench-engine: ## the gateway's engines beside nginx, HAProxy, fasthttp and Rever
 .PHONY: bench-redis
 bench-redis: ## Weir, other limiters for Go and bare scripts on a Redis: REDIS="-docs ../docs" rewrites docs/scale.md; REDIS=-quick
 	cd bench && go run ./redis $(REDIS)
+
+.PHONY: bench-rls
+bench-rls: ## --rls beside a server of grpc-go that says OK, and beside envoyproxy/ratelimit on the same Redis: the table of docs/envoy.md
+	cd bench && go run ./rls
 
 .PHONY: bench-pacer
 bench-pacer: ## callers that share a limit, through the pacer and through other clients: PACER="-docs ../docs" rewrites docs/pacing.md; PACER=-quick

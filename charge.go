@@ -12,6 +12,8 @@ type Scratch struct {
 	windows  [MaxCharges]*Window
 	limits   [MaxCharges]int64 // the limit for the caller, also if it is exempt
 	exempted [MaxCharges]bool  // charges that never refuse
+	asked    [MaxCharges]uint8 // the index of each charge's Ask; only written if there are any
+	one      Request           // an Ask as a request, while it is charged
 	exempt   int               // the number of those
 	grants   [MaxCharges]Grant // the grants in force; only written if there are any
 	cost     int64             // the largest cost of a charge
@@ -84,6 +86,9 @@ func (d *Decider) charge(s *Scratch, m Match, r *Request, body bodyUse) error {
 	if r.Cost < Peek || r.Cost > MaxLimit {
 		return fmt.Errorf("decide: cost %d is out of range: 1 to %d, 0 for the limiter's own and Peek are allowed", r.Cost, MaxLimit)
 	}
+	if len(r.Asks) > 0 {
+		return d.chargeAsks(s, r)
+	}
 	if len(r.Limiters) > 0 {
 		if err := s.addNamed(d.compiled.Load(), r); err != nil {
 			return err
@@ -101,6 +106,20 @@ func (d *Decider) charge(s *Scratch, m Match, r *Request, body bodyUse) error {
 		}
 	}
 	if err := s.complete(d.keeper); err != nil {
+		return err
+	}
+	return s.checkEnd(r)
+}
+
+// chargeAsks is charge for a request with Asks. A candidate policy does not judge those.
+func (d *Decider) chargeAsks(s *Scratch, r *Request) error {
+	if err := s.addAsks(d.compiled.Load(), r); err != nil {
+		return err
+	}
+	if err := s.complete(d.keeper); err != nil {
+		return err
+	}
+	if err := s.checkDistinct(); err != nil {
 		return err
 	}
 	return s.checkEnd(r)

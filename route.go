@@ -39,7 +39,7 @@ func (m Match) HasTrials() bool { return m.trials != nil }
 
 // find returns the match of a request that names no limiters.
 func (d *Decider) find(r *Request) Match {
-	if len(r.Limiters) > 0 || r.Match.by != nil || r.Match.trials != nil {
+	if len(r.Limiters)+len(r.Asks) > 0 || r.Match.by != nil || r.Match.trials != nil {
 		return r.Match
 	}
 	return d.Match(r.Method, r.Host, r.Path)

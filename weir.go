@@ -12,6 +12,7 @@
 //	fold.go          the form of a path that chooses it
 //	parameter.go     the parameters of its route, which a window can count by
 //	charge.go     2. one charge for each window of the limiter
+//	asks.go          of several limiters, each in a way of its own
 //	who.go           the callers that have other limits, or none, or are denied
 //	special.go       what holds for one caller        networks.go  the sets that files have
 //	plan.go          limits by a caller's plan
@@ -208,6 +209,11 @@ type Request struct {
 
 	// Limiters names limiters that replace Method and Path: all of them are charged, or none.
 	Limiters []string
+
+	// Asks replace Limiters, and Cost: each names a limiter, and has the caller, the cost and the
+	// limit by which it is asked. All of them are charged, or none. Two of them may name the same
+	// limiter, for different callers. They are not tried out under a candidate policy.
+	Asks []Ask
 }
 
 // Peek is the Request.Cost that reads the standings without spending.

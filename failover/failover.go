@@ -184,15 +184,32 @@ func (s *Store) ask(ctx context.Context, charges []weir.Charge, r *weir.Receipt)
 
 // Probe asks the inner store in place of a request, if it fails or is owed units. So a process with
 // few requests notices that its store answers again, and gives it what was counted here. Call it
-// about once a second; if there is nothing to do, it returns at once. It waits no longer than the
-// deadline, even if ctx lasts longer, and the circuit breaker limits it like requests. It does
-// nothing for an inner store that is not weir.Shared.
+// about once a second, or let KeepProbing do so; if there is nothing to do, it returns at once. It
+// waits no longer than the deadline, even if ctx lasts longer, and the circuit breaker limits it
+// like requests. It does nothing for an inner store that is not weir.Shared.
 func (s *Store) Probe(ctx context.Context) {
 	if s.shared == nil || !s.outage.active.Load() {
 		return
 	}
 	if found := s.breaker.enter(s.options.Now); found != open {
 		s.ping(ctx, found)
+	}
+}
+
+// ProbeInterval is the time between two probes of KeepProbing.
+const ProbeInterval = time.Second
+
+// KeepProbing calls Probe once in ProbeInterval, until ctx ends.
+func (s *Store) KeepProbing(ctx context.Context) {
+	ticker := time.NewTicker(ProbeInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.Probe(ctx)
+		}
 	}
 }
 

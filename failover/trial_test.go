@@ -1,6 +1,8 @@
 package failover_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,6 +97,24 @@ func TestAnIdleProcessRecoversByProbes(t *testing.T) {
 		if store.asked() != before {
 			t.Error("a store that has recovered was asked")
 		}
+	})
+}
+
+// KeepProbing does what a process with requests does, until its context ends.
+func TestProbingRecoversAnIdleProcessUntilItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCommon(t)
+		n := newNode(t, store, limiter("l", "100 per minute by ip"))
+		store.mode.Store(fails)
+		n.open(ip)
+		ctx, cancel := context.WithCancel(t.Context())
+		var probing sync.WaitGroup
+		probing.Go(func() { n.over.KeepProbing(ctx) })
+		store.mode.Store(answers)
+		<-time.After(5 * failover.ProbeInterval)
+		n.recovered()
+		cancel()
+		probing.Wait() // or the bubble is deadlocked
 	})
 }
 

@@ -2,6 +2,7 @@
 // [Middleware] charges each request to a policy, adds the rate-limit fields to every response, and
 // answers the requests that do not fit.
 //
+//	limit.go      Limit: one line for the common case
 //	httplimit.go  Options, New, Wrap
 //	response.go   the ResponseWriter that handlers get
 //	settle.go     what the response tells of the request's cost, and its end

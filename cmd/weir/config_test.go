@@ -72,6 +72,10 @@ func valueOf(t *rapid.T, f *pflag.Flag) string {
 		return pick("off", "1KiB", "16MiB")
 	case *cli.SpanOrOff:
 		return pick("off", "1s", "1h30m")
+	case *controlPlane:
+		return pick("h:1", "[::1]:18000")
+	case *rlsHeaders:
+		return pick("on", "off", "X-A,X-B,X-C")
 	case *fraction:
 		return pick("0", "1", "0.25", "1e-05")
 	case *cli.ListenAddr, *cli.ListenOrSocket:

@@ -8,9 +8,19 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	_ "time/tzdata" // the zones of calendar windows, for a machine that has none
 )
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(arguments(os.Args), os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+}
+
+// arguments returns the arguments of a command line. A program that is called ratelimit, as a link
+// in an image can be, serves in place of envoyproxy/ratelimit, which has none.
+func arguments(command []string) []string {
+	if len(command) == 1 && filepath.Base(command[0]) == "ratelimit" {
+		return []string{"serve", "--rls-env"}
+	}
+	return command[min(len(command), 1):]
 }

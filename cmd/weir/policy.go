@@ -34,7 +34,7 @@ func newPolicy() *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 		RunE: cli.Group,
 	}
-	cmd.AddCommand(newPolicyCheck(), newPolicyShow(), newPolicyExplain())
+	cmd.AddCommand(newPolicyCheck(), newPolicyShow(), newPolicyExplain(), newPolicyImport())
 	return cmd
 }
 

@@ -46,6 +46,9 @@ servers behind Sentinels. A URL in the variable WEIR_STORE keeps its password ou
 
 While the store does not answer, each limiter follows its on_store_failure, and /readyz reports "degraded".
 
+--forward-auth answers a proxy that asks about each request, and --rls answers Envoy in place of its rate limit service,
+with that service's configuration. Without --upstream, the server then forwards nothing itself.
+
 --config FILE has settings in YAML: the name of a flag, a colon and its value. A list is written in brackets, and
 upstream may be a mapping of hosts to URLs. The command line overrides variables, which override the file. Relative
 paths in it begin at its directory. --check reports every problem without starting, --print-config prints such a file.
@@ -67,6 +70,7 @@ const serveExample = `  weir serve
   weir serve --tls-cert cert.pem --tls-key key.pem --trusted-proxies 10.0.0.0/8
   weir serve --listen :443 --redirect :80 --acme api.example.com --acme-agree --upstream http://127.0.0.1:3000 --policy my-policy.yaml
   WEIR_STORE=redis://:$PASSWORD@10.0.0.5:6379 weir serve --upstream http://127.0.0.1:3000 --policy my-policy.yaml
+  weir serve --rls :8083 --rls-http :8082 --rls-config config/
   WEIR_LOG_FORMAT=json weir serve
   weir serve --config /etc/weir/weir.yaml --check`
 
@@ -81,6 +85,9 @@ func newServe(env cli.Environment) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.readConfig(cmd); err != nil {
 				return printProblems(cmd.ErrOrStderr(), err)
+			}
+			if err := f.readRLSVariables(cmd, env); err != nil {
+				return err
 			}
 			if f.checkOnly {
 				return f.checkAll(cmd, env)
@@ -107,7 +114,7 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	command, commandErr := thisCommand()
 	signals, forget := handleSignals(ctx, log)
 	defer forget()
-	document, err := readDocument(stdin, f.policy)
+	document, err := f.document(stdin)
 	if err != nil {
 		return printProblems(stderr, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/gateway"
 	reports "github.com/weirlimit/weir/internal/replay/report"
+	"github.com/weirlimit/weir/internal/rls/config"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -35,7 +36,7 @@ func (f *serveFlags) check(cmd *cobra.Command) error {
 func (f *serveFlags) misfits(cmd *cobra.Command) (all []error) {
 	for _, check := range []func(*cobra.Command) error{
 		f.checkListeners, f.checkSocket, f.checkTLS, f.checkClients, f.checkACME, f.checkRedirect, f.checkMemory, f.checkEvents, f.checkCandidate, f.checkDemo, f.checkStore,
-		f.checkBackend, f.checkSites, f.checkTimes, f.checkProxies, f.checkSessions, f.checkTokens, f.checkUpstreamTLS, f.checkPolicy, f.checkForwardAuth,
+		f.checkBackend, f.checkSites, f.checkTimes, f.checkProxies, f.checkSessions, f.checkTokens, f.checkUpstreamTLS, f.checkPolicy, f.checkForwardAuth, f.checkRLS,
 	} {
 		if err := check(cmd); err != nil {
 			all = append(all, err)
@@ -76,6 +77,14 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 		}
 		if name != builtInPolicy {
 			done = append(done, fmt.Sprintf("%s: valid, %s", name, sizeOf(file.Policy)))
+		}
+	}
+	if f.rls.listen != "" && f.rls.config != "" {
+		read, err := config.Read(f.rls.config, config.Options{Merge: bool(f.rls.merge)})
+		if err != nil {
+			problems = append(problems, cli.Fail(err, "--rls-config needs the format of envoyproxy/ratelimit: see docs/envoy.md"))
+		} else {
+			done = append(done, fmt.Sprintf("%s: valid, %s with %s", f.rls.config, cli.Count(read.Domains(), "domain"), cli.Count(read.Limits, "limit")))
 		}
 	}
 	for _, err := range problems {
@@ -237,7 +246,7 @@ func (f *serveFlags) checkPolicy(cmd *cobra.Command) error {
 		return cli.UsageError("write one for your API, see 'weir policy --help'; --policy contract is the built-in one, for the Widget and Bulk-Sync API",
 			"%s needs --policy", cli.GivenAs(cmd, "upstream"))
 	}
-	if f.forwardsNothing() && f.policy == "" {
+	if f.forwardsNothing() && f.forwardAuth.listen != "" && f.policy == "" {
 		return cli.UsageError("write one for your API, see 'weir policy --help'; --policy contract is the built-in one, for the Widget and Bulk-Sync API",
 			"%s needs --policy", cli.GivenAs(cmd, "forward-auth"))
 	}
@@ -296,6 +305,8 @@ func (f *serveFlags) checkListeners(cmd *cobra.Command) error {
 		{"admin", f.admin.At, "serves operators", "give the admin listener a port of its own, such as --admin 127.0.0.1:8081; --admin '' does without"},
 		{"metrics", string(f.metrics), "serves metrics", "give it a port of its own, such as --metrics :9090, or leave it out: --admin serves metrics too"},
 		{"forward-auth", string(f.forwardAuth.listen), "answers proxies", "give it a port of its own, such as --forward-auth 127.0.0.1:9000"},
+		{"rls", string(f.rls.listen), "answers Envoy", "give it a port of its own, such as --rls :8083"},
+		{"rls-http", string(f.rls.http), "answers Envoy over HTTP", "give it a port of its own, such as --rls-http :8082"},
 		{"redirect", string(f.acme.redirect), "redirects to https", "give it a port of its own, such as --redirect :80"},
 	}
 	if f.forwardsNothing() {

@@ -46,6 +46,7 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 		RedirectPort:   uint16(f.acme.redirectPort.Value),
 
 		ForwardAuth: f.forwardAuth.settings(),
+		RLS:         f.rls.settings(),
 
 		MetricsListen: string(f.metrics),
 		MetricsOpen:   bool(f.metricsOpen),

@@ -25,6 +25,7 @@ type serveFlags struct {
 	clientCert      cli.Choice
 	acme            serveACME
 	forwardAuth     serveForwardAuth
+	rls             serveRLS
 	admin           cli.AdminAddr
 	adminHosts      names
 	metrics         cli.OffOrListenAddr
@@ -93,6 +94,7 @@ func defaultServeFlags() *serveFlags {
 		listen:         ":8080",
 		acme:           defaultServeACME(),
 		forwardAuth:    defaultServeForwardAuth(),
+		rls:            defaultServeRLS(),
 		admin:          cli.AdminAddr{At: cli.DefaultAdmin},
 		clientCert:     cli.Choice{Value: certRequired, Of: []string{certRequired, certOptional}},
 		engine:         cli.Choice{Value: engineAuto, Of: []string{engineAuto, engineStd}},
@@ -132,6 +134,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.clientCert, "client-cert", "whether callers must have such a certificate: without one a connection is refused, or with optional a limiter that requires one answers 401; one that does not verify is always refused; only with --client-ca")
 	f.acme.register(cmd)
 	f.forwardAuth.register(cmd)
+	f.rls.register(cmd)
 	flags.Var(&f.admin, "admin", "the address of the admin listener, for operators with a token; empty or off: none")
 	flags.Var(&f.adminHosts, "admin-hosts", "further host names that the admin listener accepts in Host")
 	flags.Var(&f.metrics, "metrics", "the address of a listener for /metrics, /livez and /readyz alone, such as :9090 for a container; metrics need a token, see --metrics-open; empty or off: none, --admin serves them too")

@@ -35,7 +35,7 @@ func (f *serveForwardAuth) settings() edge.ForwardAuth {
 
 // forwardsNothing reports whether the server only answers proxies.
 func (f *serveFlags) forwardsNothing() bool {
-	return f.forwardAuth.listen != "" && len(f.upstream) == 0
+	return (f.forwardAuth.listen != "" || f.rls.listen != "") && len(f.upstream) == 0
 }
 
 // onlyWithBackend are the flags of the public listener, and of what is behind it.

@@ -131,7 +131,7 @@ func (a *api) start(t *testing.T, policy string, args ...string) {
 // command runs a command that must succeed.
 func command(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*child.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*child.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

@@ -6,7 +6,7 @@ func TestTheClientForJavaScriptPassesItsTests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it waits for windows")
 	}
-	command(t, "../../clients/js", "node", "--test", "--test-timeout=60000")
+	command(t, "../../clients/js", "node", "--test", "--test-timeout=170000")
 }
 
 func TestTheTypesOfTheClientForJavaScriptAreRight(t *testing.T) {

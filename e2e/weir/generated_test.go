@@ -53,6 +53,7 @@ func setting(t *testing.T, name string, otherwise uint64) uint64 {
 // document. The requests reach every documented success. GENERATED_SEED and
 // GENERATED_REQUESTS change the run, or make it longer.
 func TestGeneratedRequestsAreAnsweredAsDocumented(t *testing.T) {
+	t.Parallel() // it has a handler of its own
 	seed, requests := setting(t, "GENERATED_SEED", 1), setting(t, "GENERATED_REQUESTS", 3000)
 	k := newHarness(t, seed)
 	for range requests {

@@ -14,6 +14,7 @@ import (
 // agents spend their minutes of 1000 from one address; the 31st agent's first
 // request is the 30001st of the hour.
 func TestThe30001stInitOfAnHourIsRefused(t *testing.T) {
+	t.Parallel() // one server does all of it
 	s := serveWeir(t, "--access-log=off")
 	var all sync.WaitGroup
 	for lane := range 4 {
@@ -49,6 +50,7 @@ func initAs(agent string) call {
 // The clock is an argument. At the last second of the hour the 31st agent is
 // refused; at its reset the agent's minute is whole, and starts then.
 func TestARefusalByTheHourLeavesTheMinuteUnspent(t *testing.T) {
+	t.Parallel() // it has a handler of its own
 	start := time.Unix(1_800_000_000, 0)
 	now := start
 	handler := openEdge(t, inProcess(t, contract(t), func() time.Time { return now })).Handler()

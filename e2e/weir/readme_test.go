@@ -60,6 +60,11 @@ func TestTheReadmesSessionsPrintWhatItShows(t *testing.T) {
 					shell.write("policy.yaml", b.text)
 					shell.block("$ weir policy check policy.yaml")
 				case "go":
+					if strings.HasPrefix(b.text, "limit := httplimit.Limit(") {
+						shell.serveGo(b.text)
+						shell.block("$ curl -s -o /dev/null -w '%header{x-ratelimit-remaining}\\n' localhost:8000/[1-2]\n99\n98\n")
+						continue
+					}
 					shell.write("policy.yaml", "limiters: [{name: api, routes: [/*], windows: [2 per minute by customer or ip]}]")
 					shell.serveGo(b.text)
 					shell.block("$ " + statusOf("-H 'X-Api-Key: one' localhost:8000/[1-3]") + "\n200\n200\n429\n" +
@@ -69,8 +74,8 @@ func TestTheReadmesSessionsPrintWhatItShows(t *testing.T) {
 			}
 		})
 	}
-	if kinds["sh"] != 2 || kinds["yaml"] != 2 || kinds["go"] != 1 {
-		t.Errorf("the README's blocks are %v: want two sessions, two policies and a program", kinds)
+	if kinds["sh"] != 2 || kinds["yaml"] != 2 || kinds["go"] != 2 {
+		t.Errorf("the README's blocks are %v: want two sessions, two policies and two programs", kinds)
 	}
 }
 

@@ -291,6 +291,7 @@ func (c badCaller) ask(t *testing.T, a badAnswer, number int) {
 }
 
 func TestNoAnswerGivesACredit(t *testing.T) {
+	t.Parallel() // it mostly waits for its fronts
 	answers := badAnswers()
 	backend := newBadBackend(t, answers)
 	for front, start := range badFronts(t, backend.Addr().String()) {

@@ -17,8 +17,8 @@ import (
 	"github.com/weirlimit/weir/internal/verify"
 )
 
-// shortContract has the contract's limiters and routes, with windows short enough to be waited for, and
-// long enough for a busy machine to spend all of them in one.
+// shortContract has the contract's limiters and routes. Its windows are short enough to be waited
+// for, and long enough for a busy machine to spend all of them in one.
 const shortContract = `limiters:
   - name: widget-init
     routes: [POST /api/v1/widget/init]
@@ -126,6 +126,7 @@ func twoTokens(t *testing.T, data string) string {
 
 // Our server keeps every clause with each store, and behind each proxy.
 func TestWeirKeepsEveryClause(t *testing.T) {
+	t.Parallel() // it waits for windows
 	policy := policyFile(t, shortContract)
 	serving := []string{"--policy", policy, "--access-log=off", patient}
 	verifying := []string{"--policy", policy}
@@ -229,6 +230,7 @@ func passingOn(to string) string {
 
 // Without waits the verification takes seconds. It reports what it left out.
 func TestAQuickVerificationReportsWhatItLeavesOut(t *testing.T) {
+	t.Parallel() // it has a server of its own
 	s := serveWeir(t, "--access-log=off", patient)
 	v, stderr, code := verifyAt(t, s.url, twoTokens(t, s.data), "--quick")
 	wantKept(t, v, code, append(slices.Clone(cannotBeSeen), notQuick...))

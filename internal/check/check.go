@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/answer"
+	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/target"
 )
@@ -108,28 +109,13 @@ func (d *Door) Ready(ctx context.Context) (status int, text string) { return d.r
 // Draining reports whether the drain has begun.
 func (d *Door) Draining() bool { return d.rules.Draining.Load() }
 
-// A countingListener counts what it accepts.
-type countingListener struct {
-	net.Listener
-	n *atomic.Int64
-}
-
-// Accept is net.Listener's.
-func (l countingListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err == nil {
-		l.n.Add(1)
-	}
-	return c, err
-}
-
 // Serve accepts connections from l until ctx ends, and then drains: nothing more is accepted, and
 // questions under way are answered within Limits.Drain. It closes l. The error is nil after that,
 // and otherwise why it could not serve.
 func (d *Door) Serve(ctx context.Context, l net.Listener) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	l = countingListener{l, &d.rules.Accepted}
+	l = pace.CountAccepted(l, &d.rules.Accepted)
 	if d.options.TLS != nil {
 		l = tls.NewListener(l, d.options.TLS)
 	}

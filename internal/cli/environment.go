@@ -122,6 +122,22 @@ func (e Environment) Apply(cmd *cobra.Command) error {
 	return bad
 }
 
+// SetFrom sets a flag of cmd that was not given, from a variable of another program with a value
+// for the flag.
+func SetFrom(cmd *cobra.Command, flag, value, variable string) error {
+	f := cmd.Flags().Lookup(flag)
+	if f.Changed {
+		return nil
+	}
+	if err := f.Value.Set(value); err != nil {
+		hint := fmt.Sprintf("correct or unset %s, or give --%s, which overrides it", variable, flag)
+		return UsageError(hint, "variable %s, as --%s %q: %w", variable, flag, shown(f, value), err)
+	}
+	f.Changed = true
+	annotate(f, fromVariable, variable)
+	return nil
+}
+
 // Unknown returns the variables that begin like those of flags and belong to no flag of any
 // command, sorted.
 func (e Environment) Unknown(root *cobra.Command) []string {

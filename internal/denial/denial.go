@@ -20,6 +20,10 @@ import (
 	"github.com/weirlimit/weir"
 )
 
+// Label is the label by which the secret of ids is derived from that of a shared store. All that
+// count in the store derive the same, so each can open the ids of the others.
+const Label = "denial ids"
+
 // A Sealer makes ids and opens them. It is safe for concurrent use.
 type Sealer struct {
 	secret  func() []byte

@@ -9,6 +9,7 @@ func openAccessLog(o *observing) error {
 	}
 	log := gateway.NewAccessLog(o.AccessLog, o.AccessLogFormat, o.Log)
 	o.own.own(log.Close)
+	o.hooks.accessLog = log
 	o.hooks.gateway = append(o.hooks.gateway, func(g *gateway.Options) { g.AccessLog, g.LogFields = log, o.AccessLogFields })
 	return nil
 }

@@ -38,6 +38,9 @@ type Config struct {
 	// ForwardAuth is the door for proxies that ask about each request. Without Sites, the server
 	// has no other for callers.
 	ForwardAuth ForwardAuth
+	// RLS is the door for Envoy's rate limit service. Without Sites and ForwardAuth, the server has
+	// no other for callers, and Policy is RLSDocument.
+	RLS RLS
 	// MetricsListen is the address of a listener for metrics and health alone; empty: none, unless
 	// a service manager has passed a socket for it. MetricsOpen means that it needs no token.
 	MetricsListen string

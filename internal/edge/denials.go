@@ -24,7 +24,6 @@ import (
 
 // The labels by which secrets are derived from that of a shared store.
 const (
-	denialLabel = "denial ids"
 	agentLabel  = "agents in the access log"
 	loggedLabel = "callers in the access log"
 )
@@ -35,7 +34,7 @@ const (
 func openDenials(o *observing) error {
 	var sealing func() []byte
 	if o.store.secret != nil {
-		sealing = o.store.secret(denialLabel)
+		sealing = o.store.secret(denial.Label)
 		o.hooks.derive = func(label string) (func() []byte, error) { return o.store.secret(label), nil }
 	} else {
 		key, err := o.denialKey()
@@ -66,6 +65,7 @@ func openDenials(o *observing) error {
 		return cli.Fail(err, "")
 	}
 	h := o.hooks
+	h.denial = sealer.ID
 	h.policies = append(h.policies, func(s live.State) { version.Store(&s.Version) })
 	h.gateway = append(h.gateway, func(g *gateway.Options) {
 		g.Denial, g.AgentHash, g.CallerHash = sealer.ID, agentHash(agents), keyedHash(callers)

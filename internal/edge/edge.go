@@ -11,7 +11,7 @@
 //	policy.go     the policy in force, which follows its file, and the candidate
 //	doors.go      what is served: the set of doors that a server waits for
 //	acme.go       the certificates that are obtained by ACME
-//	public.go redirect.go admin.go forwardauth.go    one file per door
+//	public.go redirect.go admin.go forwardauth.go rls.go    one file per door
 //	manager.go    the service manager: its notifications and its watchdog
 //	handover.go   another process that serves in place of this one
 //	demo.go       the traffic of --demo
@@ -38,6 +38,7 @@ type Server struct {
 	acme      *acme.Manager // nil: no certificates by ACME
 	public    *publicDoor
 	check     *checkDoor    // nil: none
+	rls       *rlsPart      // nil: none
 	redirect  *redirectDoor // nil: none
 	policy    *policy
 	doors     doors
@@ -96,6 +97,10 @@ func (s *Server) open(ctx context.Context, h *hooks) (err error) {
 	if err != nil {
 		return err
 	}
+	envoy, err := openRLSListeners(ctx, c, s.listeners, self, own)
+	if err != nil {
+		return err
+	}
 	if s.acme, err = openACME(c, s.listeners, s.redirect, own); err != nil {
 		return err
 	}
@@ -109,6 +114,9 @@ func (s *Server) open(ctx context.Context, h *hooks) (err error) {
 		return err
 	}
 	if err = s.openCheck(proxies, h); err != nil {
+		return err
+	}
+	if s.rls, err = openRLS(ctx, s, envoy, h); err != nil {
 		return err
 	}
 	if s.policy, err = openPolicy(ctx, c, s.counter, s.manager, operators.audit, h, own); err != nil {

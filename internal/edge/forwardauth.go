@@ -15,7 +15,6 @@ import (
 	"github.com/weirlimit/weir/internal/check"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/gateway"
-	"github.com/weirlimit/weir/internal/handover"
 )
 
 // ForwardAuth are the settings of the door for proxies that ask about each request.
@@ -31,15 +30,20 @@ type ForwardAuth struct {
 func ForwardAuthDialects() []string { return check.Dialects() }
 
 // asksAlone reports whether a server has no backend: proxies ask about requests, and nothing is
-// forwarded here. Its public listener is that of ForwardAuth.
-func (c *Config) asksAlone() bool { return c.ForwardAuth.Listen != "" && len(c.Sites) == 0 }
+// forwarded here. Its public listener is that of ForwardAuth, or else that of RLS.
+func (c *Config) asksAlone() bool {
+	return (c.ForwardAuth.Listen != "" || c.RLS.Listen != "") && len(c.Sites) == 0
+}
 
 // publicAddress returns the address of the public listener.
 func (c *Config) publicAddress() string {
-	if c.asksAlone() {
+	switch {
+	case !c.asksAlone():
+		return c.Listen
+	case c.ForwardAuth.Listen != "":
 		return c.ForwardAuth.Listen
 	}
-	return c.Listen
+	return c.RLS.Listen
 }
 
 // forwardAuthSocket is the name of the door's listener, for the next process.
@@ -62,26 +66,7 @@ func openForwardAuth(ctx context.Context, c *Config, l *listeners, self *ownList
 	if at == "" || c.asksAlone() {
 		return nil, nil
 	}
-	path, isSocket := strings.CutPrefix(at, "unix:")
-	if !isSocket {
-		return operatorListener{"--forward-auth", forwardAuthSocket, at, "--forward-auth 127.0.0.1:0 takes any free port"}.open(ctx, nil, l, self, own)
-	}
-	passed, held, err := l.from.Take(forwardAuthSocket, at)
-	if err != nil {
-		return nil, cli.Fail(err, "")
-	}
-	listener := socketListener{passed}
-	if passed == nil {
-		if listener, err = listenSocket(path); err != nil {
-			return nil, err
-		}
-	}
-	own.own(func() error {
-		_ = listener.Close() // it may be closed already
-		return nil
-	})
-	l.add(handover.Socket{Name: forwardAuthSocket, Address: at, Held: held, Listener: listener.Listener})
-	return listener, self.claimListener(ctx, listener, "--forward-auth")
+	return openPeerListener(ctx, operatorListener{"--forward-auth", forwardAuthSocket, at, "--forward-auth 127.0.0.1:0 takes any free port"}, l, self, own)
 }
 
 // openCheckDoor makes the door of a listener. The gateway has its settings.
@@ -114,7 +99,7 @@ func openCheckDoor(c *Config, g *gateway.Gateway, l net.Listener, h *hooks) (*ch
 // openCheck makes the door for proxies, if there is one. beside is its listener if that is not the
 // public one.
 func (s *Server) openCheck(beside net.Listener, h *hooks) (err error) {
-	if s.config.asksAlone() {
+	if s.config.asksAlone() && !s.config.rlsAlone() {
 		beside = s.listeners.public
 	}
 	if beside != nil {
@@ -130,6 +115,9 @@ func (s *Server) callerDoors() (all []Door) {
 	}
 	if s.check != nil {
 		all = append(all, s.check)
+	}
+	if s.rls != nil {
+		all = append(all, s.rls.doors...)
 	}
 	return all
 }
@@ -163,10 +151,13 @@ type front interface {
 }
 
 func (s *Server) front() front {
-	if s.config.asksAlone() {
+	switch {
+	case !s.config.asksAlone():
+		return s.public.gateway
+	case s.check != nil:
 		return s.check.door
 	}
-	return s.public.gateway
+	return s.rls.door
 }
 
 // openNone returns the backend of a server that forwards nothing.
@@ -180,7 +171,11 @@ func openNone(ctx context.Context, c *Config, self *ownListeners, own *parts) (*
 		attach(o)
 		o.Backend = http.NotFoundHandler() // which nothing reaches
 	}
-	b.lines[0] = "none here: " + string(c.ForwardAuth.Dialect) + " forwards the requests that are admitted"
+	proxy := string(c.ForwardAuth.Dialect)
+	if c.rlsAlone() {
+		proxy = "Envoy"
+	}
+	b.lines[0] = "none here: " + proxy + " forwards the requests that are admitted"
 	return b, nil
 }
 

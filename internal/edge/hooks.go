@@ -4,6 +4,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/failover"
@@ -65,6 +67,13 @@ type hooks struct {
 	// not known.
 	derive func(label string) (func() []byte, error)
 	events func() map[string]int64 // the totals of openEvents
+
+	// denial seals the facts of a refusal into its id (openDenials).
+	denial func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
+	// register adds metrics of a part (openMetrics).
+	register func(prometheus.Collector) error
+	// accessLog has a line for each request (openAccessLog); nil: none.
+	accessLog *gateway.AccessLog
 }
 
 // each returns a function that calls all of them; nil if there is none.

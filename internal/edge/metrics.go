@@ -26,6 +26,7 @@ func openMetrics(o *observing) error {
 		g.Served = func(r gateway.Served) { m.Served(telemetry.Request(r)) }
 	})
 	h.admin = append(h.admin, func(a *admin.Options) { a.Metrics = m.Handler() })
+	h.register = m.Register
 	h.opened = append(h.opened, func(s *Server) {
 		sources := s.sources()
 		sources.Events = h.events
@@ -50,6 +51,9 @@ func (s *Server) sources() telemetry.Sources {
 			state, ok := s.policy.Candidate()
 			return policyState(state), ok
 		},
+	}
+	if s.rls != nil && !s.config.rlsAlone() {
+		all.Policy = func() weir.Policy { return s.rls.policy(s.counter.Policy()) }
 	}
 	if s.redirect != nil {
 		all.Redirects = g.Redirects

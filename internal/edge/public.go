@@ -42,6 +42,9 @@ func (c *Config) identityOptions() identity.Options {
 func openPublic(c *Config, l *listeners, k *counter, b *backend, issued *acme.Manager, h *hooks) (*publicDoor, error) {
 	who := c.identityOptions()
 	who.Sessions, who.Tokens, who.TokenFrom = b.sessions, b.tokens, c.TokenFrom
+	if c.rlsAlone() {
+		who.Extra = rlsExtra()
+	}
 	resolver, err := identity.New(who)
 	if err != nil {
 		return nil, cli.Fail(err, "")

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 
 	"github.com/weirlimit/weir"
 )
@@ -18,9 +19,16 @@ func (s *Server) Rows() []Row { return s.rows }
 // describe returns the rows of all parts, in the order in which they are printed.
 func (s *Server) describe(operators *adminSide, h *hooks) []Row {
 	backend, credentials := s.backend.rows()
-	all := []Row{s.listeners.row(s.URL())}
+	url := s.URL()
+	if s.config.rlsAlone() {
+		url, credentials = strings.Replace(url, "http", "grpc", 1), nil
+	}
+	all := []Row{s.listeners.row(url)}
 	if s.check != nil {
 		all = append(all, s.check.row(s.config))
+	}
+	if s.rls != nil {
+		all = append(all, s.rls.rows()...)
 	}
 	if s.redirect != nil {
 		all = append(all, s.redirect.row())
@@ -28,7 +36,9 @@ func (s *Server) describe(operators *adminSide, h *hooks) []Row {
 	if s.acme != nil {
 		all = append(all, s.config.ACME.row())
 	}
-	all = append(all, s.policy.rows()...)
+	if !s.config.rlsAlone() {
+		all = append(all, s.policy.rows()...)
+	}
 	all = append(all, Row{"store", s.counter.store.line})
 	all = append(all, operators.rows...)
 	all = append(all, backend)

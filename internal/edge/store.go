@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/handover"
+	"github.com/weirlimit/weir/internal/rls"
 	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/redisstore"
 )
@@ -183,8 +183,9 @@ func (s *Store) open(ctx context.Context, o *opening) (*openStore, error) {
 // A counter decides requests, and counts them in a store.
 type counter struct {
 	*weir.Decider
-	store *openStore
-	over  *failover.Store // around a store outside this process; nil around one inside
+	store  *openStore
+	counts weir.Store      // where it counts: over, or that of store
+	over   *failover.Store // around a store outside this process; nil around one inside
 }
 
 // openCounter makes the Decider of a store. Around a store outside this process it puts a
@@ -205,9 +206,10 @@ func openCounter(c *Config, s *openStore, h *hooks, own *parts) (*counter, error
 		}
 		counts = k.over
 	}
+	k.counts = counts
 	var err error
 	k.Decider, err = weir.New(c.Policy.Policy, counts, weir.Options{
-		Sources: weir.Sources(), OnShadow: each(h.shadows), OnCandidate: each(h.candidates), OnCrossed: each(h.crossings),
+		Sources: slices.Concat(weir.Sources(), rls.Sources()), OnShadow: each(h.shadows), OnCandidate: each(h.candidates), OnCrossed: each(h.crossings),
 		OnSettled: each(h.settled), OnHeld: eachOf(h.held),
 	})
 	if err != nil {
@@ -215,7 +217,7 @@ func openCounter(c *Config, s *openStore, h *hooks, own *parts) (*counter, error
 	}
 	if k.over != nil {
 		own.own(func() error { return k.giveBack(c.Log) })
-		own.own(k.probe())
+		own.own(inBackground(context.Background(), k.over.KeepProbing))
 	}
 	return k, nil
 }
@@ -263,31 +265,4 @@ func (k *counter) giveBack(log *slog.Logger) error {
 		log.Warn("units that were counted here cannot be reported to the store", "error", err)
 	}
 	return nil
-}
-
-// probeInterval is the time between two probes of a store that does not answer.
-const probeInterval = time.Second
-
-// probe probes a store that does not answer until stop is called, so that a server with little
-// traffic also finds that it answers again, and gives it what was counted here.
-func (k *counter) probe() (stop func() error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var probing sync.WaitGroup
-	probing.Go(func() {
-		ticker := time.NewTicker(probeInterval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				k.over.Probe(ctx)
-			}
-		}
-	})
-	return func() error {
-		cancel()
-		probing.Wait()
-		return nil
-	}
 }

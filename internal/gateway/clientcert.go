@@ -141,3 +141,15 @@ func (a *clientAuthorities) hold(chains [][]*x509.Certificate, now time.Time) bo
 		return len(chain) > 0 && by.raw[string(chain[len(chain)-1].Raw)] && !slices.ContainsFunc(chain, expired)
 	})
 }
+
+// RequireClients makes the complete configuration of a listener that is not the gateway's require
+// certificates of clients, from the authorities in a file. follow reads the file again when it
+// changes, until ctx ends. The error is an *AuthorityError.
+func RequireClients(config *tls.Config, file string, log *slog.Logger) (follow func(ctx context.Context), err error) {
+	a, err := loadClientAuthorities(ClientTLS{CAFile: file}, log)
+	if err != nil {
+		return nil, err
+	}
+	a.ask(config)
+	return a.watch, nil
+}

@@ -47,6 +47,9 @@ type Limits = rules.Limits
 // An AccessLog writes one line a request. Make one with NewAccessLog.
 type AccessLog = rules.AccessLog
 
+// A LogRecord is what the access log reports of one request.
+type LogRecord = rules.Record
+
 // LogFields are the fields of a line that can be switched off, as a set. The zero value is none.
 type LogFields = rules.LogFields
 

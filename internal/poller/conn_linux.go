@@ -40,11 +40,13 @@ type side struct {
 	// buffers one value: true if the socket is ready, false to check for failure; made by the first
 	// wait
 	wake     chan bool
+	parked   func()        // is to be called in place of a value for wake; nil: a goroutine waits
 	deadline time.Duration // since epoch; 0 if there is none
 }
 
-// The states of a side. Whoever changes it from waiting to idle sends one value to wake. The
-// goroutine that changed it to waiting either receives that value or changes the state back itself.
+// The states of a side. Whoever changes it from waiting to idle calls rouse once. The goroutine
+// that changed it to waiting either receives the value of that, or has parked, or changes the state
+// back itself.
 const (
 	idle    uint32 = iota
 	ready          // the socket became ready, and no read or write was tried since
@@ -54,7 +56,7 @@ const (
 // epoch is the instant from which deadlines are counted.
 var epoch = time.Now()
 
-// signal records that the socket became ready. If it returns true the caller must send to wake.
+// signal records that the socket became ready. If it returns true the caller must call rouse.
 func (s *side) signal() bool {
 	for {
 		switch s.state.Load() {
@@ -72,10 +74,21 @@ func (s *side) signal() bool {
 	}
 }
 
+// rouse wakes the goroutine that waits, or starts one for a connection that is parked. happened is
+// true if the socket is ready, false to check for failure.
+func (s *side) rouse(happened bool) {
+	if f := s.parked; f != nil {
+		s.parked = nil
+		go f()
+		return
+	}
+	s.wake <- happened
+}
+
 // recheck wakes a waiting goroutine so that it checks for failure.
 func (s *side) recheck() {
 	if s.signal() {
-		s.wake <- false
+		s.rouse(false)
 	}
 }
 
@@ -120,6 +133,30 @@ func (c *Conn) wait(s *side) error {
 		return nil // ready before the deadline, even if the deadline has passed by now
 	}
 	return c.failure(s)
+}
+
+// park has f called in a goroutine of its own, once, when a read need not wait any more: something
+// has come, the read deadline has passed, or the connection was closed. It returns false, and f is
+// not called, if that is so already. Until f is called, the connection must not be read: it is a
+// wait without a goroutine, and without what the next wait can make anew.
+func (c *Conn) park(f func()) bool {
+	s := &c.reads
+	if !c.enter() {
+		return false
+	}
+	s.mu.Lock()
+	defer c.end(s)
+	s.parked, s.wake = f, nil
+	if !s.state.CompareAndSwap(idle, waiting) {
+		s.parked = nil
+		return false
+	}
+	// as in wait
+	if c.failure(s) != nil && s.state.CompareAndSwap(waiting, idle) {
+		s.parked = nil
+		return false
+	}
+	return true
 }
 
 // failure returns the error of a closed connection or a passed deadline, or nil.
@@ -283,6 +320,12 @@ func (r *rawConn) Read(f func(fd uintptr) bool) error {
 func (r *rawConn) Write(f func(fd uintptr) bool) error {
 	return (*Conn)(r).do(&r.writes, "raw-write", f)
 }
+
+// Park has f called in a goroutine of its own, once, when a read would not wait: something has
+// come, the read deadline has passed, or the connection was closed. It returns false, and f is not
+// called, if that may be so already. Until f is called, the connection must not be read. So a
+// connection can wait without a goroutine.
+func (r *rawConn) Park(f func()) bool { return (*Conn)(r).park(f) }
 
 func (c *Conn) do(s *side, op string, f func(fd uintptr) bool) error {
 	if err := c.begin(s); err != nil {

@@ -64,6 +64,7 @@ func shared() *poller {
 // what.
 type poller struct {
 	epoll int
+	local atomic.Pointer[net.TCPAddr] // of the last connection
 
 	mu    sync.Mutex // held while events are dispatched: a few microseconds
 	conns []*Conn    // by file descriptor
@@ -149,11 +150,11 @@ func (p *poller) dispatch(events []unix.EpollEvent) {
 				first = s.side
 				continue
 			}
-			s.wake <- true
+			s.rouse(true)
 		}
 	}
 	if first != nil {
-		first.wake <- true
+		first.rouse(true)
 	}
 }
 
@@ -171,7 +172,7 @@ func (p *poller) take(c *net.TCPConn) (*Conn, error) {
 	if failure != nil {
 		return nil, os.NewSyscallError("fcntl", failure)
 	}
-	taken := &Conn{poller: p, fd: fd, local: c.LocalAddr(), remote: c.RemoteAddr()}
+	taken := &Conn{poller: p, fd: fd, local: p.sharedLocal(c.LocalAddr()), remote: c.RemoteAddr()}
 	p.put(fd, taken)
 	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: int32(fd)}
 	if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
@@ -180,6 +181,20 @@ func (p *poller) take(c *net.TCPConn) (*Conn, error) {
 		return nil, os.NewSyscallError("epoll_ctl", err)
 	}
 	return taken, nil
+}
+
+// sharedLocal returns a local address. The connections of one listener mostly have the same one,
+// and share its memory.
+func (p *poller) sharedLocal(a net.Addr) net.Addr {
+	own, ok := a.(*net.TCPAddr)
+	if !ok {
+		return a
+	}
+	if last := p.local.Load(); last != nil && last.Port == own.Port && last.Zone == own.Zone && last.IP.Equal(own.IP) {
+		return last
+	}
+	p.local.Store(own)
+	return own
 }
 
 // put sets the connection of descriptor fd. The caller owns fd.

@@ -101,6 +101,10 @@ type Metrics struct {
 	connections connectionMetrics
 }
 
+// Register adds the metrics of another part of the server, whose labels must not be what a caller
+// can choose without bound. It returns an error if a name is taken.
+func (m *Metrics) Register(c prometheus.Collector) error { return m.registry.Register(c) }
+
 // New returns Metrics whose counts are zero.
 func New(o Options) *Metrics {
 	m := &Metrics{

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,9 +16,9 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// A conn is one client's connection. One goroutine serves it. While a request's body is on its way
-// to the upstream, a second one reads from the client; while an answer takes long, a watching one
-// does.
+// A conn is one client's connection. One goroutine serves it, and none while it waits long for a
+// request (park). While a request's body is on its way to the upstream, a second one reads from the
+// client; while an answer takes long, a watching one does.
 type conn struct {
 	engine   *Engine
 	raw      net.Conn   // under TLS
@@ -71,25 +70,33 @@ func (e *Engine) serveConn(raw net.Conn) {
 	c.ctx.base = e.base
 	c.phase.Store(phaseIdle) // a drain need not wait for a client that has asked for nothing yet
 	e.add(c)
-	defer c.end()
+	e.ServePart(&c.peer, c.begin, c.end)
+}
+
+// begin serves a new connection.
+func (c *conn) begin() (over bool) {
+	e := c.engine
 	c.moveDeadline(time.Now().Add(e.Limits.Idle))
 	if e.ending.Load() {
-		return
+		return true
 	}
-	c.peer = raw.RemoteAddr().String() // waits for a PROXY header
+	c.peer = c.raw.RemoteAddr().String() // waits for a PROXY header
 	c.addr = identity.ParsePeer(c.peer)
 	if e.secure != nil && !c.handshake() {
-		return
+		return true
 	}
 	c.in.Reset(c)
-	c.serve()
+	return c.serve(c.next(time.Time{}))
+}
+
+// wake serves a connection that was parked.
+func (c *conn) wake() {
+	c.engine.ServePart(&c.peer, func() (over bool) { return c.serve(c.readHead(c.awaitByte)) }, c.end)
 }
 
 // end closes the connection, unless another engine has it.
 func (c *conn) end() {
-	if failure := recover(); failure != nil {
-		c.engine.Log.Error("serving a connection panicked", "peer", c.peer, "panic", failure, "stack", string(debug.Stack()))
-	}
+	defer c.engine.serving.Done()
 	c.ctx.cancel()
 	c.engine.remove(c)
 	if c.taken {
@@ -99,25 +106,27 @@ func (c *conn) end() {
 	c.engine.Open.Add(-1)
 }
 
-// serve answers one request after another.
-func (c *conn) serve() {
+// serve answers one request after another, from the one whose head next has returned. It reports
+// false if the connection is parked.
+func (c *conn) serve(head string, err error) (over bool) {
 	yielded := false
-	for now, first := (time.Time{}), true; ; first = false {
-		head, err := c.next(now, first)
-		if err != nil {
+	for {
+		switch {
+		case err == errParked:
+			return false
+		case err != nil:
 			c.refuse(err)
-			return
-		}
-		if head == "" {
-			return
+			return true
+		case head == "":
+			return true
 		}
 		x := c.engine.exchanges.Get().(*exchange)
 		more := x.serve(c, head)
 		waited := x.Reached
-		now = x.over
+		now := x.over
 		x.release()
 		if !more {
-			return
+			return true
 		}
 		// The next request of a busy client has usually come once other goroutines have run. A
 		// client that never waits for an upstream does not yield each time: the runtime polls the
@@ -125,6 +134,7 @@ func (c *conn) serve() {
 		if yielded = waited || !yielded; yielded {
 			runtime.Gosched()
 		}
+		head, err = c.next(now)
 	}
 }
 

@@ -6,6 +6,7 @@
 //	conn.go      one client's connection: one request after another
 //	tls.go       its TLS handshake
 //	head.go      waits for the head of a request, or finds that the client speaks HTTP/2
+//	park.go      a long wait, without a goroutine and a buffer
 //	deadline.go  the deadlines of its reads
 //	context.go   its context
 //	watch.go     whether the client is still there while an answer is awaited
@@ -40,7 +41,7 @@ type Options struct {
 	Clock *pace.Clock // which the engine ticks
 	TLS   *tls.Config // nil: cleartext
 	// HTTP2 serves a connection that speaks HTTP/2 to its end, closes it, and counts it as closed.
-	// It is required.
+	// It may return before that. It is required.
 	HTTP2 func(net.Conn)
 	// AskClients, if set, makes a configuration ask clients for certificates.
 	AskClients func(*tls.Config)
@@ -118,7 +119,8 @@ func (e *Engine) accept(l net.Listener) error {
 		}
 		e.Accepted.Add(1)
 		e.Open.Add(1)
-		e.serving.Go(func() { e.serveConn(c) })
+		e.serving.Add(1) // until the connection's end
+		go e.serveConn(c)
 	}
 }
 

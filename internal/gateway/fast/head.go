@@ -11,22 +11,30 @@ import (
 )
 
 // next waits for the head of a request. The head is empty if none comes any more and there is
-// nothing to answer: the connection has ended, drains, or speaks HTTP/2. now is when the last
-// answer was complete, and first whether there was none.
-func (c *conn) next(now time.Time, first bool) (head string, err error) {
+// nothing to answer: the connection has ended, drains, or speaks HTTP/2. The error is errParked if
+// the wait goes on without this goroutine, which must not use the connection any more. now is when
+// the last answer was complete, if there was one.
+func (c *conn) next(now time.Time) (head string, err error) {
 	if head := c.in.Head(); head != "" {
 		c.asked = true
 		return head, nil
 	}
-	begun := len(c.in.Buffered()) > 0 // some of the head is there, and its time runs
-	c.startWait(now, begun, first)
-	more, err := true, error(nil)
-	if begun {
-		err = c.in.Fill(c.engine.Limits.HeaderBytes)
-	} else {
-		more, err = c.awaitByte(first)
+	if len(c.in.Buffered()) > 0 { // some of the head is there, and its time runs
+		c.startWait(now, true)
+		return c.readHead(c.fillMore)
 	}
-	for ; more && err == nil; err = c.in.Fill(c.engine.Limits.HeaderBytes) {
+	c.startWait(now, false)
+	return c.readHead(c.awaitFirst)
+}
+
+// fillMore reads more of a head.
+func (c *conn) fillMore() (more bool, err error) { return true, c.in.Fill(c.engine.Limits.HeaderBytes) }
+
+// readHead reads a head, and begins with fill.
+func (c *conn) readHead(fill func() (more bool, err error)) (head string, err error) {
+	begun, first := len(c.in.Buffered()) > 0, !c.asked
+	more, err := fill()
+	for ; more && err == nil; more, err = c.fillMore() {
 		if first && c.engine.secure == nil {
 			switch prefaceOf(c.in.Buffered()) {
 			case wholePreface:
@@ -45,17 +53,20 @@ func (c *conn) next(now time.Time, first bool) (head string, err error) {
 			begun = c.startHead(begun)
 		}
 	}
+	if err == errParked {
+		return "", err
+	}
 	return "", refusalOf(err)
 }
 
 // startWait sets the deadline of the wait for a head, of which some may have come already.
-func (c *conn) startWait(now time.Time, begun, first bool) {
+func (c *conn) startWait(now time.Time, begun bool) {
 	switch {
 	case begun:
 		c.moveDeadline(time.Now().Add(c.engine.Limits.Header))
-	case first && c.engine.secure != nil: // the deadline is the handshake's
+	case !c.asked && c.engine.secure != nil: // the deadline is the handshake's
 		c.moveDeadline(time.Now().Add(c.engine.Limits.Idle))
-	case !first:
+	case c.asked:
 		c.allow(now, c.engine.Limits.Idle)
 	}
 	c.fresh = !begun
@@ -70,13 +81,23 @@ func (c *conn) startHead(begun bool) bool {
 	return true
 }
 
-// awaitByte waits for the first byte of a request. more is false if a drain has begun.
-func (c *conn) awaitByte(first bool) (more bool, err error) {
+// awaitFirst begins to wait for the first byte of a request. more is false if a drain has begun.
+func (c *conn) awaitFirst() (more bool, err error) {
 	c.phase.Store(phaseIdle)
 	if c.engine.ending.Load() {
 		return false, nil
 	}
-	err = c.rested()
+	if !c.asked && c.engine.secure == nil && c.paced != nil && c.paced.IsBare() && c.park() {
+		return false, errParked
+	}
+	return c.awaitByte()
+}
+
+// awaitByte continues that wait.
+func (c *conn) awaitByte() (more bool, err error) {
+	if err = c.rested(); err == errParked {
+		return false, err
+	}
 	if c.phase.CompareAndSwap(phaseIdle, phaseBusy) {
 		return true, err
 	}
@@ -85,7 +106,7 @@ func (c *conn) awaitByte(first bool) (more bool, err error) {
 		return true, nil
 	}
 	wait := keptGrace
-	if first {
+	if !c.asked {
 		wait = freshGrace
 	}
 	return true, c.lookAgain(err, wait)
@@ -110,47 +131,6 @@ func (c *conn) lookAgain(err error, wait time.Duration) error {
 	}
 	c.moveDeadline(now.Add(c.engine.Limits.Header))
 	return nil
-}
-
-// The states of a wait for the next request. It begins with a buffer to read into, and continues
-// without one if it takes long: most connections of a server are idle.
-const (
-	restOff   int32 = iota
-	restBegun       // with a buffer, for less than two ticks
-	restLong        // it is to continue without
-)
-
-// rested fills the buffer of an idle connection, and holds no buffer during a long wait.
-func (c *conn) rested() error {
-	limit := c.engine.Limits.HeaderBytes
-	c.since.Store(c.engine.tick.Load())
-	c.resting.Store(restBegun)
-	err := c.in.Fill(limit)
-	if c.resting.Swap(restOff) == restBegun {
-		return err
-	}
-	c.moveDeadline(c.deadline) // as it was
-	if !pace.IsTimeout(err) || c.phase.Load() != phaseIdle {
-		return err
-	}
-	var begin [1]byte
-	if _, err := c.Conn.Read(begin[:]); err != nil {
-		return err
-	}
-	c.ahead = append(c.ahead, begin[0])
-	return c.in.Fill(limit)
-}
-
-// rest makes a connection that has waited for two ticks continue without a buffer.
-func (c *conn) rest(tick int64) {
-	if c.resting.Load() != restBegun || tick-c.since.Load() < 2 {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.resting.CompareAndSwap(restBegun, restLong) {
-		_ = c.raw.SetReadDeadline(longAgo)
-	}
 }
 
 // refusalOf returns the refusal that a failed read of a head is; nil if the connection ended or
@@ -188,7 +168,6 @@ func prefaceOf(begin []byte) share {
 
 // hand gives the connection to the engine for HTTP/2.
 func (c *conn) hand(as net.Conn) {
-	c.asked = true // helloConn has nothing more to do
 	_ = c.raw.SetReadDeadline(time.Time{})
 	c.taken = true
 	// in another goroutine: the stack of this one has grown in the handshake

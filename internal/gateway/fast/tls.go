@@ -36,6 +36,7 @@ func (c *conn) handshake() bool {
 	c.serverName = state.ServerName
 	switch state.NegotiatedProtocol {
 	case "h2":
+		hello.c = nil // which has nothing more to do, and would keep c
 		c.hand(secured)
 		return false
 	case "", "http/1.1", "http/1.0":
@@ -60,7 +61,7 @@ func (c *conn) isForeign(host string) bool {
 // first byte, and so has the head of the first request from the first byte of its TLS record.
 type helloConn struct {
 	net.Conn
-	c       *conn
+	c       *conn // nil: another engine has the connection
 	records pace.Records
 }
 
@@ -69,14 +70,17 @@ func (h *helloConn) NetConn() net.Conn { return h.Conn }
 
 // Read is net.Conn's.
 func (h *helloConn) Read(p []byte) (int, error) {
-	if !h.c.asked {
-		p = h.records.Room(p)
+	if h.c == nil || h.c.asked {
+		return h.read(p)
 	}
+	n, err := h.read(h.records.Room(p))
+	h.records.Read(p[:n])
+	return n, err
+}
+
+func (h *helloConn) read(p []byte) (int, error) {
 	n, err := h.Conn.Read(p)
-	if !h.c.asked {
-		h.records.Read(p[:n])
-	}
-	if n > 0 && h.c.fresh {
+	if n > 0 && h.c != nil && h.c.fresh {
 		h.c.fresh = false
 		h.c.moveDeadline(time.Now().Add(h.c.engine.Limits.Header))
 		if h.c.phase.Load() == phaseClosing { // a drain does not wait for it

@@ -81,9 +81,9 @@ func (b *requestBody) read(p []byte) (int, error) {
 	}
 }
 
-// maxRead is how much one read returns, so that bodies that no backend reads do not wait in the
-// largest buffers (relay.Buffers).
-const maxRead = 32 << 10
+// maxRead is how much one read returns: nearly a large buffer of relay.Buffers, and not all of it,
+// so that bodies that no backend reads do not wait in the largest ones.
+const maxRead = 63 << 10
 
 // takeSome takes what the stream has buffered. ready is false if the client has to be waited for.
 func (b *requestBody) takeSome(p []byte) (n int, ready bool, err error) {
@@ -95,14 +95,11 @@ func (b *requestBody) takeSome(p []byte) (n int, ready bool, err error) {
 	case len(s.buffer) > s.at:
 		n = copy(p[:min(len(p), maxRead)], s.buffer[s.at:])
 		if s.at += n; s.at == len(s.buffer) {
-			s.buffer, s.at = s.buffer[:0], 0
-			if cap(s.buffer) > maxRead { // its window is given back, so its memory has to be, too
-				s.buffer = nil
-			}
+			s.dropBuffer() // its window is given back, so its memory has to be, too
 		}
 		s.giveBack(int64(n))
 		if c.paced != nil {
-			c.paced.Uploads.Read(n, s.at == len(s.buffer), c.paced.Received())
+			c.paced.Uploads().Read(n, s.at == len(s.buffer), c.paced.Received())
 		}
 		if s.ended && len(s.buffer) == 0 && s.err == nil {
 			err = io.EOF
@@ -148,7 +145,7 @@ func (b *requestBody) await() error {
 	}
 	began := time.Now()
 	if c.paced != nil {
-		c.paced.Uploads.Await(limits, began, c.paced.Received())
+		c.paced.Uploads().Await(limits, began, c.paced.Received())
 	}
 	timer := time.NewTimer(b.pace.NextOfStream(limits))
 	defer timer.Stop()
@@ -161,7 +158,7 @@ func (b *requestBody) await() error {
 	now := time.Now()
 	continues := b.pace.Spend(limits, now.Sub(began), 0)
 	if c.paced != nil {
-		shared := c.paced.Uploads.EndAwait(limits, now, c.paced.Received())
+		shared := c.paced.Uploads().EndAwait(limits, now, c.paced.Received())
 		continues = continues || shared && !b.pace.IsOver(limits)
 	}
 	switch {

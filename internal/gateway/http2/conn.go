@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,8 +19,8 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// A conn is one client's connection. One goroutine reads it, and owns what is not under mu. Streams
-// that are forwarded are served by workers.
+// A conn is one client's connection. One goroutine reads it, and owns what is not under mu; none
+// does during a long wait for a frame (park). Streams that are forwarded are served by workers.
 type conn struct {
 	engine   *Engine
 	net.Conn            // what is spoken through: TLS, or raw
@@ -40,9 +39,11 @@ type conn struct {
 	framer  *http2.Framer // reads from in; nil while the connection rests
 	decoder *hpack.Decoder
 	block   block // the head, or trailers, that are being read
+	begun   bool  // the client's preface has come
 	greeted bool  // the client's settings have come
 	ahead   []byte
 	first   [1]byte // of ahead
+	rests   bool    // the read loop waits for the first byte
 
 	// What the engine's look sees of the read loop.
 	waits    atomic.Int64 // the tick at which it began to wait between two frames; 0: it does not
@@ -52,11 +53,11 @@ type conn struct {
 	stopping atomic.Bool  // reads end at once
 	looked   look
 
-	mu      sync.Mutex // guards what follows
-	streams map[uint32]*stream
-	last    uint32   // the highest stream that the client has opened
-	opening bool     // its head is being read, see open
-	resets  resetSet // streams that were reset here
+	mu      sync.Mutex         // guards what follows
+	streams map[uint32]*stream // nil: none was open since the last long wait
+	last    uint32             // the highest stream that the client has opened
+	opening bool               // its head is being read, see open
+	resets  resetSet           // streams that were reset here
 	running sync.WaitGroup
 	tunnels int   // streams that are websockets
 	idle    int64 // the tick since which there is no stream; 0: there is one
@@ -80,7 +81,6 @@ func newConn(e *Engine, c net.Conn) *conn {
 		h.secure, h.serverName, h.chains = true, state.ServerName, state.VerifiedChains
 		h.cert = identity.NewCertificate(h.chains)
 	}
-	h.streams = make(map[uint32]*stream)
 	h.idle = max(e.tick.Load(), 1)
 	h.sending.begin(h)
 	h.receiving.begin()
@@ -93,36 +93,51 @@ func newConn(e *Engine, c net.Conn) *conn {
 // tableSize is of HPACK's table for what the client sends.
 const tableSize = 4 << 10
 
-// serve serves the connection to its end.
+// serve begins to serve the connection. It returns when that has ended, or is parked.
 func (c *conn) serve() {
-	defer c.end()
-	c.greet()
-	c.engine.add(c)
-	if c.engine.ending.Load() {
-		c.leave()
-	}
-	if !c.readPreface() {
-		return
-	}
-	for {
-		if c.in.Len() == 0 && !c.await() {
-			return
+	c.engine.ServePart(&c.peer, func() (over bool) {
+		c.greet()
+		c.engine.add(c)
+		if c.engine.ending.Load() {
+			c.leave()
 		}
-		if err := c.readFrame(); err != nil {
+		return c.readAll(c.await())
+	}, c.end)
+}
+
+// wake serves a connection that was parked.
+func (c *conn) wake() {
+	c.engine.ServePart(&c.peer, func() (over bool) {
+		c.resting.Store(false)
+		return c.readAll(c.awaitMore())
+	}, c.end)
+}
+
+// readAll reads what comes, after a wait of that outcome. It reports false if the connection is
+// parked.
+func (c *conn) readAll(now outcome) (over bool) {
+	for now == hasCome {
+		if !c.begun {
+			if c.begun = c.readPreface(); !c.begun {
+				return true
+			}
+		} else if err := c.readFrame(); err != nil {
 			c.finish(err)
-			return
+			return true
 		}
 		if c.isOver() {
-			return
+			return true
+		}
+		if c.in.Len() == 0 {
+			now = c.await()
 		}
 	}
+	return now == hasEnded
 }
 
 // end closes the connection when nothing of it is under way any more.
 func (c *conn) end() {
-	if failure := recover(); failure != nil {
-		c.engine.Log.Error("serving a connection panicked", "peer", c.peer, "panic", failure, "stack", string(debug.Stack()))
-	}
+	defer c.engine.serving.Done()
 	c.close()
 	c.running.Wait()
 	c.ctx.cancel()
@@ -139,9 +154,6 @@ func (c *conn) end() {
 // false if that is something else.
 func (c *conn) readPreface() bool {
 	var begin [len(http2.ClientPreface)]byte
-	if !c.await() {
-		return false
-	}
 	c.midway.Store(c.engine.tick.Load() + 1)
 	if _, err := io.ReadFull(&c.in, begin[:]); err != nil {
 		return false
@@ -154,33 +166,63 @@ func (c *conn) readPreface() bool {
 	return true
 }
 
+// An outcome is how a wait for the next frame ends.
+type outcome uint8
+
+const (
+	hasEnded outcome = iota // the connection has
+	hasCome                 // something has come
+	isParked                // the wait goes on without this goroutine
+)
+
 // await waits for the next frame, when everything that has come was read. It writes what is ready
-// to be written. It reports false if the connection has ended.
-func (c *conn) await() bool {
+// to be written.
+func (c *conn) await() outcome {
 	c.flushRead()
 	c.resting.Store(false)
 	if c.paced != nil {
 		c.received.Store(c.paced.Received())
 	}
 	c.waits.Store(max(c.engine.tick.Load(), 1))
+	return c.awaitMore()
+}
+
+// awaitMore continues the wait. One that lasts is parked, or holds no buffer at least.
+func (c *conn) awaitMore() outcome {
 	err := c.in.Fill(readAhead)
 	if c.resting.Load() && pace.IsTimeout(err) {
+		c.shed()
+		if pace.Park(c.raw, c.wake) {
+			return isParked
+		}
 		err = c.rest()
 	}
 	c.waits.Store(0)
-	return err == nil
+	if err != nil {
+		return hasEnded
+	}
+	return hasCome
 }
 
 // readAhead is how much is buffered of what the client sends.
 const readAhead = 16 << 10
 
-// rest continues a wait without memory that is only needed to read. The next byte ends it.
-func (c *conn) rest() error {
+// shed gives up memory that a wait does not need.
+func (c *conn) shed() {
 	c.framer = nil
 	c.mu.Lock()
-	c.known, c.fields.block = nil, nil
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	c.known, c.encoder, c.fields.block = nil, nil, nil
+	if len(c.streams) == 0 {
+		c.streams = nil
+	}
+}
+
+// rest continues a wait that the next byte ends.
+func (c *conn) rest() error {
+	c.rests = true
 	n, err := c.Read(c.first[:])
+	c.rests = false
 	c.resting.Store(false)
 	if n == 0 {
 		return err
@@ -211,8 +253,8 @@ func (c *conn) Read(p []byte) (int, error) {
 		if c.stopping.Load() { // it may have been interrupted a moment before
 			return 0, errStopped
 		}
-		// In a head it does not rest: the Framer knows what has to come.
-		if c.resting.Load() && c.waits.Load() != 0 && c.framer != nil && c.block.id == 0 {
+		// In a head it does not rest: the Framer knows what has to come. Nor does it twice.
+		if c.resting.Load() && c.waits.Load() != 0 && c.block.id == 0 && !c.rests {
 			return 0, err
 		}
 	}

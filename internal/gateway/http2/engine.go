@@ -13,6 +13,7 @@
 //	stream.go    one stream, as its frames see it
 //	window.go    flow control of what a client sends
 //	body.go      the body of a request
+//	buffer.go    what is buffered of it
 //	workers.go   the goroutines that serve streams
 //	context.go   the contexts of a connection and of a stream
 //	exchange.go  one request: its target, its limiter, who answers it
@@ -67,10 +68,10 @@ func New(ctx context.Context, r *rules.Rules) *Engine {
 }
 
 // Serve serves a connection, over which HTTP/2 is spoken, to its end, and closes it. It is the
-// connection below TLS if it is no *tls.Conn. It was accepted and counted by another engine.
+// connection below TLS if it is no *tls.Conn. It was accepted and counted by another engine. Serve
+// may return before the end: a connection that waits long goes on without a goroutine.
 func (e *Engine) Serve(c net.Conn) {
-	e.serving.Add(1)
-	defer e.serving.Done()
+	e.serving.Add(1) // until the connection's end
 	newConn(e, c).serve()
 }
 

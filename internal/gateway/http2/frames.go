@@ -167,20 +167,16 @@ func (c *conn) onData(f *http2.DataFrame) error {
 func (s *stream) onData(p []byte, size int64, ends bool) error {
 	s.came += int64(len(p))
 	if s.length >= 0 && (s.came > s.length || ends && s.came < s.length) {
-		s.err = errBadBody
 		s.c.giveBack(size)
-		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeProtocol}
+		s.resetMalformed(errBadBody)
+		return nil
 	}
 	s.ended = ends
 	if s.discards {
 		s.giveBack(size)
 		s.discarded += size
 	} else {
-		if s.at > 0 && cap(s.buffer)-len(s.buffer) < len(p) {
-			s.buffer = s.buffer[:copy(s.buffer, s.buffer[s.at:])]
-			s.at = 0
-		}
-		s.buffer = append(s.buffer, p...)
+		s.buffer, s.at = appendBody(s.buffer, s.at, p)
 		s.giveBack(size - int64(len(p)))
 		if len(p) >= cheapData {
 			s.c.bounds.progress(len(p))
@@ -281,8 +277,8 @@ func (c *conn) onPing(f *http2.PingFrame) {
 // onTrailers takes the trailers of a request, which end its stream.
 func (s *stream) onTrailers(fields []wire.Field) error {
 	if s.length >= 0 && s.came != s.length {
-		s.err = errBadBody
-		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeProtocol}
+		s.resetMalformed(errBadBody)
+		return nil
 	}
 	s.ended, s.trailers = true, fields
 	wake(s.readable)

@@ -192,8 +192,8 @@ func (c *conn) endTrailers(b *block) error {
 	var malformed *wire.MalformedError
 	switch {
 	case errors.As(err, &malformed):
-		s.err = err
-		return http2.StreamError{StreamID: b.id, Code: http2.ErrCodeProtocol}
+		s.resetMalformed(err)
+		return nil
 	case err != nil:
 		// as HTTP/1.1's: the body has ended with something that the request may not have
 		s.err = err

@@ -53,12 +53,17 @@ func (x *exchange) pass(c *relay.Call) {
 	}
 	x.complete(a.Status)
 	x.Status = a.Status
-	if !x.passBody(c) {
-		x.Aborted = true
-		x.c.mu.Lock()
-		x.c.reset(x.s, http2.ErrCodeInternal)
-		x.c.mu.Unlock()
+	if x.passBody(c) {
+		return
 	}
+	x.c.mu.Lock()
+	defer x.c.mu.Unlock()
+	if !x.s.begun && x.s.isMalformed() { // its client has been told that, and no status
+		x.noteGone()
+		return
+	}
+	x.Aborted = true
+	x.c.reset(x.s, http2.ErrCodeInternal)
 }
 
 // announce announces the trailers of the upstream's answer that are passed on.

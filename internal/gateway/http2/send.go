@@ -45,6 +45,12 @@ func (x *exchange) send(p []byte, ends bool) error {
 			}
 			continue
 		}
+		starved := s.window <= 0 || c.window <= 0
+		if !starved && c.isReady() { // the buffer is full
+			c.mu.Unlock()
+			c.flush()
+			continue
+		}
 		if s.writable == nil {
 			s.writable = make(chan struct{}, 1)
 		}
@@ -56,7 +62,6 @@ func (x *exchange) send(p []byte, ends bool) error {
 			s.waits = true
 			c.waiting = append(c.waiting, s)
 		}
-		starved := s.window <= 0 || c.window <= 0
 		c.mu.Unlock()
 		c.flush()
 		if err := x.awaitClient(starved); err != nil {
@@ -64,6 +69,9 @@ func (x *exchange) send(p []byte, ends bool) error {
 		}
 	}
 }
+
+// leastPiece is the size of the smallest frame into which a body is divided to fill the buffer.
+const leastPiece = 1 << 10
 
 // sendable returns how many of n bytes may be appended now. The mutex is held.
 func (s *stream) sendable(n int) (int, error) {
@@ -73,10 +81,12 @@ func (s *stream) sendable(n int) (int, error) {
 		return 0, errGone
 	case c.broken != nil:
 		return 0, c.broken
-	case len(c.out) >= maxBodies:
+	}
+	room := maxBodies - frameHeader - len(c.out)
+	if room < min(n, leastPiece) {
 		return 0, nil
 	}
-	return max(0, min(n, largestFrame, c.maxFrame, int(s.window), int(c.window))), nil
+	return max(0, min(n, room, largestFrame, c.maxFrame, int(s.window), int(c.window))), nil
 }
 
 // awaitClient waits until the client has taken something. starved is true if a window is closed,
@@ -89,7 +99,7 @@ func (x *exchange) awaitClient(starved bool) error {
 	}
 	began := time.Now()
 	if c.paced != nil {
-		c.paced.Answers.Await(limits, began, c.paced.Accepted())
+		c.paced.Answers().Await(limits, began, c.paced.Accepted())
 	}
 	var late <-chan time.Time
 	if starved {
@@ -106,7 +116,7 @@ func (x *exchange) awaitClient(starved bool) error {
 	now := time.Now()
 	continues := x.pace.taken.Spend(limits, now.Sub(began), 0)
 	if c.paced != nil {
-		continues = c.paced.Answers.EndAwait(limits, now, c.paced.Accepted()) || continues
+		continues = c.paced.Answers().EndAwait(limits, now, c.paced.Accepted()) || continues
 	}
 	switch {
 	case stalled:

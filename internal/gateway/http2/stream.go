@@ -58,11 +58,14 @@ const (
 func (c *conn) open(id uint32, ends bool) *stream {
 	s := &stream{c: c, id: id, ended: ends, window: c.firstWindow, left: streamWindow}
 	s.ctx.base = c.engine.base
+	if c.streams == nil {
+		c.streams = make(map[uint32]*stream)
+	}
 	c.streams[id] = s
 	c.idle, c.opening = 0, false
 	if !ends && c.paced != nil {
 		s.counted = true
-		c.paced.Uploads.OpenBody()
+		c.paced.Uploads().OpenBody()
 	}
 	return s
 }
@@ -97,6 +100,12 @@ func (s *stream) discard() {
 	s.closeBody()
 	s.discardUntil = s.c.engine.tick.Load() + discardTicks
 	s.giveBack(int64(len(s.buffer) - s.at))
+	s.dropBuffer()
+}
+
+// dropBuffer gives up what is buffered of the request's body. The mutex is held.
+func (s *stream) dropBuffer() {
+	dropBody(s.buffer)
 	s.buffer, s.at = nil, 0
 }
 
@@ -114,6 +123,14 @@ func (c *conn) reset(s *stream, code http2.ErrCode) {
 	}
 }
 
+// resetMalformed resets a stream whose body is malformed. It does so at once, so that no answer to
+// the request goes out after the error is known. The mutex is held.
+func (s *stream) resetMalformed(err error) {
+	s.err = err
+	s.c.bounds.count(s.c, costOfReset)
+	s.c.reset(s, http2.ErrCodeProtocol)
+}
+
 // end ends a stream on both sides: what waits for it does not wait any more. The mutex is held.
 func (s *stream) end(err error) {
 	if s.gone {
@@ -124,7 +141,7 @@ func (s *stream) end(err error) {
 		s.err = err
 	}
 	s.c.giveBack(int64(len(s.buffer) - s.at))
-	s.buffer, s.at = nil, 0
+	s.dropBuffer()
 	s.closeBody()
 	wake(s.readable)
 	wake(s.writable)
@@ -173,16 +190,22 @@ func wake(waits chan struct{}) {
 // A resetSet holds the last streams that were reset here: the client may have sent frames of them
 // before it knew.
 type resetSet struct {
-	ids  [64]uint32
+	ids  *[64]uint32 // nil: none was
 	next int
 }
 
 func (r *resetSet) add(id uint32) {
+	if r.ids == nil {
+		r.ids = new([64]uint32)
+	}
 	r.ids[r.next%len(r.ids)] = id
 	r.next++
 }
 
 func (r *resetSet) has(id uint32) bool {
+	if r.ids == nil {
+		return false
+	}
 	for _, known := range r.ids {
 		if known == id {
 			return true

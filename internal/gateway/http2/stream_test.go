@@ -133,7 +133,7 @@ func TestAConnectionDoesNotRestInAHead(t *testing.T) {
 			c.block.id = 1
 		}
 		came := make(chan bool)
-		go func() { came <- c.await() }()
+		go func() { came <- c.await() == hasCome }()
 		for c.waits.Load() == 0 {
 			runtime.Gosched()
 		}

@@ -64,6 +64,6 @@ func (s *stream) giveBack(n int64) {
 func (s *stream) closeBody() {
 	if s.counted {
 		s.counted = false
-		s.c.paced.Uploads.CloseBody(s.c.paced.Received())
+		s.c.paced.Uploads().CloseBody(s.c.paced.Received())
 	}
 }

@@ -28,7 +28,7 @@ type sending struct {
 	maxFrame    int   // the size of the largest frame that the client takes
 	waiting     []*stream
 
-	encoder *hpack.Encoder // writes to fields
+	encoder *hpack.Encoder // writes to fields; nil while the connection rests
 	fields  encoded
 	known   *[16]encodedField // fields of earlier answers, by name; nil: there were none
 }
@@ -55,23 +55,33 @@ func (e *encoded) Write(p []byte) (int, error) {
 func (w *sending) begin(c *conn) {
 	w.room = sync.NewCond(&c.mu)
 	w.window, w.firstWindow, w.maxFrame = usualWindow, usualWindow, largestFrame
+}
+
+// beginEncoder makes the encoder. It has no table: what would be in it is different in nearly every
+// answer, and the search costs more than the bytes. Its first block begins with that size of the
+// table, which a client may get again and again (RFC 7541, section 4.2).
+func (w *sending) beginEncoder() {
 	w.encoder = hpack.NewEncoder(&w.fields)
-	// No table: what would be in it is different in nearly every answer, and the search costs more
-	// than the bytes.
 	w.encoder.SetMaxDynamicTableSizeLimit(0)
 }
 
-// How much may be in the buffer: above the first, bodies wait; above the second, nothing more is
-// read from the client, whose frames may ask for answers.
+// How much may be in the buffer: bodies fill it up to the first, which is four records of TLS;
+// above the second, nothing more is read from the client, whose frames may ask for answers.
 const (
 	maxBodies = 64 << 10
 	maxQueued = 128 << 10
 )
 
-// usualBuffer is the size of the buffers that are used again.
-const usualBuffer = 16 << 10
+// The sizes of the buffers that are used again: one for answers that are short, and one for bodies.
+const (
+	usualBuffer = 16 << 10
+	bodyBuffer  = maxBodies
+)
 
-var buffers = sync.Pool{New: func() any { return new([usualBuffer]byte) }}
+var (
+	buffers     = sync.Pool{New: func() any { return new([usualBuffer]byte) }}
+	bodyBuffers = sync.Pool{New: func() any { return new([bodyBuffer]byte) }}
+)
 
 // isReady reports whether something is ready to be written, and nobody writes. The mutex is held.
 func (c *conn) isReady() bool { return len(c.out) > 0 && !c.writing && c.broken == nil }
@@ -147,8 +157,11 @@ func (c *conn) write() {
 }
 
 func putBuffer(b []byte) {
-	if cap(b) == usualBuffer {
+	switch cap(b) {
+	case usualBuffer:
 		buffers.Put((*[usualBuffer]byte)(b[:usualBuffer]))
+	case bodyBuffer:
+		bodyBuffers.Put((*[bodyBuffer]byte)(b[:bodyBuffer]))
 	}
 }
 
@@ -236,13 +249,24 @@ func (c *conn) appendData(id uint32, p []byte, ends bool) {
 	if ends {
 		flags = http2.FlagDataEndStream
 	}
+	if more := frameHeader + len(p); len(c.out)+more > max(cap(c.out), usualBuffer) && len(c.out)+more <= bodyBuffer {
+		out := append(bodyBuffers.Get().(*[bodyBuffer]byte)[:0], c.out...)
+		putBuffer(c.out)
+		c.out = out
+	}
 	c.appendFrame(http2.FrameData, flags, id, len(p))
 	c.out = append(c.out, p...)
 }
 
+// frameHeader is the size of a frame's header (RFC 9113, section 4.1).
+const frameHeader = 9
+
 // appendHead appends the head of an answer, or trailers if the status is 0.
 func (c *conn) appendHead(id uint32, status int, fields rules.Fields, ends bool) {
 	c.fields.block = c.fields.block[:0]
+	if c.encoder == nil {
+		c.beginEncoder()
+	}
 	if status != 0 {
 		c.encode(":status", statuses[status])
 	}

@@ -23,11 +23,30 @@ type Conn struct {
 	moved    atomic.Int64
 	explicit atomic.Bool // whether the owner of the connection has set a write deadline
 
-	reader   *reader // how the client takes what is written; nil: it has patience for each 64 KiB
+	// how a client has to take what is written; nil: it has patience for each 64 KiB
+	taking   *Limits
+	reader   atomic.Pointer[reader] // nil: no write had to wait yet; most never do
 	accepted atomic.Int64
 	sender   sender
 
-	Uploads, Answers Direction // of HTTP/2's streams
+	streams atomic.Pointer[directions] // nil: no stream of HTTP/2 was waited for yet
+}
+
+// directions are those of HTTP/2's streams on one connection.
+type directions struct{ uploads, answers Direction }
+
+// Uploads returns what HTTP/2's streams share of the way from the client.
+func (c *Conn) Uploads() *Direction { return &c.directions().uploads }
+
+// Answers returns what HTTP/2's streams share of the way to the client.
+func (c *Conn) Answers() *Direction { return &c.directions().answers }
+
+func (c *Conn) directions() *directions {
+	if d := c.streams.Load(); d != nil {
+		return d
+	}
+	c.streams.CompareAndSwap(nil, new(directions))
+	return c.streams.Load()
 }
 
 // NewConn returns a Conn on which each 64 KiB that is written may take for patience. It does not
@@ -50,9 +69,24 @@ func (l *Listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{limits: &l.Limits}
-	r.pace.Begin(r.limits)
-	return &Conn{Conn: c, patience: l.Limits.look(), clock: l.Clock, reader: r}, nil
+	return &Conn{Conn: c, patience: l.Limits.look(), clock: l.Clock, taking: &l.Limits}, nil
+}
+
+// CountAccepted returns l, which adds the connections that it accepts to n.
+func CountAccepted(l net.Listener, n *atomic.Int64) net.Listener { return countingListener{l, n} }
+
+type countingListener struct {
+	net.Listener
+	n *atomic.Int64
+}
+
+// Accept implements net.Listener.
+func (l countingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.n.Add(1)
+	}
+	return c, err
 }
 
 // A Clock is what the write deadlines of connections are measured by. It counts from when it was
@@ -77,8 +111,6 @@ func (c *Clock) at(now time.Time) int64 { return max(1, int64(now.Sub(c.began)))
 // that takes a byte at a time does not. How much the socket has taken is no measure: Linux lets a
 // writer continue when a third of a buffer of megabytes is free.
 type reader struct {
-	limits *Limits
-
 	mu           sync.Mutex
 	pace         Allowance
 	acknowledged int64         // at the last look
@@ -88,7 +120,14 @@ type reader struct {
 
 // mayWait reports whether a client that a write has waited for may be waited for again.
 func (c *Conn) mayWait() bool {
-	r := c.reader
+	r := c.reader.Load()
+	if r == nil {
+		r = new(reader)
+		r.pace.Begin(c.taking)
+		if !c.reader.CompareAndSwap(nil, r) {
+			r = c.reader.Load()
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -104,7 +143,7 @@ func (c *Conn) mayWait() bool {
 	if r.stalled += waited; progress > 0 {
 		r.stalled = 0
 	}
-	return r.pace.Spend(r.limits, waited, int(max(progress, 0))) && r.stalled < r.limits.Take
+	return r.pace.Spend(c.taking, waited, int(max(progress, 0))) && r.stalled < c.taking.Take
 }
 
 // Accepted returns how many bytes the socket has taken of what was written to it as a client's
@@ -126,7 +165,7 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 		}
 		m, err := c.Conn.Write(p[n:min(len(p), n+maxPiece)])
 		n += m
-		if c.reader != nil {
+		if c.taking != nil {
 			c.accepted.Add(int64(m))
 			if err != nil && n < len(p) && IsTimeout(err) && !c.explicit.Load() && c.mayWait() {
 				c.moved.Store(0)

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,4 +90,20 @@ func (t *StatusTally) all(named ...int) map[int]int64 {
 func (c *Counts) AllMalformed() map[int]int64 {
 	return c.Malformed.all(http.StatusBadRequest, http.StatusExpectationFailed, http.StatusRequestHeaderFieldsTooLarge,
 		http.StatusNotImplemented, http.StatusHTTPVersionNotSupported)
+}
+
+// ServePart does a part of a connection's work, and calls end if the part reports that the
+// connection is over, or panics. Else the connection is parked, and may be in another goroutine's
+// hands already. peer is for the log; the part may set it.
+func (r *Rules) ServePart(peer *string, part func() (over bool), end func()) {
+	over := true // also after a panic
+	defer func() {
+		if failure := recover(); failure != nil {
+			r.Log.Error("serving a connection panicked", "peer", *peer, "panic", failure, "stack", string(debug.Stack()))
+		}
+		if over {
+			end()
+		}
+	}()
+	over = part()
 }

@@ -135,10 +135,18 @@ func (r *Rules) Finish(x *Record, site *Site, over time.Time) {
 	if r.Options.Served != nil {
 		r.Options.Served(Served{Site: r.siteName(site), Limiter: x.Limiter, Status: status, Duration: took, Upstream: x.UpstreamTime})
 	}
-	if r.AccessLog == nil {
-		return
+	if r.AccessLog != nil {
+		r.AccessLog.write(x, status, took, r.LogFields)
 	}
-	r.AccessLog.add(&entry{
+}
+
+// Add writes the line of a request that another door has answered at over.
+func (l *AccessLog) Add(x *Record, over time.Time, want LogFields) {
+	l.write(x, x.Status, over.Sub(x.Start), want)
+}
+
+func (l *AccessLog) write(x *Record, status int, took time.Duration, want LogFields) {
+	l.add(&entry{
 		start:    x.Start,
 		client:   x.Client,
 		method:   x.Method,
@@ -154,5 +162,5 @@ func (r *Rules) Finish(x *Record, site *Site, over time.Time) {
 		proto:    x.Proto,
 		joined:   &x.Joined,
 		aborted:  x.Aborted,
-	}, r.LogFields)
+	}, want)
 }

@@ -18,7 +18,7 @@
 //	cors.go       browsers on other origins
 //	health.go     what load balancers ask
 //	outage.go     what the log has while an upstream does not answer
-//	counts.go     what is under way, and what went wrong
+//	counts.go     what is under way, and what went wrong, also in an engine itself
 //	record.go     what is known of a request when it is over
 //	line.go       one line of the access log
 //	logfields.go  the fields of a line that can be switched off

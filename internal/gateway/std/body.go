@@ -48,7 +48,7 @@ func (x *exchange) paceBody(r *http.Request) *http.Request {
 	b.conn = pace.ConnOf(r.Context())
 	b.pace.Begin(b.limits)
 	if b.http2 && b.conn != nil {
-		b.conn.Uploads.OpenBody()
+		b.conn.Uploads().OpenBody()
 	}
 	if !b.http2 {
 		// Also for a body that no handler reads: the server discards it before the answer.
@@ -199,7 +199,7 @@ func (b *requestBody) finish() {
 func (b *requestBody) close() {
 	if b.http2 && b.conn != nil && !b.closed {
 		b.closed = true
-		b.conn.Uploads.CloseBody(b.conn.Received())
+		b.conn.Uploads().CloseBody(b.conn.Received())
 	}
 }
 
@@ -209,7 +209,7 @@ func (b *requestBody) await(now time.Time) {
 	case !b.http2:
 		b.conn.AwaitBody(&b.pace, b.limits, now)
 	case b.conn != nil:
-		b.conn.Uploads.Await(b.limits, now, b.conn.Received())
+		b.conn.Uploads().Await(b.limits, now, b.conn.Received())
 	}
 }
 
@@ -220,8 +220,8 @@ func (b *requestBody) endAwait(began time.Time, n int, emptied bool) bool {
 		return b.conn.EndAwait(&b.pace, b.limits, began, n)
 	}
 	now, total := time.Now(), b.conn.Received()
-	shared := b.conn.Uploads.EndAwait(b.limits, now, total)
-	b.conn.Uploads.Read(n, emptied, total)
+	shared := b.conn.Uploads().EndAwait(b.limits, now, total)
+	b.conn.Uploads().Read(n, emptied, total)
 	own := b.pace.Spend(b.limits, now.Sub(began), n)
 	return own || shared && !b.pace.IsOver(b.limits)
 }

@@ -28,14 +28,14 @@ func (x *exchange) writeStream(p []byte) (n int, err error) {
 		c := x.conn
 		began, done := time.Now(), x.paceStream()
 		if c != nil {
-			c.Answers.Await(limits, began, c.Accepted())
+			c.Answers().Await(limits, began, c.Accepted())
 		}
 		m, err := x.ResponseWriter.Write(piece)
 		done()
 		now := time.Now()
 		continues := x.taken.Spend(limits, now.Sub(began), m)
 		if c != nil {
-			continues = c.Answers.EndAwait(limits, now, c.Accepted()) || continues
+			continues = c.Answers().EndAwait(limits, now, c.Accepted()) || continues
 		}
 		if n += m; err == nil && !x.explicit.Load() && !continues {
 			err = pace.ErrTooSlow

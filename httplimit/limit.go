@@ -1,0 +1,218 @@
+package httplimit
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/textproto"
+	"strings"
+	"sync/atomic"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/memstore"
+)
+
+// Limit returns middleware that limits all requests that it gets. A window is spelled as in a
+// policy (weir.ParseWindow): "100 per minute by ip". A request is charged to all windows or to
+// none. If windows are wrong, Limit panics, as regexp.MustCompile does: it is for windows that are
+// part of the program. LimitErr returns the error instead.
+//
+// The counts are in this process's memory, in a store of their own that needs no closing: they are
+// at most memstore.DefaultMemory bytes, and a flood of callers cannot evict a count. Each call of
+// Limit counts for itself. The handlers that one middleware wraps share its counts.
+//
+// The address of a caller is that of the connection, since no proxy is trusted. So behind a proxy
+// all callers share one budget, and the log has a warning: name the proxy in Setup.Caller. IPv6
+// addresses are counted by their /64.
+func Limit(windows ...string) func(http.Handler) http.Handler { return Setup{}.Limit(windows...) }
+
+// LimitErr is Limit for windows that are not part of the program, such as those of a configuration:
+// it returns an error and does not panic.
+func LimitErr(windows ...string) (func(http.Handler) http.Handler, error) {
+	return Setup{}.LimitErr(windows...)
+}
+
+// A Setup is Limit with other settings. The zero value has those of Limit.
+type Setup struct {
+	// Limiter is the limiter without its Windows, which are given to Limit: its cost, its limit in
+	// flight, the credential that it requires. If Name is empty, it is "limit". If Routes is empty,
+	// the limiter covers all requests; otherwise other requests are not limited.
+	Limiter weir.Limiter
+
+	// Caller is how callers are told apart: trusted proxies, keys that verify credentials, key
+	// sources of your own (KeyFunc).
+	Caller identity.Options
+
+	// Store counts the requests. If nil, it is a new one in memory. The caller of Limit closes a
+	// Store that it sets, when no handler uses it any more, and gives a store outside of this
+	// process a deadline (package failover). Setups with the same Store and Limiter.Name share
+	// counts, so Name is required with a Store.
+	Store weir.Store
+
+	// Options are those of the Middleware. Options.Identity must be nil: it is made of Caller.
+	Options Options
+
+	// Log has one warning if requests come through a proxy that is not trusted, so that its clients
+	// share a budget. If nil, it is slog.Default().
+	Log *slog.Logger
+}
+
+// Limit is the function of this name, with the settings of s.
+func (s Setup) Limit(windows ...string) func(http.Handler) http.Handler {
+	wrap, err := s.LimitErr(windows...)
+	if err != nil {
+		panic(fmt.Sprintf("httplimit: Limit(%s): %v", quoted(windows), err))
+	}
+	return wrap
+}
+
+// LimitErr is the function of this name, with the settings of s.
+func (s Setup) LimitErr(windows ...string) (func(http.Handler) http.Handler, error) {
+	m, err := s.middleware(windows)
+	if err != nil {
+		return nil, err
+	}
+	wrap := m.Wrap
+	if len(s.Limiter.Routes) == 0 && s.Limiter.Mode == weir.Enforce {
+		wrap = m.wrapAll(s.name())
+	}
+	if len(s.Caller.TrustedProxies) > 0 {
+		return wrap, nil
+	}
+	log := s.Log
+	if log == nil {
+		log = slog.Default()
+	}
+	return (&proxyAlarm{field: s.Caller.ClientIPHeader, log: log}).around(wrap), nil
+}
+
+func (s Setup) name() string {
+	if s.Limiter.Name == "" {
+		return "limit"
+	}
+	return s.Limiter.Name
+}
+
+func (s Setup) middleware(windows []string) (*Middleware, error) {
+	if s.Options.Identity != nil {
+		return nil, errors.New("limit: Setup.Options.Identity is set: it is made of Setup.Caller, so leave it nil")
+	}
+	if s.Store != nil && s.Limiter.Name == "" {
+		return nil, errors.New("limit: Setup.Store is set without Setup.Limiter.Name: limits of one name share counts in a store, so name each")
+	}
+	if len(s.Limiter.Windows) > 0 {
+		return nil, errors.New("limit: Setup.Limiter.Windows is set: the windows are the arguments of Limit")
+	}
+	l := s.Limiter
+	l.Name = s.name()
+	for _, text := range windows {
+		w, err := weir.ParseWindow(text)
+		if err != nil {
+			return nil, fmt.Errorf("limit: %w", err)
+		}
+		l.Windows = append(l.Windows, w)
+	}
+	if l.Mode == weir.Shadow && len(l.Routes) == 0 {
+		// a limiter in Shadow mode is found by its routes alone
+		l.Routes = []weir.Route{{Path: "/", Prefix: true}}
+	}
+	who, err := identity.New(s.Caller)
+	if err != nil {
+		return nil, fmt.Errorf("limit: %w", err)
+	}
+	store := s.Store
+	if store == nil {
+		if store, err = memstore.New(memstore.Options{Log: s.Log}); err != nil {
+			return nil, fmt.Errorf("limit: %w", err)
+		}
+	}
+	d, err := weir.New(weir.Policy{Limiters: []weir.Limiter{l}}, store, weir.Options{Sources: who.Sources()})
+	if err != nil {
+		return nil, fmt.Errorf("limit: %w", err)
+	}
+	s.Options.Identity = who
+	m, err := New(d, s.Options)
+	if err != nil {
+		return nil, fmt.Errorf("limit: %w", err)
+	}
+	return m, nil
+}
+
+// wrapAll is Wrap for a limiter that covers all requests, whatever their path is: "OPTIONS *" too.
+// No path chooses another limiter, so none is ambiguous.
+func (m *Middleware) wrapAll(limiter string) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			m.Serve(w, r, m.decider.Named(limiter), next)
+		})
+	}
+}
+
+func quoted(texts []string) string {
+	all := make([]string, len(texts))
+	for i, text := range texts {
+		all[i] = fmt.Sprintf("%q", text)
+	}
+	return strings.Join(all, ", ")
+}
+
+// A proxyAlarm logs once that requests come through a proxy that is not trusted.
+type proxyAlarm struct {
+	field string // empty: X-Forwarded-For
+	log   *slog.Logger
+	rung  atomic.Bool
+}
+
+func (p *proxyAlarm) around(wrap func(http.Handler) http.Handler) func(http.Handler) http.Handler {
+	field := "X-Forwarded-For"
+	if p.field != "" {
+		field = textproto.CanonicalMIMEHeaderKey(p.field)
+	}
+	return func(next http.Handler) http.Handler {
+		limited := wrap(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !p.rung.Load() && len(r.Header[field]) > 0 {
+				p.look(field, r.RemoteAddr)
+			}
+			limited.ServeHTTP(w, r)
+		})
+	}
+}
+
+// look warns if the peer is at an address that proxies have. A client on the Internet may send the
+// field for no reason.
+func (p *proxyAlarm) look(field, remote string) {
+	peer := identity.ParsePeer(remote)
+	if (peer.IsPrivate() || peer.IsLoopback()) && !p.rung.Swap(true) {
+		p.log.Warn("requests come through a proxy that is not trusted, so all of its clients share one budget by address",
+			"peer", peer, "field", field, "hint", "if it is your proxy, add its network to TrustedProxies of httplimit.Setup.Caller")
+	}
+}
+
+// KeyFunc returns a key source for identity.Options.Extra, by which windows can count: a request
+// has the value that find returns. ok is false if it has none; then the next alternative of the
+// window counts it ("by customer or account"), in the end its address.
+//
+// kind is how far the value can be trusted: weir.Credential only if your service has verified it,
+// and weir.Chosen for what a caller can make up. What a caller chooses must be joined to what it
+// cannot choose, as in "by tenant+ip", unless Limiter.Chosen declares otherwise.
+//
+// find is called concurrently, perhaps more than once for a request, and must not change it. It can
+// read what outer middleware has left in the request's context, and the parameters of the router
+// that has called the middleware: r.PathValue("tenant") of http.ServeMux, or another router's own.
+func KeyFunc(name string, kind weir.SourceKind, find func(r *http.Request) (value string, ok bool)) identity.Source {
+	if find == nil {
+		return identity.Source{Source: weir.Source{Name: name}} // which identity.New rejects
+	}
+	return identity.Source{
+		Source: weir.Source{Name: name, Kind: kind, Optional: true},
+		Find: func(r identity.Request, _ string) (string, bool) {
+			if r, ok := r.(*identity.HTTPRequest); ok {
+				return find(r.Request)
+			}
+			return "", false
+		},
+	}
+}

@@ -1,0 +1,237 @@
+// Package nginx imports the limits of an nginx configuration: limit_req and limit_conn become
+// limiters, and what a policy cannot express is noted with its line.
+//
+//	nginx.go   Import: reads the files, walks blocks with their inheritance
+//	zone.go    zones: their keys and rates, and windows of them
+//	policy.go  the limiters of all servers and locations
+package nginx
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	crossplane "github.com/nginxinc/nginx-go-crossplane"
+
+	"github.com/weirlimit/weir/internal/policyimport"
+)
+
+// Import reads the configuration at path, with the files that it includes. A directory means its
+// nginx.conf. A file without an http block is read as the inside of one.
+func Import(path string) (*policyimport.Result, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("import nginx: %w", err)
+	} else if info.IsDir() {
+		path = filepath.Join(path, "nginx.conf")
+	}
+	parsed, err := crossplane.Parse(path, &crossplane.ParseOptions{
+		SkipDirectiveContextCheck: true, // a part of a configuration has no http block
+		SkipDirectiveArgsCheck:    true, // this package checks those that it reads
+	})
+	if err != nil {
+		return nil, fmt.Errorf("import nginx: %w", err)
+	}
+	r := &reader{configs: parsed.Config, zones: map[string]*zone{}, maps: map[string]*crossplane.Directive{}, files: map[*crossplane.Directive]string{}}
+	for _, e := range parsed.Errors {
+		return nil, fmt.Errorf("import nginx: %w", parseError(e))
+	}
+	if len(r.configs) == 0 {
+		return nil, fmt.Errorf("import nginx: %s: %w", path, fs.ErrNotExist)
+	}
+	top, err := r.flat(0, nil)
+	if err != nil {
+		return nil, fmt.Errorf("import nginx: %w", err)
+	}
+	r.readMain(top)
+	p := r.policy()
+	return &policyimport.Result{Policy: p, Notes: r.ordered()}, nil
+}
+
+// ordered returns the notes in the order of the configuration, each once.
+func (r *reader) ordered() []policyimport.Note {
+	place := map[string]int{}
+	for i, c := range slices.Backward(r.configs) {
+		place[c.File] = i
+	}
+	slices.SortStableFunc(r.notes, func(a, b policyimport.Note) int {
+		return cmp.Or(cmp.Compare(place[a.File], place[b.File]), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Text, b.Text))
+	})
+	return slices.Compact(r.notes)
+}
+
+func parseError(e crossplane.PayloadError) error {
+	if e.Line != nil {
+		return fmt.Errorf("%s:%d: %w", e.File, *e.Line, e.Error)
+	}
+	return fmt.Errorf("%s: %w", e.File, e.Error)
+}
+
+// A reader reads one configuration.
+type reader struct {
+	configs []crossplane.Config
+	files   map[*crossplane.Directive]string
+	zones   map[string]*zone                 // by kind and name
+	maps    map[string]*crossplane.Directive // geo and map blocks, by the variable that they set
+	uses    []use
+	notes   []policyimport.Note
+}
+
+// flat returns the directives of a file, with those of the files that it includes in their place,
+// also in blocks.
+func (r *reader) flat(file int, including []int) ([]*crossplane.Directive, error) {
+	if slices.Contains(including, file) {
+		return nil, fmt.Errorf("%s includes itself", r.configs[file].File)
+	}
+	return r.flatten(r.configs[file].Parsed, file, append(including[:len(including):len(including)], file))
+}
+
+func (r *reader) flatten(all crossplane.Directives, file int, including []int) (flat []*crossplane.Directive, err error) {
+	for _, d := range all {
+		r.files[d] = r.configs[file].File
+		if d.IsInclude() {
+			for _, included := range d.Includes {
+				inner, err := r.flat(included, including)
+				if err != nil {
+					return nil, err
+				}
+				flat = append(flat, inner...)
+			}
+			continue
+		}
+		if d.IsBlock() {
+			if d.Block, err = r.flatten(d.Block, file, including); err != nil {
+				return nil, err
+			}
+		}
+		flat = append(flat, d)
+	}
+	return flat, nil
+}
+
+func (r *reader) note(d *crossplane.Directive, format string, args ...any) {
+	r.notes = append(r.notes, policyimport.Note{File: r.files[d], Line: d.Line, Text: fmt.Sprintf(format, args...)})
+}
+
+func (r *reader) lost(d *crossplane.Directive, format string, args ...any) {
+	r.notes = append(r.notes, policyimport.Note{File: r.files[d], Line: d.Line, Text: fmt.Sprintf(format, args...), Lost: true})
+}
+
+// readMain reads the outermost level.
+func (r *reader) readMain(top []*crossplane.Directive) {
+	found := false
+	for _, d := range top {
+		switch d.Directive {
+		case "http":
+			found = true
+			r.readHTTP(d.Block)
+		case "stream", "mail":
+			for _, name := range []string{"limit_conn", "limit_req"} {
+				if uses := find(d.Block, name); len(uses) > 0 {
+					r.lost(uses[0], "%s in %s: a policy limits HTTP requests", name, d.Directive)
+				}
+			}
+		}
+	}
+	if !found {
+		r.readHTTP(top)
+	}
+}
+
+// find returns the directives of a name, in blocks too.
+func find(all []*crossplane.Directive, name string) (found []*crossplane.Directive) {
+	for _, d := range all {
+		if d.Directive == name {
+			found = append(found, d)
+		}
+		found = append(found, find(d.Block, name)...)
+	}
+	return found
+}
+
+// A scope is what a block inherits: each kind as a whole, from the innermost block that has any of
+// it (limit_req and limit_conn are not added to those of the outer block).
+type scope struct {
+	requests, connections []*crossplane.Directive
+	dry                   *crossplane.Directive // limit_req_dry_run on
+	status                *crossplane.Directive // limit_req_status
+}
+
+// in returns the scope in a block.
+func (s scope) in(block []*crossplane.Directive) (inner scope, own bool) {
+	inner = s
+	var requests, connections []*crossplane.Directive
+	for _, d := range block {
+		switch {
+		case d.Directive == "limit_req":
+			requests = append(requests, d)
+		case d.Directive == "limit_conn":
+			connections = append(connections, d)
+		case len(d.Args) != 1:
+		case d.Directive == "limit_req_dry_run":
+			if inner.dry, own = nil, true; d.Args[0] == "on" {
+				inner.dry = d
+			}
+		case d.Directive == "limit_req_status":
+			inner.status = d
+		}
+	}
+	if len(requests) > 0 {
+		inner.requests, own = requests, true
+	}
+	if len(connections) > 0 {
+		inner.connections, own = connections, true
+	}
+	return inner, own
+}
+
+func (r *reader) readHTTP(block []*crossplane.Directive) {
+	for _, d := range block {
+		if (d.Directive == "geo" || d.Directive == "map") && len(d.Args) > 0 {
+			r.maps[d.Args[len(d.Args)-1]] = d
+		}
+	}
+	for _, d := range block {
+		if d.Directive == "limit_req_zone" || d.Directive == "limit_conn_zone" {
+			r.readZone(d)
+		}
+	}
+	r.nameOthers(block)
+	s, _ := scope{}.in(block)
+	servers := 0
+	for _, d := range block {
+		if d.Directive == "server" && d.IsBlock() {
+			servers++
+			r.readServer(d, s)
+		}
+	}
+	if servers == 0 && limits(s) {
+		r.use(s, []string{""}, "/*", firstOf(s))
+	}
+}
+
+// nameOthers notes directives about limits that no policy has.
+func (r *reader) nameOthers(block []*crossplane.Directive) {
+	for name, why := range others {
+		for _, d := range find(block, name) {
+			r.lost(d, "%s: %s", name, why)
+		}
+	}
+}
+
+var others = map[string]string{
+	"limit_rate":          "a policy limits requests, not bytes",
+	"limit_rate_after":    "a policy limits requests, not bytes",
+	"limit_conn_dry_run":  "a limit in flight is tried out with the windows of its limiter (mode: shadow)",
+	"limit_conn_status":   "the status of refusals is that of the whole policy (answers)",
+	"limit_req_log_level": "refusals are in the access log and in the metrics",
+}
+
+func firstOf(s scope) *crossplane.Directive {
+	if len(s.requests) > 0 {
+		return s.requests[0]
+	}
+	return s.connections[0]
+}

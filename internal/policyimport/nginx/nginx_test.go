@@ -1,0 +1,166 @@
+package nginx_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/policyimport/nginx"
+)
+
+// write writes files into a directory, and returns the path of the first.
+func write(t testing.TB, files ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := 0; i < len(files); i += 2 {
+		path := filepath.Join(dir, files[i])
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(files[i+1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, files[0])
+}
+
+// shape describes the limiters of a policy, one a line.
+func shape(p weir.Policy) string {
+	var lines []string
+	for _, l := range p.Limiters {
+		line := fmt.Sprint(l.Routes, l.Windows)
+		if l.InFlight.Limit > 0 {
+			line += " in flight " + l.InFlight.String()
+		}
+		if l.Mode == weir.Shadow {
+			line += " shadow"
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+const zones = "limit_req_zone $binary_remote_addr zone=a:1m rate=10r/s; limit_req_zone $binary_remote_addr zone=m:1m rate=5r/m;\n" +
+	"limit_conn_zone $binary_remote_addr zone=c:1m;\n"
+
+func TestLimitsBecomeLimiters(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"a rate", "limit_req zone=a;", "[/*] [10 per second by ip]"},
+		{"a burst has a window of the same average", "limit_req zone=a burst=20;", "[/*] [30 per 3 seconds by ip]"},
+		{"a burst that a minute has room for", "limit_req zone=m burst=4 nodelay;", "[/*] [5 per minute by ip]"},
+		{"a burst that it has not", "limit_req zone=m burst=5;", "[/*] [10 per 2 minutes by ip]"},
+		{"several zones", "limit_req zone=a; limit_req zone=m;", "[/*] [10 per second by ip 5 per minute by ip]"},
+		{"requests under way", "limit_conn c 4;", "[/*] [] in flight 4 by ip"},
+		{"a server inherits", "limit_req zone=a; server { server_name x.example.com .y.example.com; }",
+			"[x.example.com/* y.example.com/* *.y.example.com/*] [10 per second by ip]"},
+		{"a location replaces what it inherits", "limit_req zone=a; server { location /l { limit_req zone=m; } location = /e { limit_req zone=m; } }",
+			"[/*] [10 per second by ip]\n[/l* /e] [5 per minute by ip]"},
+		{"another kind is inherited still", "limit_req zone=a; server { location ^~ /l/ { limit_conn c 2; } }",
+			"[/*] [10 per second by ip]\n[/l/*] [10 per second by ip] in flight 2 by ip"},
+		{"nested locations", "server { location /l { limit_req zone=a; location /l/m { limit_req zone=m; } } }",
+			"[/l*] [10 per second by ip]\n[/l/m*] [5 per minute by ip]"},
+		{"location / is the whole server", "limit_req zone=a; server { location / { limit_req zone=m; } }", "[/*] [5 per minute by ip]"},
+		{"a dry run", "server { limit_req_dry_run on; limit_req zone=a; }", "[/*] [10 per second by ip] shadow"},
+		{"keys", "limit_req_zone $http_x_key$host zone=k:1m rate=1r/s; limit_req_zone all zone=e:1m rate=2r/s; limit_req zone=k; limit_req zone=e;",
+			"[/*] [1 per second by ip+header:X-Key+host 2 per second by everyone]"},
+		{"a map of addresses", "limit_req_zone $k zone=k:1m rate=1r/s; map $o $k { 0 $binary_remote_addr; 1 \"\"; } limit_req zone=k;", "[/*] [1 per second by ip]"},
+	} {
+		for place, text := range map[string]string{"http": "events {}\nhttp {\n" + zones + c.text + "\n}", "a part": zones + c.text} {
+			result, err := nginx.Import(write(t, "nginx.conf", text))
+			if err != nil {
+				t.Errorf("%s, %s: %v", c.name, place, err)
+				continue
+			}
+			if got := shape(result.Policy); got != c.want {
+				t.Errorf("%s, %s:\n%s\nwant\n%s", c.name, place, got, c.want)
+			}
+			if source, err := result.Source("nginx.conf"); err != nil {
+				t.Errorf("%s: %v\n%s", c.name, err, source)
+			}
+		}
+	}
+}
+
+func TestWhatAPolicyCannotExpressIsNamedWithItsLine(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"limit_req_zone $request_uri zone=u:1m rate=1r/s;", "nginx.conf:1: the key $request_uri: no key source has $request_uri"},
+		{"limit_req zone=unknown;", `nginx.conf:1: limit_req: there is no zone "unknown"`},
+		{"limit_req zone=a burst=x;", `nginx.conf:1: limit_req: burst "x"`},
+		{"limit_req zone=m burst=999999;", "longer than the longest window"},
+		{"limit_conn c 0;", `nginx.conf:1: limit_conn: "0"`},
+		{"limit_req_zone $binary_remote_addr zone=x:1m;", "nginx.conf:1: limit_req_zone: it has no"},
+		{"server { location ~ x { limit_req zone=a; } }", "nginx.conf:1: location ~ x: a route is a path or a prefix"},
+		{"server { location @x { limit_req zone=a; } }", "nginx.conf:1: location @x"},
+		{"server { server_name ~x; limit_req zone=a; }", "nginx.conf:1: server_name ~x"},
+		{"limit_conn c 1; limit_conn c 2;", "a limiter has one limit in flight"},
+		{"server { location / { limit_rate 10k; } }", "nginx.conf:1: limit_rate"},
+		{"limit_req_zone $k zone=k:1m rate=1r/s; map $o $k {\n 0 $binary_remote_addr;\n 1 \"\";\n}", "nginx.conf:1: map $o $k: callers for which it is empty are not limited"},
+		{"server { limit_req zone=a; } server { limit_req zone=m; }", "has a limiter already"},
+		{"stream { limit_conn c 1; }", "limit_conn in stream"},
+	} {
+		file := write(t, "nginx.conf", c.text+"\n"+zones)
+		if strings.HasPrefix(c.text, "stream") {
+			file = write(t, "nginx.conf", "http {\n"+zones+"}\n"+c.text)
+		}
+		result, err := nginx.Import(file)
+		if err != nil {
+			t.Errorf("%s: %v", c.text, err)
+			continue
+		}
+		named := false
+		for _, n := range result.Notes {
+			named = named || n.Lost && strings.Contains(n.String(), c.want)
+		}
+		if !named {
+			t.Errorf("%s: the notes are %v, want %q", c.text, result.Notes, c.want)
+		}
+	}
+}
+
+func TestAnIncludedFileIsReadInItsPlace(t *testing.T) {
+	result, err := nginx.Import(filepath.Dir(write(t, "nginx.conf", "http {\n"+zones+"include sites/*.conf;\n}",
+		"sites/a.conf", "server {\n server_name a.example.com;\n include limit.inc;\n}", "limit.inc", "\n\nlimit_req zone=a burst=1;")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := shape(result.Policy); got != "[a.example.com/*] [10 per second by ip]" {
+		t.Error(got)
+	}
+	if notes := fmt.Sprint(result.Notes); !strings.Contains(notes, "limit.inc:3: limit_req zone=a: nginx delays requests of a burst") {
+		t.Errorf("the notes are %s", notes)
+	}
+}
+
+func TestAConfigurationThatCannotBeReadIsAnError(t *testing.T) {
+	for text, want := range map[string]string{
+		"http {":                      "nginx.conf:1",
+		"http { include gone.conf; }": "gone.conf",
+		"include nginx.conf;":         "include cycle",
+	} {
+		if _, err := nginx.Import(write(t, "nginx.conf", text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q in it", text, err, want)
+		}
+	}
+	if _, err := nginx.Import(t.TempDir()); err == nil {
+		t.Error("a directory without nginx.conf is no error")
+	}
+}
+
+func FuzzImport(f *testing.F) {
+	f.Add(zones + "limit_req zone=a burst=9; server { server_name x; location / { limit_conn c 1; } }")
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.Contains(text, "include") {
+			return // of files of this machine
+		}
+		result, err := nginx.Import(write(t, "nginx.conf", text))
+		if err != nil || len(result.Policy.Limiters) == 0 {
+			return
+		}
+		if source, err := result.Source("nginx.conf"); err != nil {
+			t.Errorf("%v\n%s", err, source)
+		}
+	})
+}

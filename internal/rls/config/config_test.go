@@ -1,0 +1,291 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func parse(t testing.TB, texts ...string) *Config {
+	t.Helper()
+	c, err := Parse(filesOf(texts...), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func filesOf(texts ...string) (all []File) {
+	for i, text := range texts {
+		all = append(all, File{fmt.Sprintf("f%d.yaml", i+1), []byte(text)})
+	}
+	return all
+}
+
+const tree = `domain: edge
+descriptors:
+  - key: method
+    value: get
+    rate_limit: {unit: minute, requests_per_unit: 1}
+  - key: method
+    value: p*t
+    rate_limit: {unit: HOUR, requests_per_unit: 2}
+  - key: method
+    value: p*
+    share_threshold: yes
+    rate_limit: {unit: day, requests_per_unit: 3}
+  - key: method
+    rate_limit: {unit: second, requests_per_unit: 4}
+    descriptors:
+      - key: user
+        value: 1.50
+        shadow_mode: true
+        quota_mode: on
+        rate_limit: {requests_per_unit: 4_000_000_000, unit: week, name: n, replaces: [{name: other}]}
+  - key: free
+    rate_limit: {unlimited: true}
+`
+
+func TestAnEntryLeadsToTheExactValueThenToStarsInOrderThenToTheKeyAlone(t *testing.T) {
+	root := parse(t, tree).Domain("edge")
+	for value, want := range map[string]struct {
+		found    Found
+		requests uint32
+	}{
+		"get": {Exact, 1}, "put": {Wildcard, 2}, "pt": {Wildcard, 2}, "p": {Wildcard, 3}, "post": {Wildcard, 2}, "patch": {Wildcard, 3},
+		"": {KeyAlone, 4}, "GET": {KeyAlone, 4},
+	} {
+		next, found := root.Step("method", value)
+		if found != want.found || next.Rule.Requests != want.requests {
+			t.Errorf("method=%s leads to %v with limit %d, want %v with %d", value, found, next.Rule.Requests, want.found, want.requests)
+		}
+	}
+	if next, found := root.Step("method_get", ""); next != nil || found != None {
+		t.Errorf("method_get leads to %v, want nowhere: a key is not joined to a value", next)
+	}
+}
+
+func TestStarsMatchAnyTextAlsoNone(t *testing.T) {
+	for _, c := range []struct {
+		pattern, value string
+		want           bool
+	}{
+		{"*", "", true}, {"*", "x", true}, {"a*", "a", true}, {"a*", "ba", false}, {"*a", "ba", true}, {"*a", "ab", false},
+		{"a*a", "a", false}, {"a*a", "aa", true}, {"a*b*c", "axbxc", true}, {"a*b*c", "acb", false}, {"a**b", "ab", true},
+		{"*ab*ab*", "abab", true}, {"*ab*ab*", "aba", false}, {"a*bc*c", "abcbc", true},
+	} {
+		w := newWildcard(c.pattern, nil)
+		if w.matches(c.value) != c.want {
+			t.Errorf("%q matches %q: %v, want %v", c.pattern, c.value, !c.want, c.want)
+		}
+	}
+}
+
+func TestARuleHasWhatItsFileSays(t *testing.T) {
+	root := parse(t, tree).Domain("edge")
+	method, _ := root.Step("method", "")
+	user, _ := method.Step("user", "1.50")
+	r := user.Rule
+	if got := fmt.Sprintln(r.Path, r.Requests, r.Unit, r.Name, r.Replaces, r.ShadowMode, r.QuotaMode, r.File, r.Line); got != "[edge method user_1.50] 4000000000 week n [other] true true f1.yaml 16\n" {
+		t.Error(got)
+	}
+	shared, _ := root.Step("method", "p")
+	if shared.Share != "p*" {
+		t.Errorf("share is %q", shared.Share)
+	}
+	if free, _ := root.Step("free", "x"); !free.Rule.Unlimited {
+		t.Error("free is limited")
+	}
+}
+
+func TestAWrongFileIsRefusedWithItsLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                    "f1.yaml:1: the file is empty",
+		"[1]":                                 "f1.yaml:1: the file is a list",
+		"domain:":                             "f1.yaml:1: no domain",
+		"domain: a\ndomain: b":                `f1.yaml:2: field "domain" occurs twice: line 1 has it already`,
+		"domain: a\n---\ndomain: b":           "a second document",
+		"domain: a\nx: [":                     "f1.yaml:2: not valid YAML",
+		"domain: a\ndomains: b":               `f1.yaml:2: unknown field "domains" of the file`,
+		"domain: a\ndescriptors: 5":           "f1.yaml:2: descriptors is a single value: it must be a list",
+		"domain: a\ndescriptors:\n- value: 1": "f1.yaml:3: a descriptor without a key",
+		"domain: a\ndescriptors:\n- key: a*":  "only a value can have a star",
+		"domain: a\ndescriptors:\n- key: [a]": "key is a list: it must be a text",
+		"domain: a\ndescriptors:\n- key: a\n- key: a":                                                            "f1.yaml:4: descriptor a occurs twice: f1.yaml:3 has it already",
+		"domain: a\ndescriptors:\n- key: a\n  Value: b":                                                          `f1.yaml:4: unknown field "Value" of a descriptor`,
+		"domain: a\ndescriptors:\n- key: a\n  rate_limit: {}":                                                    "f1.yaml:4: rate_limit without a unit",
+		"domain: a\ndescriptors:\n- key: a\n  rate_limit: {unit: fortnight}":                                     `unit "fortnight" is unknown`,
+		"domain: a\ndescriptors:\n- key: a\n  rate_limit: {unit: year}":                                          "the longest window is a month",
+		"domain: a\ndescriptors:\n- key: a\n  rate_limit: {unit: day, unlimited: true}":                          "of an unlimited descriptor",
+		"domain: a\ndescriptors:\n- key: a\n  rate_limit: {unit: day, requests_per_unit: -1}":                    `requests_per_unit is "-1"`,
+		"domain: a\ndescriptors:\n- key: a\n  rate_limit: {unit: day, requests_per_unit: 1.5}":                   `requests_per_unit is "1.5"`,
+		"domain: a\ndescriptors:\n- key: a\n  rate_limit: {unit: day, requests_per_unit: 4294967296}":            "requests_per_unit is",
+		"domain: a\ndescriptors:\n- key: a\n  rate_limit: {unit: day, name: n, replaces: [{name: n}]}":           "replaces itself",
+		"domain: a\ndescriptors:\n- key: a\n  rate_limit: {unit: day, name: n, replaces: [{}]}":                  "replaces without a name",
+		"domain: a\ndescriptors:\n- key: a\n  shadow_mode: maybe":                                                `shadow_mode is "maybe"`,
+		"domain: a\ndescriptors:\n- key: a\n  value: b\n  share_threshold: true":                                 "only for a value with a star",
+		"domain: a\ndescriptors:\n- key: a\n  metadata: [1]":                                                     "metadata is a list",
+		"domain: a\nx-common: &c {unit: day}\ndescriptors: []":                                                   `unknown field "x-common"`,
+		"domain: a\ndescriptors:\n- &d\n  key: a\n- <<: *d\n  value: b":                                          "a merge (<<)",
+		"domain: a\ndescriptors:\n- &d\n  key: a\n  descriptors:\n  - *d":                                        "",
+		"domain: a\ndescriptors:\n" + strings.Repeat("- {key: a, descriptors: [", 70) + strings.Repeat("]}", 70): "",
+		"domain: a\ndescriptors: " + strings.Repeat("[{key: a, descriptors: ", 70) + strings.Repeat("}]", 70):    "nested more than 64 deep",
+	} {
+		_, err := Parse(filesOf(text), Options{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v\nwant an error with %q", text, err, want)
+		}
+	}
+}
+
+func TestEveryProblemIsReportedAtOnce(t *testing.T) {
+	_, err := Parse(filesOf("domain: a\ndescriptors: 5\nx: 1", "domain: ''"), Options{})
+	if got := strings.Count(fmt.Sprint(err), "\n") + 1; err == nil || got != 3 {
+		t.Errorf("%d problems, want 3: %v", got, err)
+	}
+}
+
+func TestADomainHasOneFileUnlessSeveralAreAllowed(t *testing.T) {
+	files := filesOf("domain: a\ndescriptors: [{key: x}]", "domain: a\ndescriptors: [{key: y}]")
+	if _, err := Parse(files, Options{}); err == nil || !strings.Contains(err.Error(), `f2.yaml:1: domain "a" occurs twice: f1.yaml:1 has it`) {
+		t.Error(err)
+	}
+	c, err := Parse(files, Options{Merge: true})
+	if err != nil || c.Descriptors != 2 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	files = filesOf("domain: a\ndescriptors: [{key: x}]", "domain: a\ndescriptors: [{key: x}]")
+	if _, err := Parse(files, Options{Merge: true}); err == nil || !strings.Contains(err.Error(), "f2.yaml:2: descriptor x occurs twice: f1.yaml:2 has it") {
+		t.Error(err)
+	}
+}
+
+// 100,000 descriptors are read, and a file of aliases that stands for far more ends early.
+func TestALargeConfigurationIsReadAndAHostileOneEnds(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("domain: a\ndescriptors:\n")
+	for i := range 20_000 {
+		fmt.Fprintf(&b, "- {key: k, value: v%d, rate_limit: {unit: day, requests_per_unit: %d}}\n", i, i)
+	}
+	root := parse(t, b.String()).Domain("a")
+	if n, _ := root.Step("k", "v19999"); n.Rule.Requests != 19_999 {
+		t.Error(n.Rule)
+	}
+	b.Reset()
+	b.WriteString("domain: a\ndescriptors:\n- &l0 {key: a}\n")
+	for i := range 40 {
+		fmt.Fprintf(&b, "- &l%d {key: k%d, descriptors: [*l%d, *l%d, *l%d]}\n", i+1, i, i, i, i)
+	}
+	if _, err := Parse(filesOf(b.String()), Options{}); err == nil || !strings.Contains(err.Error(), "aliases make the file too large") {
+		t.Errorf("3^40 descriptors were read: %v", err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestADirectoryIsReadWithThoseInItAndWithoutHiddenFiles(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "b.yaml"), "domain: b")
+	write(t, filepath.Join(dir, "sub", "a.yml"), "domain: a")
+	write(t, filepath.Join(dir, ".hidden"), "domain: c")
+	c, err := Read(dir, Options{})
+	if err != nil || c.Domains() != 2 {
+		t.Fatalf("%d domains, %v", c.Domains(), err)
+	}
+	if err := os.Symlink(dir, filepath.Join(dir, "loop")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(dir, Options{}); err == nil || !strings.Contains(err.Error(), "leads back") {
+		t.Errorf("a loop of links: %v", err)
+	}
+	if _, err := Read(filepath.Join(dir, "none"), Options{}); err == nil {
+		t.Error("a missing file was read")
+	}
+}
+
+// A volume of Kubernetes is links to a link to a directory, and the link in the middle is swapped.
+func TestASwappedLinkIsReadAtOnceAndAWrittenFileWhenItIsQuiet(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "..1", "a.yaml"), "domain: one")
+	write(t, filepath.Join(dir, "..2", "a.yaml"), "domain: two")
+	for link, to := range map[string]string{"..data": "..1", "a.yaml": filepath.Join("..data", "a.yaml")} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Unix(1_800_000_000, 0)
+	files, err := Files(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := NewFollower(dir, files, now)
+	look := func(want string) {
+		t.Helper()
+		now = now.Add(LookEvery)
+		files, err := f.Look(now)
+		got := ""
+		if len(files) == 1 {
+			got = string(files[0].Text)
+		}
+		if err != nil || got != want {
+			t.Fatalf("look: %q, %v, want %q", got, err, want)
+		}
+	}
+	look("")
+	if err := os.Symlink("..2", filepath.Join(dir, "..next")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, "..next"), filepath.Join(dir, "..data")); err != nil {
+		t.Fatal(err)
+	}
+	look("domain: two")
+	look("")
+	write(t, filepath.Join(dir, "..2", "a.yaml"), "domain: thr") // half of it
+	look("")
+	write(t, filepath.Join(dir, "..2", "a.yaml"), "domain: three")
+	look("")
+	look("")
+	look("domain: three")
+	look("")
+	if err := os.RemoveAll(filepath.Join(dir, "..2")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	reported := 0
+	for range 20 {
+		now = now.Add(LookEvery)
+		if _, err := f.Look(now); err != nil {
+			reported++
+		}
+	}
+	if reported != 1 {
+		t.Errorf("a directory that has gone was reported %d times, want once", reported)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(tree)
+	f.Add("domain: a\ndescriptors: [{key: a, descriptors: [{key: b, value: '*'}]}]")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := Parse(filesOf(text), Options{})
+		if (c == nil) == (err == nil) {
+			t.Errorf("%v and %v", c, err)
+		}
+	})
+}

@@ -1,0 +1,86 @@
+package translate
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/rls/config"
+)
+
+// translated returns the policy of descriptors as lines, "NAME ROUTE: WINDOW; WINDOW", and what is
+// to be known about it.
+func translated(t *testing.T, descriptors string, more ...string) (limiters []string, r Result) {
+	t.Helper()
+	c, err := config.Parse([]config.File{{Name: "f.yaml", Text: []byte("domain: d\ndescriptors: [\n" + descriptors + "\n]")}}, config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Usual()
+	for _, one := range more {
+		key, meaning, _ := strings.Cut(one, "=")
+		m[key] = meaning
+	}
+	r = Policy(c, "d", m)
+	for _, l := range r.Policy.Limiters {
+		var windows []string
+		for _, w := range l.Windows {
+			windows = append(windows, w.String())
+		}
+		line := l.Name + " " + l.Routes[0].String() + ": " + strings.Join(windows, "; ")
+		if l.Mode == weir.Shadow {
+			line += " (shadow)"
+		}
+		limiters = append(limiters, line)
+	}
+	return limiters, r
+}
+
+func TestALimitBecomesAWindowOfItsRoute(t *testing.T) {
+	for descriptors, want := range map[string][]string{
+		`{key: remote_address, rate_limit: {unit: minute, requests_per_unit: 9}}`:                                                                           {"everything /*: 9 per minute by ip"},
+		`{key: path, value: /a, descriptors: [{key: method, value: POST, rate_limit: {unit: week, requests_per_unit: 9}}]}`:                                 {"post-a POST /a: 9 per 7 days by everyone"},
+		`{key: path, value: "/a/*", share_threshold: true, descriptors: [{key: user, rate_limit: {unit: month, requests_per_unit: 9}}], shadow_mode: true}`: {"a /a/*: 9 per 30 days by header:X-User"},
+		`{key: user, descriptors: [{key: remote_address, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 9}}]}`:                               {"everything /*: 9 per day by header:X-User+ip (shadow)"},
+	} {
+		got, r := translated(t, descriptors, "user=header:X-User")
+		if !slices.Equal(got, want) || len(r.Problems) > 0 {
+			t.Errorf("%s: %q, want %q; problems %q", descriptors, got, want, r.Problems)
+		}
+	}
+}
+
+func TestARequestHasAllWindowsThatEnvoyCounts(t *testing.T) {
+	got, r := translated(t, `
+{key: remote_address, rate_limit: {unit: minute, requests_per_unit: 100}},
+{key: path, value: /a, rate_limit: {unit: hour, requests_per_unit: 7}}`)
+	want := []string{"everything /*: 100 per minute by ip", "a /a: 7 per hour by everyone; 100 per minute by ip"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "f.yaml:4: 100 per minute by ip counts for limiter a by itself") {
+		t.Errorf("the notes are %q", r.Notes)
+	}
+}
+
+func TestWhatAPolicyCannotSayIsReportedWithItsLine(t *testing.T) {
+	for descriptor, want := range map[string]string{
+		`{key: tenant, rate_limit: {unit: day, requests_per_unit: 1}}`:                                                 "it is not known what key tenant is: give --key tenant=SOURCE",
+		`{key: remote_address, value: 10.0.0.1, rate_limit: {unit: day, requests_per_unit: 1}}`:                        "remote_address=10.0.0.1 is one value of key source ip",
+		`{key: path, rate_limit: {unit: day, requests_per_unit: 1}}`:                                                   "path without a value has a count for each value",
+		`{key: path, value: "/a*", rate_limit: {unit: day, requests_per_unit: 1}}`:                                     "path=/a* has a count for each value that its star matches",
+		`{key: path, value: "/a*b", rate_limit: {unit: day, requests_per_unit: 1}}`:                                    "path=/a*b has a star where a route cannot have one",
+		`{key: path, value: a, rate_limit: {unit: day, requests_per_unit: 1}}`:                                         "path=a: ",
+		`{key: remote_address, rate_limit: {unit: day, requests_per_unit: 0}}`:                                         "remote_address admits nothing",
+		`{key: remote_address, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}`:                       "remote_address has quota_mode",
+		`{key: remote_address, rate_limit: {unit: day, requests_per_unit: 4294967295}}`:                                "remote_address has 4294967295 requests_per_unit: at most 2147483647 are possible",
+		`{key: path, value: /a, descriptors: [{key: path, value: /b, rate_limit: {unit: day, requests_per_unit: 1}}]}`: "path=/b is a second path",
+		`{key: remote_address, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{name: x}]}}`:                  "remote_address replaces x",
+	} {
+		got, r := translated(t, descriptor)
+		if len(got) != 0 || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "f.yaml:3: "+want) {
+			t.Errorf("%s: limiters %q, problems %q, want %q", descriptor, got, r.Problems, want)
+		}
+	}
+}
