@@ -90,7 +90,7 @@ func (s *Store) send(ctx context.Context, l *link, sc *script, keys, args []stri
 		case ok && redisErr.IsNoScript() && !whole:
 			whole = true
 			continue
-		case ok && redisErr.IsTryAgain() && sleep(ctx, tryAgainDelay):
+		case ok && redisErr.IsTryAgain() && sc != &l.lease && sleep(ctx, tryAgainDelay):
 			continue
 		}
 		s.lookForMaster(err)

@@ -59,11 +59,11 @@ func BenchmarkSpendByTheClock(b *testing.B) {
 	if _, ok := c.Now(); !ok {
 		b.Fatal("this system has no clock that counts while the machine sleeps")
 	}
-	p.Fill(Window{Reset: 1_800_000_060}, 1<<40, 1<<62)
+	p.Fill(Lot{Window: Window{Reset: 1_800_000_060}, Units: 1 << 40, Limit: 1 << 40, Deadline: 1 << 62}, 0)
 	b.ReportAllocs()
 	for b.Loop() {
-		now, ok := c.Now()
-		if !ok || !p.Spend(1, now) {
+		now, known := c.Now()
+		if _, _, ok := p.Spend(1, 1<<40, now); !known || !ok {
 			b.Fatal("no unit")
 		}
 	}
