@@ -83,6 +83,7 @@ func (s *Store) Reset(ctx context.Context, charges []weir.Charge) error {
 		for i, mark := range all {
 			s.marks.noteReset(ids[i], mark)
 		}
+		err = s.noteResets(ctx, l, all)
 	}
 	for _, i := range ids { // also if the outcome is unknown: asking the server is always correct
 		s.memory.forgetStanding(i)

@@ -121,20 +121,18 @@ func (a *leases) returnThese(ctx context.Context, all []*leased) {
 	returning.Wait()
 }
 
-// giveBack sends back what a pocket has, once. The caller has its turn. It reports whether the
-// server has it, or whether there was nothing.
-func (a *leases) giveBack(ctx context.Context, e *leased) bool {
+// giveBack sends back what a pocket has, once. The caller has its turn.
+func (a *leases) giveBack(ctx context.Context, e *leased) {
 	l := e.pocket.Drain()
 	if l.Units == 0 {
-		return true
+		return
 	}
 	e.filled.Store(0)
 	if !a.of.lasts(e, l.Window.Epoch) || !a.of.giveBack(ctx, e, l) {
 		a.stranded.Add(l.Units)
-		return false
+		return
 	}
 	a.returned.Add(l.Units)
-	return true
 }
 
 // hold takes the turns of windows that an operator resets, and drops what their pockets have. The

@@ -346,18 +346,17 @@ func (a *leases) recover(ctx context.Context, t *leaseTake) (again, served bool)
 	if a.spend(t.charges, &t.hashes, t.r) {
 		return false, true
 	}
-	return a.giveBackAll(ctx, t), false
+	a.giveBackAll(ctx, t)
+	return true, false
 }
 
-// giveBackAll gives back what the pockets of a take have, and reports whether all has arrived.
-func (a *leases) giveBackAll(ctx context.Context, t *leaseTake) bool {
-	all := true
+// giveBackAll gives back what the pockets of a take have.
+func (a *leases) giveBackAll(ctx context.Context, t *leaseTake) {
 	for _, e := range t.entries[:len(t.charges)] {
 		if e != nil {
-			all = a.giveBack(ctx, e) && all
+			a.giveBack(ctx, e)
 		}
 	}
-	return all
 }
 
 // show makes the receipt of a refused take show what this process could still give out.

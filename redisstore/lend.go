@@ -4,6 +4,8 @@ import (
 	"context"
 	_ "embed"
 	"math"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -174,4 +176,38 @@ func (s *Store) giveBack(ctx context.Context, e *leased, l lease.Lot) bool {
 	}
 	d := &o.changes[0]
 	return d.done && !d.lost
+}
+
+// lookAtResets gives all units back if an operator has reset a window since it looked last. The
+// server drops those of windows that were reset.
+func (s *Store) lookAtResets(ctx context.Context, l *link) {
+	if s.leases == nil {
+		return
+	}
+	bounded, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	reply, err := s.do(bounded, l, l.client.B().Get().Key(s.prefix+allResetsName).Build())
+	if err != nil {
+		return
+	}
+	mark, err := reply.ToString()
+	if err != nil || mark == s.resets {
+		return
+	}
+	s.resets = mark
+	s.leases.returnAll(ctx)
+}
+
+// noteResets tells the processes that lease units of a cluster that windows were reset. One server
+// notes it in the script.
+func (s *Store) noteResets(ctx context.Context, l *link, marks []int64) error {
+	last := slices.Max(marks)
+	if !l.cluster || last == 0 {
+		return nil
+	}
+	reply, err := s.do(ctx, l, l.client.B().Set().Key(s.prefix+allResetsName).Value(strconv.FormatInt(last, 10)).ExSeconds(resetMod).Build())
+	if err != nil {
+		return err
+	}
+	return reply.Error()
 }

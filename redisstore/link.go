@@ -159,6 +159,7 @@ func (s *Store) maintain() {
 			}
 			_ = s.record(err)
 			s.refreshGrants(s.closing) // the grants may be on a machine that answers
+			s.lookAtResets(s.closing, l)
 		}
 		// a cluster's client finds its machines by itself
 		if l == nil || anew || failures >= maxFailures && !l.cluster {
