@@ -128,11 +128,19 @@ func (a *leases) giveBack(ctx context.Context, e *leased) {
 		return
 	}
 	e.filled.Store(0)
-	if !a.of.lasts(e, l.Window.Epoch) || !a.of.giveBack(ctx, e, l) {
+	if !a.of.lasts(e, l.Window.Epoch) {
 		a.stranded.Add(l.Units)
 		return
 	}
-	a.returned.Add(l.Units)
+	count, ok := a.of.giveBack(ctx, e, l)
+	switch {
+	case !ok:
+		a.stranded.Add(l.Units)
+	case count+l.Units >= l.Limit:
+		a.heldBack.Add(l.Units)
+	default:
+		a.returned.Add(l.Units)
+	}
 }
 
 // hold takes the turns of windows that an operator resets, and drops what their pockets have. The

@@ -43,8 +43,9 @@ const (
 type lender interface {
 	// charge asks for a take, and in the same step for the units that it wishes for.
 	charge(ctx context.Context, t *leaseTake) error
-	// giveBack sends units back, at most once, and reports whether they have arrived.
-	giveBack(ctx context.Context, e *leased, l lease.Lot) bool
+	// giveBack sends units back, at most once. It returns the count of their window then, and
+	// reports whether they have arrived.
+	giveBack(ctx context.Context, e *leased, l lease.Lot) (count int64, ok bool)
 	// lasts reports whether the server is the one that charged the units of an epoch.
 	lasts(e *leased, epoch uint64) bool
 }
@@ -79,7 +80,7 @@ type leases struct {
 	ahead  serverAhead
 	active activeLeases
 
-	served, granted, returned, stranded atomic.Int64
+	served, granted, returned, heldBack, stranded atomic.Int64
 }
 
 func newLeases(of lender, clock func() (time.Duration, bool), how Leasing) *leases {

@@ -28,7 +28,7 @@ type leased struct {
 	hash   hash
 	pocket lease.Pocket
 	filled atomic.Int64 // units in the pocket after it was last filled
-	// turn is held to ask for units, to fill the pocket, and until its units are back at the server.
+	// turn is held to ask for units, to fill the pocket, and until units are back at the server.
 	turn chan struct{}
 	gone bool // it is not in the table any more; guarded by turn
 
@@ -180,7 +180,8 @@ func (a *apart) await(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.now.Load()
-	for _, which := range [...]uint32{1 - now, now} { // the first from before a wait that was given up
+	// the first counter may have some from before a wait that was given up
+	for _, which := range [...]uint32{1 - now, now} {
 		a.now.Store(1 - which)
 		for a.count[which].Load() > 0 {
 			if !sleep(ctx, awaitApart) {

@@ -155,27 +155,27 @@ func (s *Store) lasts(e *leased, epoch uint64) bool {
 
 // giveBack implements lender: units go back like those of a request that has cost less than it
 // reserved. So they go back into no other window, and not after a reset or to another server.
-func (s *Store) giveBack(ctx context.Context, e *leased, l lease.Lot) bool {
+func (s *Store) giveBack(ctx context.Context, e *leased, l lease.Lot) (count int64, ok bool) {
 	at := e.place.Load()
 	if at == nil {
-		return false
+		return 0, false
 	}
 	o := &order{link: s.link.Load(), epoch: l.Window.Epoch, at: l.At, done: make(chan struct{}), changes: []orderedChange{
 		{name: at.name, id: e.hash.id(), reset: l.Window.Reset, units: -l.Units, end: math.MaxInt64},
 	}}
 	s.begin(o)
 	if s.order(o) != nil {
-		return false
+		return 0, false
 	}
 	select {
 	case <-o.done:
 	case <-ctx.Done():
 		if s.settling.abandon(o) {
-			return false
+			return 0, false
 		}
 	}
 	d := &o.changes[0]
-	return d.done && !d.lost
+	return d.count, d.done && !d.lost
 }
 
 // lookAtResets gives all units back if an operator has reset a window since it looked last. The

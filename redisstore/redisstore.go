@@ -312,7 +312,8 @@ type Stats struct {
 type LeaseStats struct {
 	Takes    int64 // takes that were served from leased units
 	Granted  int64 // that the server charged for later takes
-	Returned int64 // that went back
+	Returned int64 // that went back in time
+	HeldBack int64 // that went back to a window that was spent: others may have been refused
 	Stranded int64 // that stay spent until the reset, although no take has got them
 }
 
@@ -320,7 +321,7 @@ type LeaseStats struct {
 func (s *Store) Stats() Stats {
 	all := Stats{Asked: s.asked.Load(), Remembered: s.remembered.Load(), Emptied: s.losses.count.Load(), Lapsed: s.held.lapsed.Load()}
 	if a := s.leases; a != nil {
-		all.Leases = LeaseStats{Takes: a.served.Load(), Granted: a.granted.Load(), Returned: a.returned.Load(), Stranded: a.stranded.Load()}
+		all.Leases = LeaseStats{Takes: a.served.Load(), Granted: a.granted.Load(), Returned: a.returned.Load(), HeldBack: a.heldBack.Load(), Stranded: a.stranded.Load()}
 	}
 	return all
 }

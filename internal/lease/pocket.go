@@ -32,9 +32,11 @@ type Lot struct {
 	At       int64         // when the store charged the first of them, in Unix ms by its clock
 }
 
-// A Pocket holds units of one key's window. The zero value is empty. Lock and Unlock are for a take
-// of several windows, which spends of all or of none; every method with "locked" in its comment
-// needs them, and all others lock by themselves. A Pocket neither blocks for long nor allocates.
+// A Pocket holds units of one key's window. The zero value is empty. It is safe for concurrent use,
+// and spending does not allocate.
+//
+// A take of several windows spends of all or of none. It locks their pockets, calls Has, Last and
+// Take, and unlocks them. All other methods lock by themselves.
 type Pocket struct {
 	mu    sync.Mutex
 	lot   Lot
@@ -48,8 +50,9 @@ func (p *Pocket) Lock() { p.mu.Lock() }
 // Unlock unlocks it.
 func (p *Pocket) Unlock() { p.mu.Unlock() }
 
-// Fill adds the units of an answer to what the pocket has, and makes it know the answer's count. The
-// store showed its time in the answer at seen. If the pocket has units of another window, Fill drops those: they stay spent at the store.
+// Fill adds the units of an answer to what the pocket has, and makes it know the answer's count.
+// The store showed its time in the answer at seen. If the pocket has units of another window, Fill
+// drops those: they stay spent at the store.
 //
 // Fill must be called once for each answer, in the order of the answers, and not for one that is
 // older than an operator's reset of which the caller knows.

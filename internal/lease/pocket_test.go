@@ -71,7 +71,8 @@ func TestThePocketsCountLeavesOutWhatIsInIt(t *testing.T) {
 	if l, _, _ := p.Spend(2, limit, 0); l.Count != 22 {
 		t.Errorf("the count is %d, want 22", l.Count)
 	}
-	if f := p.Fill(lot(minute, 4, 23+3, time.Second), 0); f.Units != 7 { // others have spent 3, and 3 are in the pocket
+	// others have spent 3, and 3 are in the pocket
+	if f := p.Fill(lot(minute, 4, 23+3, time.Second), 0); f.Units != 7 {
 		t.Errorf("%d units, want 7", f.Units)
 	}
 	if l, _, _ := p.Spend(1, limit, 0); l.Count != 24 {
@@ -106,7 +107,8 @@ func TestARefillJoinsOnlyUnitsOfTheSameWindow(t *testing.T) {
 	} {
 		var p lease.Pocket
 		p.Fill(lot(minute, 5, 0, time.Second), 0)
-		if f := p.Fill(lot(minute, 2, 5, time.Millisecond), 0); f.Units != 7 || f.Dropped != 0 { // an answer that was slow
+		// an answer that was slow
+		if f := p.Fill(lot(minute, 2, 5, time.Millisecond), 0); f.Units != 7 || f.Dropped != 0 {
 			t.Errorf("%d units of one window and %d dropped, want 7 and 0", f.Units, f.Dropped)
 		}
 		if !spend(&p, 1, time.Second-1) {

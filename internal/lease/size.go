@@ -9,9 +9,9 @@ import (
 // which share of what all nodes spend. The zero value knows nothing. It is not safe for concurrent
 // use.
 //
-// The rule is that of docs/adr/0040-leases.md. A node alone on a key takes half of what is left each
-// time, as far as it spends that in a sixth of the window. A node among others takes its share of
-// half, as far as it spends that in a sixtieth of the window, or in a second.
+// The rule is that of docs/adr/0040-leases.md. A node alone on a key takes half of what is left
+// each time, as far as it spends that in a sixth of the window. A node among others takes its share
+// of half, as far as it spends that in a sixtieth of the window, or in a second.
 type Trend struct {
 	at     time.Duration // of the last answer
 	recent float64       // units of late, each worth less with time: rate times memory
