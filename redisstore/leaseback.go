@@ -10,10 +10,8 @@ import (
 )
 
 const (
-	// lookAtIdle is the time between two looks for idle units. They go back when three looks in a
-	// row have found as many: within a second of the last spend.
+	// lookAtIdle is the time between two looks for idle units.
 	lookAtIdle = 250 * time.Millisecond
-	idleLooks  = 3
 	// maxReturn bounds the time for what goes back at once.
 	maxReturn = time.Second
 )
@@ -27,16 +25,17 @@ type activeLeases struct {
 // An idling is how long a pocket has had as many units.
 type idling struct {
 	reset, units int64
-	looks        int
+	looks        int // in a row that have found as many
+	patience     int // so many
 }
 
-func (a *activeLeases) add(e *leased, reset int64) {
+func (a *activeLeases) add(e *leased, reset int64, patience time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if i := a.all[e]; i == nil {
-		a.all[e] = &idling{reset: reset, units: -1}
+		a.all[e] = &idling{reset: reset, units: -1, patience: int(patience / lookAtIdle)}
 	} else {
-		i.reset, i.looks = reset, 0
+		i.reset, i.looks, i.patience = reset, 0, int(patience/lookAtIdle)
 	}
 }
 
@@ -53,7 +52,7 @@ func (a *activeLeases) idle(second int64) (all []*leased) {
 		case units != i.units:
 			i.units, i.looks = units, 0
 		}
-		if i.looks++; i.looks > idleLooks || second >= i.reset {
+		if i.looks++; i.looks >= i.patience || second >= i.reset {
 			all = append(all, e)
 		}
 	}

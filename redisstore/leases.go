@@ -322,7 +322,7 @@ func (a *leases) fill(t *leaseTake) {
 		e.filled.Store(f.Units)
 		t.r.Used[i].Count = l.Count - f.Units
 		if f.Units > 0 {
-			a.active.add(e, l.Window.Reset)
+			a.active.add(e, l.Window.Reset, e.patience(&t.charges[i]))
 		}
 	}
 }

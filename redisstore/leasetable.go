@@ -121,6 +121,13 @@ func (e *leased) note(c *weir.Charge, now time.Duration, own, count, granted, re
 	e.trend.Note(now, time.Duration(c.Per)*time.Second, own, count-c.Cost, count+granted, reset)
 }
 
+// patience is Trend.Patience of the window of a charge.
+func (e *leased) patience(c *weir.Charge) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.trend.Patience(time.Duration(c.Per) * time.Second)
+}
+
 func (e *leased) acquire(ctx context.Context) error {
 	select {
 	case e.turn <- struct{}{}:
