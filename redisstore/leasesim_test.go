@@ -18,8 +18,8 @@ import (
 
 // This file runs the leases of several nodes against a store in this process, which answers like
 // lease.lua. Time, the clocks of the nodes and the network are simulated: a seed decides which
-// messages are late or lost, which nodes end or lose their connection, and when an operator resets a
-// window. leasemodel_test.go searches the protocol; this runs the code.
+// messages are late or lost, which nodes end or lose their connection, and when an operator resets
+// a window. leasemodel_test.go searches the protocol; this runs the code.
 
 // A simFault breaks one rule.
 type simFault string

@@ -70,8 +70,8 @@ func (l *simLoad) pick(r *rand.Rand) int {
 	return len(l.share) + r.IntN(l.nodes-len(l.share))
 }
 
-// Leases save round trips where a caller's requests go to one node, cost none where they do not, and
-// refuse next to nothing of what the limit allows. docs/scale.md has the table that this logs.
+// Leases save round trips where a caller's requests go to one node, cost none where they do not,
+// and refuse next to nothing of what the limit allows. docs/scale.md has the table that this logs.
 func TestLeasesSaveTripsAndRefuseNearlyNothing(t *testing.T) {
 	rows := ""
 	for _, c := range []struct {

@@ -13,11 +13,12 @@ import (
 // each time, as far as it spends that in a third of the window. A node among others takes its share
 // of half, as far as it spends that in a sixtieth of the window, or in a second.
 type Trend struct {
-	at       time.Duration // of the last answer
-	recent   float64       // units of late, each worth less with time: rate times memory
-	own, all float64       // units that this node, and that all have spent, each worth less with each answer
-	count    int64         // the store's count at the last answer
-	reset    int64         // of the window of that answer
+	at     time.Duration // of the last answer
+	recent float64       // units of late, each worth less with time: rate times memory
+	// units that this node has spent, and that all have, each worth less with each answer
+	own, all float64
+	count    int64 // the store's count at the last answer
+	reset    int64 // of the window of that answer
 }
 
 const (
