@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 )
 
 // Leases are units that the server has charged before this process gives them out, in the same step
-// as an earlier take. While a window's pocket has units, takes of it ask nobody.
+// as an earlier take. While a window's pocket has units, takes of it need no round trip.
 // docs/adr/0040-leases.md is the protocol.
 //
 // Takes of a window whose pocket has units, or that wish for some, go to the server in turn: one
@@ -23,6 +22,7 @@ import (
 //
 //	leases.go      a take: from pockets, or from the server in turn
 //	leasetable.go  the windows whose requests are observed
+//	leaseahead.go  the server's time of takes that it was not asked for
 //	leaseback.go   units go back: idle ones, at a reset, and at the end
 //	lend.go        what the server charges and takes back
 
@@ -88,7 +88,7 @@ func newLeases(of lender, clock func() (time.Duration, bool), how Leasing) *leas
 }
 
 // leasable reports whether units that were charged before may serve a take. They may not if it
-// reads, asks a gate or takes slots, or if somebody needs the server's very count.
+// reads, asks a gate or takes slots, or if the server's very count is needed.
 func leasable(charges []weir.Charge) bool {
 	for i := range charges {
 		if c := &charges[i]; c.Cost <= 0 || c.Held || c.Exact {
@@ -166,6 +166,17 @@ func spendAll(charges []weir.Charge, entries *[weir.MaxCharges]*leased, spent *[
 		entries[i].pocket.Unlock()
 	}
 	return at, ok
+}
+
+// hasAny reports whether one of the windows of a take has units or is being asked for. What is
+// remembered of such a window may be outdated.
+func (a *leases) hasAny(charges []weir.Charge, hashes *[weir.MaxCharges]hash) bool {
+	for i := range charges {
+		if e := a.table.find(hashes[i]); e != nil && (e.pocket.Units() > 0 || len(e.turn) > 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // look finds the windows of a take, and reports whether one has units or is being asked for, and
@@ -370,85 +381,5 @@ func (a *leases) show(t *leaseTake) {
 	}
 }
 
-// acquire takes the turns of the windows of a take, always in the same order, and waits for takes
-// that are not in turn.
-func (a *leases) acquire(ctx context.Context, t *leaseTake) error {
-	var order [weir.MaxCharges]int
-	n := 0
-	for i, e := range t.entries[:len(t.charges)] {
-		if e != nil {
-			order[n], n = i, n+1
-		}
-	}
-	slices.SortFunc(order[:n], func(i, j int) int { return t.hashes[i].compare(t.hashes[j]) })
-	for k, i := range order[:n] {
-		e := t.entries[i]
-		if err := e.acquire(ctx); err != nil {
-			for _, j := range order[:k] {
-				if t.entries[j] != nil {
-					t.entries[j].release()
-				}
-			}
-			return err
-		}
-		if e.gone { // its place in the table was needed: it holds nothing, and never will
-			e.release()
-			t.entries[i] = nil
-		}
-	}
-	for i, e := range t.entries[:len(t.charges)] {
-		if e == nil {
-			continue
-		}
-		if err := a.table.apartAt(t.hashes[i]).await(ctx); err != nil {
-			release(t)
-			return err
-		}
-	}
-	return nil
-}
-
-func release(t *leaseTake) {
-	for _, e := range t.entries[:len(t.charges)] {
-		if e != nil {
-			e.release()
-		}
-	}
-}
-
 // void drops what a pocket has: it stays spent.
 func (a *leases) void(e *leased) { a.stranded.Add(e.pocket.Drain().Units) }
-
-// A serverAhead is how far the server's clock is at least ahead of the leases' clock. A take from a
-// pocket shows a time that is not before that of any earlier answer.
-type serverAhead struct {
-	mu  sync.Mutex
-	low atomic.Int64 // ns
-	any bool
-}
-
-// clockStep is what the known difference may be above the greatest possible one before it is
-// dropped: answers have the server's clock in whole milliseconds.
-const clockStep = int64(2 * time.Millisecond)
-
-// learn records that the server's clock showed server, in Unix ns, between two moments.
-func (s *serverAhead) learn(server int64, asked, answered time.Duration) {
-	low, high := server-int64(answered), server-int64(asked)
-	if known := s.low.Load(); known >= low && known <= high {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known := s.low.Load(); !s.any || low > known || known > high+clockStep {
-		s.low.Store(low)
-		s.any = true
-	}
-}
-
-// at returns the server's time in Unix ns.
-func (s *serverAhead) at(now time.Duration) int64 { return int64(now) + s.low.Load() }
-
-// when returns the leases' time at which at returns a whole second.
-func (s *serverAhead) when(second int64) time.Duration {
-	return time.Duration(second*int64(time.Second) - s.low.Load())
-}

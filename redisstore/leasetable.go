@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -143,6 +144,52 @@ func (e *leased) acquire(ctx context.Context) error {
 }
 
 func (e *leased) release() { <-e.turn }
+
+// acquire takes the turns of the windows of a take, always in the same order, and waits for takes
+// that are not in turn.
+func (a *leases) acquire(ctx context.Context, t *leaseTake) error {
+	var order [weir.MaxCharges]int
+	n := 0
+	for i, e := range t.entries[:len(t.charges)] {
+		if e != nil {
+			order[n], n = i, n+1
+		}
+	}
+	slices.SortFunc(order[:n], func(i, j int) int { return t.hashes[i].compare(t.hashes[j]) })
+	for k, i := range order[:n] {
+		e := t.entries[i]
+		if err := e.acquire(ctx); err != nil {
+			for _, j := range order[:k] {
+				if t.entries[j] != nil {
+					t.entries[j].release()
+				}
+			}
+			return err
+		}
+		if e.gone { // its place in the table was needed: it holds nothing, and never will
+			e.release()
+			t.entries[i] = nil
+		}
+	}
+	for i, e := range t.entries[:len(t.charges)] {
+		if e == nil {
+			continue
+		}
+		if err := a.table.apartAt(t.hashes[i]).await(ctx); err != nil {
+			release(t)
+			return err
+		}
+	}
+	return nil
+}
+
+func release(t *leaseTake) {
+	for _, e := range t.entries[:len(t.charges)] {
+		if e != nil {
+			e.release()
+		}
+	}
+}
 
 // An apart counts what is under way for some windows without a turn: takes, and settlements. It has
 // two counters, so that it can wait for those that have begun before, and not for those that begin

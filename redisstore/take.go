@@ -55,20 +55,21 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 	if s.leases != nil && s.leases.spend(charges, &hashes, r) {
 		return nil
 	}
-	return s.takeFromServer(ctx, l, epoch, charges, &hashes, r)
+	asked := s.local()
+	if (s.leases == nil || !s.leases.hasAny(charges, &hashes)) && s.memory.refuse(hashes[:], charges, asked, r) {
+		s.remembered.Add(1)
+		return nil
+	}
+	return s.takeFromServer(ctx, l, epoch, charges, &hashes, asked, r)
 }
 
-func (s *Store) takeFromServer(ctx context.Context, l *link, epoch uint64, charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *weir.Receipt) error {
+func (s *Store) takeFromServer(ctx context.Context, l *link, epoch uint64, charges []weir.Charge, hashes *[weir.MaxCharges]hash, asked int64, r *weir.Receipt) error {
 	t := leaseTakes.Get().(*leaseTake)
 	defer t.put()
-	t.charges, t.hashes, t.r, t.link, t.epoch, t.asked = charges, *hashes, r, l, epoch, s.local()
+	t.charges, t.hashes, t.r, t.link, t.epoch, t.asked = charges, *hashes, r, l, epoch, asked
 	var held, wishes bool
 	if s.leases != nil {
 		held, wishes = s.leases.look(t)
-	}
-	if !held && s.memory.refuse(t.hashes[:], charges, t.asked, r) {
-		s.remembered.Add(1)
-		return nil
 	}
 	for i := range charges {
 		t.names[i] = l.hasher.name(&charges[i], t.hashes[i])
