@@ -204,6 +204,9 @@ func (s *Scratch) addWindows(by *cover, path string, r *Request, holds *exceptio
 		w := &l.all[i]
 		c := &s.charges[s.n]
 		c.Limit, c.Per, c.Ends, c.Cost, c.Held, c.OnFailure = w.Limit, l.lengths[i], l.ends[i], cost, w.InFlight, l.OnStoreFailure
+		// An event is reported by the request that brings the count to its percentage. An exempt
+		// caller has no limit, so leasing for it would use up that of others.
+		c.Exact = len(l.Notify) > 0 || holds.exempt
 		if w.Requests || w.InFlight {
 			c.Cost = min(cost, 1)
 		}

@@ -151,7 +151,7 @@ func (s *Scratch) addGate(l *limiter, first int, cost int64) {
 	}
 	who := &s.charges[first]
 	c := &s.charges[s.n]
-	*c = Charge{Scope: len(l.gate.scope), Limit: 1, Per: l.gate.seconds, Cost: Gate, OnFailure: l.OnStoreFailure}
+	*c = Charge{Scope: len(l.gate.scope), Limit: 1, Per: l.gate.seconds, Cost: Gate, OnFailure: l.OnStoreFailure, Exact: true}
 	if cost == 0 {
 		c.Cost = 0
 	}

@@ -45,6 +45,10 @@ type Charge struct {
 	// and Reset 0. Only a Settler gets such charges.
 	Held bool
 
+	// Exact means that the receipt must have the window's very count. A store that charges units
+	// before it gives them out (Receipt.Leased) serves no such charge from them. Others ignore it.
+	Exact bool
+
 	// OnFailure is what the limiter declares for a store that does not answer. It is for stores
 	// around a store (see Bounded); others ignore it.
 	OnFailure FailureMode
@@ -60,6 +64,10 @@ type Receipt struct {
 	// Remembered means that the store answered from the memory of this process. Such an answer does
 	// not show whether the store can be reached.
 	Remembered bool
+	// Leased means that the store answered with units that it had charged before, for this process.
+	// Such an answer does not show whether the store can be reached. Used leaves out what this
+	// process could still give out, and has all that others could.
+	Leased bool
 	// Outcome is set by stores around a store (see Bounded) if the store inside did not answer.
 	// Others leave it zero, Counted.
 	Outcome Outcome

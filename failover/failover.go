@@ -128,7 +128,7 @@ func (s *Store) Unwrap() weir.Store { return s.inner }
 // sets Receipt.Outcome. It waits no longer than the deadline, ignores the cancellation of ctx, and
 // never returns an error.
 func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
-	r.Outcome, r.Remembered, r.Ticket = weir.Counted, false, weir.Ticket{}
+	r.Outcome, r.Remembered, r.Leased, r.Ticket = weir.Counted, false, false, weir.Ticket{}
 	found := s.breaker.enter(s.options.Now)
 	switch {
 	case found == open:
@@ -143,7 +143,7 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 		return nil
 	}
 	err := s.ask(ctx, charges, r)
-	s.learn(found, r.Remembered, err)
+	s.learn(found, r.Remembered || r.Leased, err)
 	if err != nil {
 		s.decide(ctx, charges, r, err)
 	}
@@ -220,8 +220,8 @@ func (s *Store) ping(ctx context.Context, found state) {
 	s.learn(found, false, s.shared.Ping(s.deadlines.context(ctx)))
 }
 
-// learn records the result of a take or a ping. ErrCharges and a remembered answer show neither
-// that the inner store answers nor that it fails.
+// learn records the result of a take or a ping. ErrCharges and an answer from this process's memory
+// show neither that the inner store answers nor that it fails.
 func (s *Store) learn(found state, remembered bool, err error) {
 	switch {
 	case errors.Is(err, weir.ErrCharges) || err == nil && remembered:

@@ -91,7 +91,7 @@ func (s *Store) send(ctx context.Context, l *link, sc *script, keys, args []stri
 		case ok && redisErr.IsNoScript() && !whole:
 			whole = true
 			continue
-		case ok && redisErr.IsTryAgain() && wait.For(ctx, tryAgainDelay) == nil:
+		case ok && redisErr.IsTryAgain() && sc != &l.lease && wait.For(ctx, tryAgainDelay) == nil:
 			continue
 		}
 		s.lookForMaster(err)

@@ -54,6 +54,21 @@ func (s *Store) Reset(ctx context.Context, charges []weir.Charge) error {
 	if l.cluster && !sameSlot(names) {
 		return fmt.Errorf("redis %s: reset %d windows: %w: they do not begin with the same key source, and a cluster cannot keep them together", s.addresses, len(charges), weir.ErrCharges)
 	}
+	if s.leases != nil {
+		var hashes [weir.MaxCharges]hash
+		var windows []weir.Charge
+		for i := range charges {
+			if !charges[i].Held {
+				hashes[len(windows)] = l.hasher.hash(&charges[i])
+				windows = append(windows, charges[i])
+			}
+		}
+		end, err := s.leases.hold(ctx, windows, hashes[:])
+		if err != nil {
+			return fmt.Errorf("redis %s: reset %d windows: %w", s.addresses, len(charges), err)
+		}
+		defer end()
+	}
 	after, end := s.marks.begin()
 	defer end()
 	for _, i := range ids {
@@ -68,6 +83,7 @@ func (s *Store) Reset(ctx context.Context, charges []weir.Charge) error {
 		for i, mark := range all {
 			s.marks.noteReset(ids[i], mark)
 		}
+		err = s.noteResets(ctx, l, all)
 	}
 	for _, i := range ids { // also if the outcome is unknown: asking the server is always correct
 		s.memory.forgetStanding(i)

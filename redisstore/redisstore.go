@@ -14,6 +14,7 @@
 //	epoch.go  slots.go  marks.go   whether the server may have lost a take, and resets
 //	key.go                         the names on the server: keyed hashes
 //	keeper.go  reset.lua  grant…   an operator's changes: reset windows, grant other limits
+//	leases.go  lease….go lend.go   units that are charged before they are given out; lease.lua
 //	memory.go                      refusals without a round trip, and the last known counts
 //	ask.go                         one command: deadlines, redirections, meaningful errors
 //	link.go  dial.go               connecting, checking, reconnecting; whether a Redis answers
@@ -68,8 +69,13 @@ type Options struct {
 	// 0 means 2 s. It should be longer than the deadline of any take.
 	Timeout time.Duration
 
+	// Leases is whether units are charged before they are given out, so that takes of busy windows
+	// need no round trip. Processes with and without leases can share a server.
+	Leases Leasing
+
 	// Now is this process's clock, used for what it remembers; nil means time.Now, advanced by the
 	// monotonic clock. Windows are counted on the server's clock (D6: the store owns the clock).
+	// Leases end by it too, so it must not stop while the machine sleeps.
 	Now func() time.Time
 
 	// Log receives what an operator should know: a server that may evict counters, a secret that
@@ -113,6 +119,8 @@ type Store struct {
 	losses   losses
 	seen     atomic.Pointer[seen]
 	epoch    epoch
+	leases   *leases // nil: none
+	resets   string  // the mark of the last reset of any window; only maintain uses it
 	settling settling
 	pending  pending
 	marks    marks
@@ -154,6 +162,9 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.done.Go(s.maintain)
 	s.done.Go(s.renewHeld)
+	if s.leases != nil {
+		s.done.Go(func() { s.leases.keepReturning(s.closing) })
+	}
 	return s, nil
 }
 
@@ -205,13 +216,19 @@ func newStore(o Options) (*Store, error) {
 		s.local = func() int64 { return wall + int64(time.Since(s.start)) }
 	}
 	s.memory.local = s.local
+	if o.Leases != LeasesOff {
+		s.leases = newLeases(s, s.leaseClock(), o.Leases)
+	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s, nil
 }
 
-// Close closes the connection and waits for the store's goroutines; later takes return ErrClosed. A
-// second call does nothing.
+// Close gives leased units back, closes the connection and waits for the store's goroutines; later
+// takes return ErrClosed. A second call does nothing.
 func (s *Store) Close() error {
+	if s.leases != nil && s.closing.Err() == nil {
+		s.leases.returnAll(context.Background())
+	}
 	s.close()
 	s.settling.close()
 	s.done.Wait()
@@ -288,9 +305,23 @@ type Stats struct {
 	Emptied    int64 // times that the server was found to have lost its counters
 	// slots that had expired while their requests were under way, and were taken again
 	Lapsed int64
+	Leases LeaseStats
+}
+
+// LeaseStats are totals of units since New.
+type LeaseStats struct {
+	Takes    int64 // takes that were served from leased units
+	Granted  int64 // that the server charged for later takes
+	Returned int64 // that went back in time
+	HeldBack int64 // that went back to a window that was spent: others may have been refused
+	Stranded int64 // that stay spent until the reset, although no take has got them
 }
 
 // Stats returns the totals so far.
 func (s *Store) Stats() Stats {
-	return Stats{Asked: s.asked.Load(), Remembered: s.remembered.Load(), Emptied: s.losses.count.Load(), Lapsed: s.held.lapsed.Load()}
+	all := Stats{Asked: s.asked.Load(), Remembered: s.remembered.Load(), Emptied: s.losses.count.Load(), Lapsed: s.held.lapsed.Load()}
+	if a := s.leases; a != nil {
+		all.Leases = LeaseStats{Takes: a.served.Load(), Granted: a.granted.Load(), Returned: a.returned.Load(), HeldBack: a.heldBack.Load(), Stranded: a.stranded.Load()}
+	}
+	return all
 }

@@ -150,6 +150,7 @@ func (s *Store) tryScripts(ctx context.Context, client rueidis.Client) error {
 	}{
 		// the first creates the windows, the second finds them full
 		{&l.take, names, s.numbers.takeArguments(nil, both, 0, s.neverLate())},
+		{&l.lease, append(names[:2:2], marks...), s.numbers.takeArguments([]string{"0", "0", "0", "0", "0", "0"}, both, 0, s.neverLate())},
 		{&l.give, []string{names[0], names[0] + givenName}, []string{"1", "2", soon}},
 		{&l.settle, []string{marks[0], marks[1], names[0]}, []string{"", "", "1", "0", "1"}},
 		{&l.settleMarked, []string{names[0], marks[0]}, []string{"0", "1", "1"}},

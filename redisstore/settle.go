@@ -71,6 +71,12 @@ func (s *Store) StartSettle(ctx context.Context, t *weir.Ticket, changes []weir.
 
 func (s *Store) finishSettle(ctx context.Context, o *order, changes []weir.Change, ended []*heldSlots) error {
 	s.giveEnded(ctx, o, changes, ended)
+	settled := func(int, int64) int64 { return 0 }
+	if s.leases != nil && o.link != nil {
+		var end func()
+		settled, end = s.leases.settling(ctx, o, changes)
+		defer end()
+	}
 	err, finished := s.order(o), false
 	if err == nil {
 		select {
@@ -89,7 +95,7 @@ func (s *Store) finishSettle(ctx context.Context, o *order, changes []weir.Chang
 		c.Done, c.Used, c.Lost = false, weir.Used{}, false
 		switch {
 		case finished && d.done:
-			c.Done, c.Used = true, weir.Used{Count: d.count, Reset: c.Reset}
+			c.Done, c.Used = true, weir.Used{Count: d.count - settled(i, d.count), Reset: c.Reset}
 		case !finished || d.lost:
 			c.Lost = c.Units != 0 && (c.Held || c.Reset > now)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +36,8 @@ const maxLateTries = 16
 
 // Take implements weir.Store: one script, one round trip, on the server's clock. A take whose
 // window is known to be spent is refused from memory (Receipt.Remembered), with at most one round
-// trip a second.
+// trip a second. With Options.Leases, one whose windows have leased units is admitted without a
+// round trip (Receipt.Leased).
 //
 // The server voids a take that it runs after ctx's deadline, or after Options.Timeout if ctx has
 // none: the take spends nothing.
@@ -49,41 +51,58 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 	for i := range charges {
 		hashes[i] = l.hasher.hash(&charges[i])
 	}
-	asked, coming := s.local(), s.coming(charges, hashes[:])
-	if s.memory.refuse(hashes[:], charges, asked, r) {
+	r.Leased = false
+	if s.leases != nil && s.leases.spend(charges, &hashes, r) {
+		return nil
+	}
+	asked := s.local()
+	if (s.leases == nil || !s.leases.hasAny(charges, &hashes)) && s.memory.refuse(hashes[:], charges, asked, r) {
 		s.remembered.Add(1)
 		return nil
 	}
-	var names [weir.MaxCharges]string
-	for i := range charges {
-		names[i] = l.hasher.name(&charges[i], hashes[i])
+	return s.takeFromServer(ctx, l, epoch, charges, &hashes, asked, r)
+}
+
+func (s *Store) takeFromServer(ctx context.Context, l *link, epoch uint64, charges []weir.Charge, hashes *[weir.MaxCharges]hash, asked int64, r *weir.Receipt) error {
+	t := leaseTakes.Get().(*leaseTake)
+	defer t.put()
+	t.charges, t.hashes, t.r, t.link, t.epoch, t.asked = charges, *hashes, r, l, epoch, asked
+	var held, wishes bool
+	if s.leases != nil {
+		held, wishes = s.leases.look(t)
 	}
-	if l.cluster && !sameSlot(names[:len(charges)]) {
+	for i := range charges {
+		t.names[i] = l.hasher.name(&charges[i], t.hashes[i])
+	}
+	if l.cluster && !sameSlot(t.names[:len(charges)]) {
 		s.warnOfSlots()
 		return fmt.Errorf("redis %s: %w: they do not begin with the same key source, and a cluster cannot count them together", s.addresses, weir.ErrCharges)
 	}
-	place := s.marks.place(charges, hashes[:])
-	ask := s.ask
-	if holds(charges) {
-		ask = s.takeHeld
-	}
-	r.Ticket = weir.Ticket{}
-	err := ask(ctx, l, names[:len(charges)], charges, asked, hashes[:], r)
-	for tries := 1; err == nil && !r.Allowed && tries < maxTries && coming.await(ctx, &s.pending, charges, hashes[:], r); tries++ {
-		// what came may have gone to takes whose own units are about to come back
-		coming = s.coming(charges, hashes[:])
-		err = ask(ctx, l, names[:len(charges)], charges, s.local(), hashes[:], r)
-	}
-	if err != nil {
-		return fmt.Errorf("redis %s: %w", s.addresses, err)
-	}
-	if r.Allowed {
-		at, ok := s.marks.settleable(&place, r.Ticket.At)
-		if r.Ticket.At = at; ok {
-			r.Ticket.Epoch = epoch
+	for tries := 1; ; tries++ {
+		coming := s.coming(charges, t.hashes[:])
+		err := error(nil)
+		if s.leases != nil {
+			err = s.leases.take(ctx, t, held, wishes)
+		} else {
+			err = s.charge(ctx, t)
 		}
+		if err != nil {
+			return fmt.Errorf("redis %s: %w", s.addresses, err)
+		}
+		// what came may have gone to takes whose own units are about to come back
+		if r.Allowed || tries == maxTries || !coming.await(ctx, &s.pending, charges, t.hashes[:], r) {
+			return nil
+		}
+		t.asked, t.marked = s.local(), false
 	}
-	return nil
+}
+
+// leaseTakes are for the next takes.
+var leaseTakes = sync.Pool{New: func() any { return new(leaseTake) }}
+
+func (t *leaseTake) put() {
+	*t = leaseTake{}
+	leaseTakes.Put(t)
 }
 
 // ask asks the server for a take of windows.

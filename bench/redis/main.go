@@ -7,6 +7,7 @@
 //	go run ./redis                         everything: about a quarter of an hour, undisturbed
 //	go run ./redis -contestants bare,weir  some of them, by parts of their names
 //	go run ./redis -docs ../docs           the same, and rewrites docs/scale.md
+//	go run ./redis -everyone               one budget for everyone alone, with leases and without
 //	go run ./redis -cpuprofile f           profiles Weir.s store; -contestants decide: all of Weir
 package main
 
@@ -38,6 +39,7 @@ func run() error {
 	quick := flag.Bool("quick", false, "one round of short turns, with a tenth of the keys")
 	binary := flag.String("server", "redis-server", "the server to start: redis-server or valkey-server")
 	docs := flag.String("docs", "", "the directory whose scale.md gets the tables")
+	everyone := flag.Bool("everyone", false, "only the budget that everyone shares")
 	profile := flag.String("cpuprofile", "", "a file for a CPU profile of the first chosen contestant of Weir's, which then runs alone")
 	flag.Parse()
 	if *quick {
@@ -65,12 +67,16 @@ func run() error {
 	if *profile != "" {
 		return p.profile(ctx, *profile, r)
 	}
-	if err := p.measure(ctx, r); err != nil {
+	measure, write := p.measure, r.writeDocs
+	if *everyone {
+		measure, write = p.everyone, r.writeEveryone
+	}
+	if err := measure(ctx, r); err != nil {
 		return err
 	}
 	r.print(os.Stdout)
 	if *docs != "" {
-		return r.writeDocs(*docs)
+		return write(*docs)
 	}
 	return nil
 }

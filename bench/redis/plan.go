@@ -69,6 +69,9 @@ func (p *plan) measure(ctx context.Context, r *results) error {
 			}
 		}
 	}
+	if err := p.everyone(ctx, r); err != nil {
+		return err
+	}
 	return p.opening(ctx, r)
 }
 

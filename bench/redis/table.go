@@ -19,7 +19,7 @@ type table struct {
 
 func (t table) String() string { return page.Table(t.head, t.rows) }
 
-func (r *results) print(w io.Writer) { fmt.Fprintf(w, "%s", r) }
+func (r *results) print(w io.Writer) { fmt.Fprintf(w, "%s\n%s", r, r.everyoneText()) }
 
 // String returns all tables, as in the documents.
 func (r *results) String() string {
@@ -218,5 +218,8 @@ func digits(v float64) string {
 
 // writeDocs writes the tables to dir/scale.md, between their two comments.
 func (r *results) writeDocs(dir string) error {
+	if err := r.writeEveryone(dir); err != nil {
+		return err
+	}
 	return page.Fill(filepath.Join(dir, "scale.md"), "redis", r.String())
 }

@@ -169,6 +169,9 @@ func (f *serveFlags) checkStore(cmd *cobra.Command) error {
 	if f.keySecret != "" && !f.store.Shared() {
 		return cli.UsageError("give --store redis://HOST:PORT too, or leave it out", "%s has no effect without a shared store", cli.GivenAs(cmd, "key-secret"))
 	}
+	if f.leases.Value != leasesOff && !f.store.Shared() {
+		return cli.UsageError("give --store redis://HOST:PORT too, or leave it out", "%s has no effect without a shared store", cli.GivenAs(cmd, "leases"))
+	}
 	if f.data == "" {
 		return cli.UsageError(seeServeHelp, "%s must name a directory", cli.GivenAs(cmd, "data"))
 	}

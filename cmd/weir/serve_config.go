@@ -8,12 +8,19 @@ import (
 	"github.com/weirlimit/weir/internal/gateway"
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/telemetry"
+	"github.com/weirlimit/weir/redisstore"
 )
 
 // The values of --engine.
 const (
 	engineAuto = "auto"
 	engineStd  = "std"
+)
+
+// The values of --leases.
+const (
+	leasesOff  = "off"
+	leasesAuto = "auto"
 )
 
 // The values of --paths.
@@ -29,6 +36,8 @@ const (
 )
 
 var pathForms = map[string]gateway.Paths{pathsStrict: gateway.Strict, pathsAsSent: gateway.AsSent}
+
+var leasings = map[string]redisstore.Leasing{leasesOff: redisstore.LeasesOff, leasesAuto: redisstore.LeasesAuto}
 
 var engines = map[string]gateway.Engine{engineAuto: gateway.EngineAuto, engineStd: gateway.EngineStd}
 
@@ -71,6 +80,7 @@ func (f *serveFlags) config(document *live.Document, log *slog.Logger, stderr io
 
 		Store:         f.store,
 		StoreDeadline: f.storeDeadline.Duration,
+		Leases:        leasings[f.leases.Value],
 		KeySecret:     f.keySecret,
 		Data:          f.data,
 		MaxData:       int64(f.maxData),

@@ -48,6 +48,7 @@ type serveFlags struct {
 	maxData       cli.Size
 	memory        cli.Size
 	storeDeadline cli.Span
+	leases        cli.Choice
 	keySecret     string
 
 	trustedProxies cli.Prefixes
@@ -103,6 +104,7 @@ func defaultServeFlags() *serveFlags {
 		data:           "weir-data",
 		maxData:        1 << 30,
 		memory:         256 << 20,
+		leases:         cli.Choice{Value: leasesOff, Of: []string{leasesOff, leasesAuto}},
 		storeDeadline:  cli.Span{Duration: 100 * time.Millisecond, Min: time.Millisecond, Max: time.Minute},
 		clientIPHeader: "X-Forwarded-For",
 		ipv6Prefix:     cli.Number{Value: 64, Min: 1, Max: 128},
@@ -155,6 +157,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.maxData, "max-data", "maximum storage of the sample backend in --data, half of it for visitors, in B, KiB, MiB or GiB; when it is full, writes are answered 507, while reads and deletes continue; not with --upstream")
 	flags.Var(&f.memory, "memory", "memory for the counts in this process, in B, KiB, MiB or GiB, at least 1MiB; a window takes about 25 bytes. When it is full, new callers share budgets: some may be refused early, but none gets more than its limit")
 	flags.Var(&f.storeDeadline, "store-deadline", "how long the store may take to answer before limiters follow their on_store_failure")
+	flags.Var(&f.leases, "leases", "whether this node charges units of busy windows before it gives them out, so that most of their requests need no round trip: auto or off; no limit is exceeded, but a request can be refused while other nodes hold units, for about a second; only with a shared --store")
 	flags.StringVar(&f.keySecret, "key-secret", "", "`FILE` with a secret of 32 bytes or more that hashes callers in the store, the same on all nodes (default: the first node makes one and keeps it in the store); only with a shared --store")
 	flags.Var(&f.trustedProxies, "trusted-proxies", "networks of the proxies that are trusted to report the client's address (default none)")
 	flags.StringVar(&f.clientIPHeader, "client-ip-header", f.clientIPHeader, "the `HEADER` in which they report it: X-Forwarded-For, Forwarded or X-Real-IP")
@@ -199,6 +202,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	words("client-ip-header", clientIPHeaders...)
 	words("client-cert", f.clientCert.Of...)
 	words("engine", f.engine.Of...)
+	words("leases", f.leases.Of...)
 	words("paths", f.paths.Of...)
 	words("forwarded", append(gateway.ForwardingNames(), gateway.NoForwarding)...)
 	words("token-from", identity.PlaceForms()...)

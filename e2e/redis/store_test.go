@@ -47,3 +47,19 @@ func TestStore(t *testing.T) {
 		})
 	}
 }
+
+// With leases, one process is as exact as without: whatever a take needs that the process holds
+// goes back first. Some takes are served without the server.
+func TestAStoreThatLeasesIsExactForOneProcess(t *testing.T) {
+	server, clock := redistest.StartWithClock(t)
+	served := int64(0)
+	storetest.Run(t, func(t *testing.T) (weir.Store, storetest.Clock) {
+		server.Do(t, "FLUSHALL")
+		s := open(t, redisstore.Options{Addresses: []string{server.Addr()}, Now: clock.Now, Leases: redisstore.LeasesAuto})
+		t.Cleanup(func() { served += s.Stats().Leases.Takes })
+		return s, clock
+	})
+	if served == 0 {
+		t.Error("no take was served from leased units")
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimit/weir/internal/live"
 	"github.com/weirlimit/weir/internal/telemetry"
 	"github.com/weirlimit/weir/policyfile"
+	"github.com/weirlimit/weir/redisstore"
 )
 
 // A Config describes one server. Each field belongs to the flag of `weir serve` with its name, and
@@ -62,6 +63,8 @@ type Config struct {
 
 	Store         Store // the zero value is the memory of this process
 	StoreDeadline time.Duration
+	// Leases is whether a shared store leases units of busy windows.
+	Leases redisstore.Leasing
 	// KeySecret is the file of the secret that all nodes of a shared store have in common; empty:
 	// the store keeps one.
 	KeySecret string

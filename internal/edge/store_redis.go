@@ -22,7 +22,7 @@ import (
 // openRedis opens a store that other nodes count in too, and a store in this process, which counts
 // by the clock of the shared one while that does not answer.
 func openRedis(ctx context.Context, at redisstore.Options, o *opening) (*openStore, error) {
-	at.Now, at.Log = o.Now, o.Log
+	at.Now, at.Log, at.Leases = o.Now, o.Log, o.Leases
 	at.Timeout = max(2*time.Second, 2*o.StoreDeadline)
 	if o.KeySecret != "" {
 		secret, err := readSecret(o.KeySecret)
@@ -135,6 +135,9 @@ func redisLine(at redisstore.Options, state redisstore.State, memory int64) stri
 		fmt.Fprintf(&b, ", database %d", at.DB)
 	}
 	fmt.Fprintf(&b, ", prefix %s", cmp.Or(at.Prefix, "weir"))
+	if at.Leases != redisstore.LeasesOff {
+		b.WriteString(", leases units of busy windows")
+	}
 	if state.Ready {
 		fmt.Fprintf(&b, "; %v here while it does not answer", size(memory))
 	} else {

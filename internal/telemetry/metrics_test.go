@@ -351,7 +351,7 @@ func TestNoLabelHasAValueThatACallerChose(t *testing.T) {
 	}
 	fixed := []string{
 		"", "admitted", "refused", "unauthenticated", "store_unavailable", "unlimited", "counted_locally", "allowed_uncounted",
-		"would_admit", "would_refuse", "skipped", "denied", "misdirected", "logged", "unlogged", "repeated", "delivered", "rejected", "expired", "dropped", "unsent", "same", "newly_refused", "newly_admitted", "redirected", "challenge", "edge", "file", "v1", "abc", "0123abcd", "89abcdef",
+		"would_admit", "would_refuse", "skipped", "denied", "misdirected", "logged", "unlogged", "repeated", "delivered", "rejected", "expired", "dropped", "unsent", "same", "newly_refused", "newly_admitted", "redirected", "challenge", "granted", "returned", "held_back", "stranded", "edge", "file", "v1", "abc", "0123abcd", "89abcdef",
 		runtime.Version(), "go1", "*", "http://backend.example.com:3000", "http://backend.example.com:3001", "api.example.com", "400", "431", "502", "504",
 		"2xx", "4xx", "5xx",
 	}

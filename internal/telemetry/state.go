@@ -41,6 +41,8 @@ var (
 	descBudgets    = prometheus.NewDesc("weir_table_shared_budget_charges_total", "Charges that were counted in a budget that new callers share, because the table was full: some callers may be refused early.", nil, nil)
 	descAsked      = prometheus.NewDesc("weir_shared_store_asked_total", "Takes that were sent to the shared store.", nil, nil)
 	descRemembered = prometheus.NewDesc("weir_shared_store_remembered_total", "Takes that were refused without a request to the shared store, because this process knew that the window was spent.", nil, nil)
+	descLeased     = prometheus.NewDesc("weir_shared_store_leased_takes_total", "Takes that were admitted without a request to the shared store, from units that this process had leased.", nil, nil)
+	descLeases     = prometheus.NewDesc("weir_shared_store_leased_units_total", "Units that this process has leased of the shared store, by what became of them: granted counts all. Of these, returned went back unused; held_back did so too, but the window was spent meanwhile, so that other processes may have refused requests; stranded stay spent until the reset, although no request has got them.", []string{"result"}, nil)
 	descEvents     = prometheus.NewDesc("weir_events_total", "Events of limiters with notify, by what became of them. In the log: logged, or unlogged if a second had too many. At the webhook: delivered, or lost as rejected (the receiver refused it for good), expired (not accepted in time), dropped (too many waited) or unsent (the server ended). repeated: the same event was reported before.", []string{"result"}, nil)
 	descEmptied    = prometheus.NewDesc("weir_shared_store_emptied_total", "How often the shared store was found to have lost its counters: its windows started from zero, so callers could use their limits again.", nil, nil)
 )
@@ -49,7 +51,7 @@ var (
 type sourceCollector struct{ *Metrics }
 
 func (m sourceCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range [...]*prometheus.Desc{descStoreUp, descBreaker, descInFlight, descKeys, descCapacity, descBytes, descBound, descBudgets, descAsked, descRemembered, descEmptied, descEvents} {
+	for _, d := range [...]*prometheus.Desc{descStoreUp, descBreaker, descInFlight, descKeys, descCapacity, descBytes, descBound, descBudgets, descAsked, descRemembered, descEmptied, descLeased, descLeases, descEvents} {
 		to <- d
 	}
 	for _, d := range gatewayDescs() {
@@ -90,6 +92,10 @@ func (m sourceCollector) Collect(to chan<- prometheus.Metric) {
 		counter(descAsked, s.Asked)
 		counter(descRemembered, s.Remembered)
 		counter(descEmptied, s.Emptied)
+		counter(descLeased, s.Leases.Takes)
+		for result, n := range map[string]int64{"granted": s.Leases.Granted, "returned": s.Leases.Returned, "held_back": s.Leases.HeldBack, "stranded": s.Leases.Stranded} {
+			to <- prometheus.MustNewConstMetric(descLeases, prometheus.CounterValue, float64(n), result)
+		}
 	}
 	if from.Events != nil {
 		for result, n := range from.Events() {

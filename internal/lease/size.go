@@ -1,0 +1,95 @@
+package lease
+
+import (
+	"math"
+	"time"
+)
+
+// A Trend is how a node's requests of one key have gone lately: how many units they spend, and
+// which share of what all nodes spend. The zero value knows nothing. It is not safe for concurrent
+// use.
+//
+// The rule is that of docs/adr/0040-leases.md. A node alone on a key takes half of what is left
+// each time, as far as it spends that in a third of the window. A node among others takes its share
+// of half, as far as it spends that in a sixtieth of the window, or in a second.
+type Trend struct {
+	at     time.Duration // of the last answer
+	recent float64       // units of late, each worth less with time: rate times memory
+	// units that this node has spent, and that all have, each worth less with each answer
+	own, all float64
+	count    int64 // the store's count at the last answer
+	reset    int64 // of the window of that answer
+}
+
+const (
+	// memory is how long the rate remembers, as a part of the window.
+	memory = 6
+	// fading is what units are worth after the next answer.
+	fading = 0.9
+	// alone is the share from which a node counts as the only one on a key.
+	alone = 0.7
+	// Least is the least number of units worth leasing.
+	Least = 3
+)
+
+// Note records an answer of the store at now: the units that this node has spent since the last
+// answer, with that of the answer, and the store's count before the answer and after it.
+func (t *Trend) Note(now, per time.Duration, own, before, after, reset int64) {
+	if reset != t.reset {
+		t.count = 0
+	}
+	t.own = t.own*fading + float64(own)
+	t.all = t.all*fading + float64(own+max(0, before-t.count))
+	tau := (per / memory).Seconds()
+	passed := max(0, now-t.at).Seconds()
+	fades := math.Exp(-passed / tau)
+	spread := 1.0 // of units that were spent one by one since the last answer
+	if passed > 0 {
+		spread = tau / passed * (1 - fades)
+	}
+	t.recent = t.recent*fades + float64(own-1)*spread + 1
+	t.at, t.count, t.reset = now, after, reset
+}
+
+// A Wish is how many units a node asks for beside the cost of a request.
+type Wish struct {
+	Units int64 // at most
+	Part  int64 // of what is left, at most, in thousandths
+	Least int64 // fewer are not granted
+}
+
+// Wish returns how many units of a window of length per under a limit the node wants at now, by the
+// store's clock second; the zero Wish if it should ask for each request.
+func (t *Trend) Wish(now, per time.Duration, limit, second int64) Wish {
+	tau := (per / memory).Seconds()
+	rate := t.recent * math.Exp(-max(0, now-t.at).Seconds()/tau) / tau
+	ahead := max(per/60, time.Second)
+	share := t.share()
+	if share >= alone {
+		ahead = max(per/3, time.Second)
+	}
+	rest := limit
+	if t.reset > second {
+		rest -= t.count
+	}
+	w := Wish{Units: int64(min(rate*ahead.Seconds(), float64(limit))), Part: int64(share * 500), Least: Least}
+	if w.Units < Least || rest*w.Part/1000 < Least {
+		return Wish{}
+	}
+	return w
+}
+
+// share is this node's share of what all spend. One unit of others is assumed, so that a node is
+// not alone on a key after its first request.
+func (t *Trend) share() float64 { return t.own / (t.all + 1) }
+
+// Patience returns how long units may be idle before they should go back, of a window of length
+// per: a second, and if the node is alone on the key and seldom has requests, longer, up to a sixth
+// of the window.
+func (t *Trend) Patience(per time.Duration) time.Duration {
+	rate := t.recent / (per / memory).Seconds()
+	if t.share() < alone || rate <= 0 {
+		return time.Second
+	}
+	return max(time.Second, min(per/6, time.Duration(3/rate*float64(time.Second))))
+}

@@ -1,0 +1,30 @@
+-- Charges every window or none, as take.lua, and in the same step as many more units of each as its
+-- caller wants and the window has left.
+--
+-- KEYS  the windows; then the mark of each window's last reset by an operator
+-- ARGV  for each window the units wanted, the part of what is left that they may be, in thousandths,
+--       and the least that is worth it; then the arguments of take.lua
+--
+-- The function take is take.lua. Returns one integer, as take.lua, if the take is too late or in
+-- another span. Otherwise returns {the reply of take.lua}, and if the take is allowed after it the
+-- units granted of each window, and each window's mark, 0 for none. The count in the reply of take.lua
+-- does not have the granted units.
+local K,A,B=KEYS,ARGV,2147483648
+local n=#K/2
+local windows,args={},{}
+for i=1,n do windows[i]=K[i] end
+for i=3*n+1,#A do args[i-3*n]=A[i] end
+local out=take(windows,args)
+if type(out)=='number' then return out end
+local open,reply=#out==n+1,{out}
+if not open and out[2]~=1 then return reply end
+for i=1,n do
+  local count,grant,limit=out[2*i+2],A[i]+0,args[i]%B
+  if open then count=out[i==1 and 1 or i+1]%B end
+  grant=math.min(grant,math.floor((limit-count)*A[n+i]/1000))
+  if grant<A[2*n+i]+0 then grant=0 end
+  if grant>0 then redis.call('INCRBY',K[i],grant) end
+  reply[i+1]=grant
+end
+for i=1,n do reply[n+1+i]=redis.call('GET',K[n+i]) or 0 end
+return reply

@@ -1,0 +1,41 @@
+package redisstore
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A serverAhead is how far the server's clock is at least ahead of the leases' clock. A take from a
+// pocket shows a time that is not before that of any earlier answer.
+type serverAhead struct {
+	mu  sync.Mutex
+	low atomic.Int64 // ns
+	any bool
+}
+
+// clockStep is what the known difference may be above the greatest possible one before it is
+// dropped: answers have the server's clock in whole milliseconds.
+const clockStep = int64(2 * time.Millisecond)
+
+// learn records that the server's clock showed server, in Unix ns, between two moments.
+func (s *serverAhead) learn(server int64, asked, answered time.Duration) {
+	low, high := server-int64(answered), server-int64(asked)
+	if known := s.low.Load(); known >= low && known <= high {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.low.Load(); !s.any || low > known || known > high+clockStep {
+		s.low.Store(low)
+		s.any = true
+	}
+}
+
+// at returns the server's time in Unix ns.
+func (s *serverAhead) at(now time.Duration) int64 { return int64(now) + s.low.Load() }
+
+// when returns the leases' time at which at returns a whole second.
+func (s *serverAhead) when(second int64) time.Duration {
+	return time.Duration(second*int64(time.Second) - s.low.Load())
+}

@@ -1,0 +1,385 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/lease"
+)
+
+// Leases are units that the server has charged before this process gives them out, in the same step
+// as an earlier take. While a window's pocket has units, takes of it need no round trip.
+// docs/adr/0040-leases.md is the protocol.
+//
+// Takes of a window whose pocket has units, or that wish for some, go to the server in turn: one
+// after the other, and not while others are under way. So the server's refusal is final, because
+// nothing that this process holds of the window is under way then. All other takes go to the server
+// at the same time, as without leases.
+//
+//	leases.go      a take: from pockets, or from the server in turn
+//	leasetable.go  the windows whose requests are observed
+//	leaseahead.go  the server's time of takes that it was not asked for
+//	leaseback.go   units go back: idle ones, at a reset, and at the end
+//	lend.go        what the server charges and takes back
+
+// A Leasing is whether a store leases units.
+type Leasing uint8
+
+const (
+	// LeasesOff: every take asks the server, or is refused from memory.
+	LeasesOff Leasing = iota
+	// LeasesAuto leases units of windows that this process spends often.
+	LeasesAuto
+	// LeasesEager leases a few units with every take that can have some. It is for tests, and asks
+	// the server more often than LeasesOff if callers are many.
+	LeasesEager
+)
+
+// A lender is what units are leased of: the server, in simulations another.
+type lender interface {
+	// charge asks for a take, and in the same step for the units that it wishes for.
+	charge(ctx context.Context, t *leaseTake) error
+	// giveBack sends units back, at most once. It returns the count of their window then, and
+	// reports whether they have arrived.
+	giveBack(ctx context.Context, e *leased, l lease.Lot) (count int64, ok bool)
+	// lasts reports whether the server is the one that charged the units of an epoch.
+	lasts(e *leased, epoch uint64) bool
+}
+
+// A leaseTake is a take that its lender is asked for.
+type leaseTake struct {
+	charges []weir.Charge
+	hashes  [weir.MaxCharges]hash
+	r       *weir.Receipt
+
+	// Of a server.
+	link  *link
+	epoch uint64
+	names [weir.MaxCharges]string
+	asked int64 // this process's clock when the take began
+
+	in [weir.MaxCharges]uint32 // see leaseTable.enterApart
+
+	entries [weir.MaxCharges]*leased    // nil: the window is not observed
+	marked  bool                        // the lender is asked for the marks of resets
+	wishes  [weir.MaxCharges]lease.Wish // only if marked
+	lots    [weir.MaxCharges]lease.Lot  // of the answer, if it is allowed and marked
+}
+
+// leases are the leased units of a store.
+type leases struct {
+	of    lender
+	clock func() (now time.Duration, ok bool) // counts while the machine sleeps
+	eager bool
+
+	table  leaseTable
+	ahead  serverAhead
+	active activeLeases
+
+	served, granted, returned, heldBack, stranded atomic.Int64
+}
+
+func newLeases(of lender, clock func() (time.Duration, bool), how Leasing) *leases {
+	return &leases{of: of, clock: clock, eager: how == LeasesEager, active: activeLeases{all: make(map[*leased]*idling)}}
+}
+
+// leasable reports whether units that were charged before may serve a take. They may not if it
+// reads, asks a gate or takes slots, or if the server's very count is needed.
+func leasable(charges []weir.Charge) bool {
+	for i := range charges {
+		if c := &charges[i]; c.Cost <= 0 || c.Held || c.Exact {
+			return false
+		}
+	}
+	return true
+}
+
+// spend serves a take from pockets, and reports whether it did.
+func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *weir.Receipt) bool {
+	if !leasable(charges) {
+		return false
+	}
+	var entries [weir.MaxCharges]*leased
+	for i := range charges {
+		e := a.table.find(hashes[i])
+		if e == nil || e.pocket.Units() < charges[i].Cost {
+			return false
+		}
+		entries[i] = e
+	}
+	now, ok := a.clock()
+	if !ok {
+		return false
+	}
+	var spent [weir.MaxCharges]lease.Lot
+	if len(charges) == 1 {
+		spent[0], now, ok = entries[0].pocket.Spend(charges[0].Cost, charges[0].Limit, now)
+	} else {
+		now, ok = spendAll(charges, &entries, &spent, now)
+	}
+	if !ok {
+		return false
+	}
+	for i := range charges {
+		if !a.of.lasts(entries[i], spent[i].Window.Epoch) {
+			a.void(entries[i]) // and what was spent now: the server may not count it
+			return false
+		}
+	}
+	*r = weir.Receipt{Allowed: true, Leased: true}
+	r.Now = a.ahead.at(now) / int64(time.Second)
+	for i := range charges {
+		l := &spent[i]
+		r.Used[i] = weir.Used{Count: l.Count, Reset: l.Window.Reset}
+		r.Now = min(r.Now, l.Window.Reset-1)
+		if i == 0 || l.At < r.Ticket.At {
+			r.Ticket.At = l.At
+		}
+		if i == 0 || l.Window.Epoch < r.Ticket.Epoch {
+			r.Ticket.Epoch = l.Window.Epoch
+		}
+	}
+	a.served.Add(1)
+	return true
+}
+
+// spendAll spends from all pockets or from none, in one step. It returns the time of that.
+func spendAll(charges []weir.Charge, entries *[weir.MaxCharges]*leased, spent *[weir.MaxCharges]lease.Lot, now time.Duration) (at time.Duration, ok bool) {
+	sorted := *entries
+	slices.SortFunc(sorted[:len(charges)], func(a, b *leased) int { return a.hash.compare(b.hash) })
+	at, ok = now, true
+	for _, e := range sorted[:len(charges)] {
+		e.pocket.Lock()
+		at = e.pocket.Last(at)
+	}
+	for i := range charges {
+		ok = ok && entries[i].pocket.Has(charges[i].Cost, charges[i].Limit, now)
+	}
+	for i := range charges {
+		if ok {
+			spent[i] = entries[i].pocket.Take(charges[i].Cost, at)
+		}
+		entries[i].pocket.Unlock()
+	}
+	return at, ok
+}
+
+// hasAny reports whether one of the windows of a take has units or is being asked for. What is
+// remembered of such a window may be outdated.
+func (a *leases) hasAny(charges []weir.Charge, hashes *[weir.MaxCharges]hash) bool {
+	for i := range charges {
+		if e := a.table.find(hashes[i]); e != nil && (e.pocket.Units() > 0 || len(e.turn) > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// look finds the windows of a take, and reports whether one has units or is being asked for, and
+// whether the take wishes for units of all of them.
+func (a *leases) look(t *leaseTake) (held, wishes bool) {
+	wishes = leasable(t.charges)
+	now, ok := a.clock()
+	wishes = wishes && ok
+	for i := range t.charges {
+		e := a.table.find(t.hashes[i])
+		t.entries[i] = e
+		if e == nil {
+			wishes = wishes && a.eager
+			continue
+		}
+		held = held || e.pocket.Units() > 0 || len(e.turn) > 0
+		wishes = wishes && a.wish(e, &t.charges[i], now) != lease.Wish{}
+	}
+	return held, wishes
+}
+
+func (a *leases) wish(e *leased, c *weir.Charge, now time.Duration) lease.Wish {
+	if a.eager {
+		return lease.Wish{Units: 7, Part: 1000, Least: 1}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.trend.Wish(now, time.Duration(c.Per)*time.Second, c.Limit, a.ahead.at(now)/int64(time.Second))
+}
+
+// take asks the lender for a take that no pocket serves. A take of windows without units, that
+// wishes for none, does not wait for others.
+func (a *leases) take(ctx context.Context, t *leaseTake, held, wishes bool) error {
+	if !held && !wishes {
+		leave := a.table.enterApart(t)
+		if held, _ = a.look(t); !held {
+			defer leave()
+			err := a.of.charge(ctx, t)
+			if err == nil && t.r.Allowed {
+				a.observe(t)
+			}
+			return err
+		}
+		leave()
+	}
+	return a.takeInTurn(ctx, t)
+}
+
+// observe records a take that was not in turn.
+func (a *leases) observe(t *leaseTake) {
+	now, ok := a.clock()
+	if !ok || !leasable(t.charges) {
+		return
+	}
+	for i := range t.charges {
+		if t.entries[i] == nil {
+			if t.entries[i] = a.table.enter(t.hashes[i], now); t.entries[i] == nil {
+				continue
+			}
+		}
+		t.entries[i].note(&t.charges[i], now, t.charges[i].Cost, t.r.Used[i].Count, 0, t.r.Used[i].Reset)
+	}
+}
+
+// takeInTurn asks the lender while no other take of these windows does.
+func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) error {
+	now, ok := a.clock()
+	for i := range t.charges {
+		if t.entries[i] == nil && ok && leasable(t.charges) {
+			t.entries[i] = a.table.enter(t.hashes[i], now)
+		}
+	}
+	if err := a.acquire(ctx, t); err != nil {
+		return fmt.Errorf("wait for the units that others ask for: %w", err)
+	}
+	defer release(t)
+	if a.spend(t.charges, &t.hashes, t.r) {
+		return nil
+	}
+	if holds(t.charges) { // its script knows nothing of marks
+		a.giveBackAll(ctx, t)
+		return a.of.charge(ctx, t)
+	}
+	t.marked = true
+	a.wishFor(t)
+	for {
+		if err := a.of.charge(ctx, t); err != nil {
+			return err
+		}
+		if t.r.Allowed {
+			a.fill(t)
+			return nil
+		}
+		again, served := a.recover(ctx, t)
+		if served {
+			return nil
+		}
+		if !again {
+			a.show(t)
+			return nil
+		}
+		t.wishes = [weir.MaxCharges]lease.Wish{}
+	}
+}
+
+// wishFor sets what a take wishes for: units of all windows whose pockets are short, or of none.
+func (a *leases) wishFor(t *leaseTake) {
+	now, ok := a.clock()
+	if !ok || !leasable(t.charges) {
+		return
+	}
+	for i := range t.charges {
+		e := t.entries[i]
+		if e == nil {
+			t.wishes = [weir.MaxCharges]lease.Wish{}
+			return
+		}
+		if t.wishes[i] = a.wish(e, &t.charges[i], now); t.wishes[i].Units == 0 {
+			t.wishes = [weir.MaxCharges]lease.Wish{}
+			return
+		}
+	}
+	for i := range t.charges {
+		if t.entries[i].pocket.Units() >= t.charges[i].Cost {
+			t.wishes[i] = lease.Wish{}
+		}
+	}
+}
+
+// fill puts what was granted into the pockets.
+func (a *leases) fill(t *leaseTake) {
+	now, _ := a.clock()
+	for i := range t.charges {
+		e, l := t.entries[i], t.lots[i]
+		if e == nil {
+			continue
+		}
+		if l.Window.Reset != t.r.Used[i].Reset { // the answer has no marks
+			a.stranded.Add(e.pocket.Drain().Units)
+			continue
+		}
+		a.granted.Add(l.Units)
+		before := e.pocket.Units()
+		f := e.pocket.Fill(l, a.ahead.when(t.r.Now))
+		a.stranded.Add(f.Dropped)
+		t.r.Now = max(t.r.Now, min(a.ahead.at(f.Since)/int64(time.Second), l.Window.Reset-1))
+		if t.charges[i].Cost > 0 {
+			own := t.charges[i].Cost
+			if f.Dropped == 0 {
+				own += max(0, e.filled.Load()-before)
+			}
+			e.note(&t.charges[i], now, own, l.Count-l.Units, l.Units, l.Window.Reset)
+		}
+		e.filled.Store(f.Units)
+		t.r.Used[i].Count = l.Count - f.Units
+		if f.Units > 0 {
+			a.active.add(e, l.Window.Reset, e.patience(&t.charges[i]))
+		}
+	}
+}
+
+// recover reports whether a take that the lender has refused fits with what this process holds: a
+// pocket serves it, or the units have gone back and the lender is to be asked again.
+func (a *leases) recover(ctx context.Context, t *leaseTake) (again, served bool) {
+	for i := range t.charges {
+		e, used := t.entries[i], t.r.Used[i]
+		if e != nil {
+			units := e.pocket.Of(used.Reset)
+			again = again || units > 0
+			used.Count -= min(units, used.Count)
+		}
+		if !used.Fits(t.charges[i].Cost, t.charges[i].Limit) {
+			return false, false
+		}
+	}
+	if !again {
+		return false, false
+	}
+	if a.spend(t.charges, &t.hashes, t.r) {
+		return false, true
+	}
+	a.giveBackAll(ctx, t)
+	return true, false
+}
+
+// giveBackAll gives back what the pockets of a take have.
+func (a *leases) giveBackAll(ctx context.Context, t *leaseTake) {
+	for _, e := range t.entries[:len(t.charges)] {
+		if e != nil {
+			a.giveBack(ctx, e)
+		}
+	}
+}
+
+// show makes the receipt of a refused take show what this process could still give out.
+func (a *leases) show(t *leaseTake) {
+	for i, e := range t.entries[:len(t.charges)] {
+		if e != nil {
+			used := &t.r.Used[i]
+			used.Count -= min(e.pocket.Of(used.Reset), used.Count)
+		}
+	}
+}
+
+// void drops what a pocket has: it stays spent.
+func (a *leases) void(e *leased) { a.stranded.Add(e.pocket.Drain().Units) }

@@ -1,0 +1,473 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/lease"
+	"github.com/weirlimit/weir/internal/wait"
+)
+
+// This file runs the leases of several nodes against a store in this process, which answers like
+// lease.lua. Time, the clocks of the nodes and the network are simulated: a seed decides which
+// messages are late or lost, which nodes end or lose their connection, and when an operator resets
+// a window. leasemodel_test.go searches the protocol; this runs the code.
+
+// A simFault breaks one rule.
+type simFault string
+
+const (
+	simSound          simFault = "no fault"
+	simFromAnswer     simFault = "deadlines count from the answer"
+	simFastStore      simFault = "deadlines have no guard for drift"
+	simUncharged      simFault = "granted units are not charged"
+	simUncut          simFault = "more is granted than the window has left"
+	simReturnTwice    simFault = "a return arrives twice"
+	simReturnAnyReset simFault = "a return does not name its window"
+	simReturnAnyGen   simFault = "a return survives an operator's reset"
+)
+
+// A simWindow is one window, from its first unit to its end.
+type simWindow struct {
+	from     int64 // Unix ms of its first unit, after any reset by an operator
+	reset    int64
+	count    int64
+	admitted int64
+}
+
+type simKey struct {
+	open    *simWindow
+	windows []*simWindow
+	mark    int64
+}
+
+// A simStore is the store. The clock of the bubble is its own.
+type simStore struct {
+	fault  simFault
+	mu     sync.Mutex
+	random *rand.Rand
+	keys   map[string]*simKey
+	wrong  []string
+
+	asks, refused, offered, admitted, returns int64
+}
+
+func (s *simStore) fail(form string, args ...any) {
+	if len(s.wrong) < 5 {
+		s.wrong = append(s.wrong, fmt.Sprintf(form, args...))
+	}
+}
+
+// draw returns true with a probability.
+func (s *simStore) draw(probability float64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.random.Float64() < probability
+}
+
+// below returns a duration above 0, at most d.
+func (s *simStore) below(d time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return 1 + time.Duration(s.random.Int64N(int64(d)))
+}
+
+func (s *simStore) count(what *int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*what++
+}
+
+func (s *simStore) key(c *weir.Charge) *simKey {
+	k := s.keys[string(c.Key)]
+	if k == nil {
+		k = new(simKey)
+		s.keys[string(c.Key)] = k
+	}
+	if now := time.Now(); k.open != nil && now.Unix() >= k.open.reset {
+		k.open = nil
+	}
+	return k
+}
+
+// take is lease.lua.
+func (s *simStore) take(t *leaseTake) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	*t.r = weir.Receipt{Allowed: true, Now: now.Unix(), Ticket: weir.Ticket{At: now.UnixMilli(), Epoch: t.epoch}}
+	for i := range t.charges {
+		c, k := &t.charges[i], s.key(&t.charges[i])
+		if k.open != nil {
+			t.r.Used[i] = weir.Used{Count: k.open.count, Reset: k.open.reset}
+		}
+		if c.Cost > 0 && t.r.Used[i].Count+c.Cost > c.Limit {
+			t.r.Allowed = false
+		}
+	}
+	if !t.r.Allowed {
+		return
+	}
+	for i := range t.charges {
+		c, k := &t.charges[i], s.key(&t.charges[i])
+		if k.open == nil && c.Cost > 0 {
+			k.open = &simWindow{from: max(now.UnixMilli(), k.mark+1), reset: now.Unix() + c.Per}
+			k.windows = append(k.windows, k.open)
+		}
+		if k.open == nil {
+			continue
+		}
+		k.open.count += c.Cost
+		k.open.admitted += c.Cost
+		t.r.Used[i] = weir.Used{Count: k.open.count, Reset: k.open.reset}
+		t.lots[i] = lease.Lot{Window: lease.Window{Reset: k.open.reset, Generation: k.mark, Epoch: t.epoch}, Limit: c.Limit, At: max(t.r.Ticket.At, k.mark+1)}
+		if w := t.wishes[i]; t.marked {
+			grant := min(w.Units, (c.Limit-k.open.count)*w.Part/1000)
+			if s.fault == simUncut {
+				grant = w.Units
+			}
+			if grant < w.Least {
+				grant = 0
+			}
+			if s.fault != simUncharged {
+				k.open.count += grant
+			}
+			t.lots[i].Units = grant
+		}
+		t.lots[i].Count = t.r.Used[i].Count + t.lots[i].Units
+	}
+}
+
+// giveBack is settle.lua.
+func (s *simStore) giveBack(c string, l lease.Lot) (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.returns++
+	k := s.keys[c]
+	w := k.open
+	if w == nil || time.Now().Unix() >= w.reset {
+		return 0, false
+	}
+	if s.fault != simReturnAnyReset && w.reset != l.Window.Reset || s.fault != simReturnAnyGen && l.At <= k.mark {
+		return 0, false
+	}
+	w.count -= l.Units
+	if w.count < w.admitted {
+		s.fail("a return of %d leaves a count of %d, and %d are admitted", l.Units, w.count, w.admitted)
+	}
+	return w.count, true
+}
+
+// spent counts what a pocket has given out, in the window that was charged.
+func (s *simStore) spent(c *weir.Charge, used weir.Used, at int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Unix() >= used.Reset {
+		s.fail("a unit was given out at %v, after the reset %v", now, time.Unix(used.Reset, 0))
+	}
+	// The time is that of the earliest charge in any of the windows.
+	var of *simWindow
+	for _, w := range slices.Backward(s.keys[string(c.Key)].windows) {
+		if w.reset == used.Reset {
+			if of = w; at >= w.from {
+				break
+			}
+		}
+	}
+	if of == nil {
+		s.fail("a unit of no window was given out: %+v", used)
+		return
+	}
+	if of.admitted += c.Cost; of.admitted > c.Limit {
+		s.fail("%d units of %d were admitted", of.admitted, c.Limit)
+	}
+}
+
+// A simNode is a node, and the network between it and the store.
+type simNode struct {
+	store *simStore
+	now   atomic.Pointer[simProcess]
+	epoch atomic.Uint64
+	start time.Time
+	drift float64
+	delay time.Duration // of a message, at most
+	lost  float64       // the part of messages that are lost
+	end   context.CancelFunc
+}
+
+// A simProcess is a process of a node: a lender for its leases. A dead one reaches nothing.
+type simProcess struct {
+	*simNode
+	leases *leases
+	dead   atomic.Bool
+}
+
+func (n *simNode) clock() (time.Duration, bool) {
+	return time.Hour + time.Duration(float64(time.Since(n.start))*(1+n.drift)), true
+}
+
+// travel waits for a message, and reports whether it arrives before ctx ends.
+func (n *simProcess) travel(ctx context.Context) bool {
+	lost, late := n.store.draw(n.lost), n.store.below(n.delay)
+	if lost || n.dead.Load() {
+		<-ctx.Done()
+		return false
+	}
+	return wait.For(ctx, late) == nil
+}
+
+var errSimLost = errors.New("no answer")
+
+func (n *simProcess) charge(ctx context.Context, t *leaseTake) error {
+	n.store.count(&n.store.asks)
+	sent, _ := n.clock()
+	t.epoch, t.lots = n.epoch.Load(), [weir.MaxCharges]lease.Lot{}
+	if !n.travel(ctx) {
+		return errSimLost
+	}
+	n.store.take(t)
+	took := time.Now().UnixMilli()
+	if !n.travel(ctx) {
+		return errSimLost
+	}
+	answered, _ := n.clock()
+	if n.store.fault == simFromAnswer {
+		sent = answered
+	}
+	for i := range t.charges {
+		l := &t.lots[i]
+		left := time.Duration(l.Window.Reset*1000-took-1) * time.Millisecond
+		if l.Deadline, l.Sent = lease.Deadline(sent, left), sent; n.store.fault == simFastStore {
+			l.Deadline = sent + left
+		}
+		if t.entries[i] != nil {
+			t.entries[i].place.Store(&leasedPlace{name: string(t.charges[i].Key)})
+		}
+	}
+	n.leases.ahead.learn(took*int64(time.Millisecond), sent, answered)
+	return nil
+}
+
+func (n *simProcess) giveBack(ctx context.Context, e *leased, l lease.Lot) (int64, bool) {
+	if !n.travel(ctx) {
+		return 0, false
+	}
+	count, ok := n.store.giveBack(e.place.Load().name, l)
+	if n.store.fault == simReturnTwice {
+		n.store.giveBack(e.place.Load().name, l)
+	}
+	return count, n.travel(ctx) && ok
+}
+
+func (n *simProcess) lasts(_ *leased, epoch uint64) bool { return epoch == n.epoch.Load() }
+
+// take is Store.Take.
+func (n *simNode) take(charges []weir.Charge) {
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	var r weir.Receipt
+	t := &leaseTake{charges: charges, r: &r}
+	for i := range charges {
+		h := fnv.New64a()
+		h.Write(charges[i].Key)
+		t.hashes[i] = hash{hi: h.Sum64(), lo: h.Sum64()}
+	}
+	n.store.count(&n.store.offered)
+	a := n.now.Load().leases
+	if !a.spend(charges, &t.hashes, &r) {
+		held, wishes := a.look(t)
+		if a.take(ctx, t, held, wishes) != nil {
+			return
+		}
+	}
+	for i := range charges {
+		if used := r.Used[i]; used.Count < 0 || used.Count > charges[i].Limit {
+			n.store.mu.Lock()
+			n.store.fail("a count of %d of %d was shown", used.Count, charges[i].Limit)
+			n.store.mu.Unlock()
+		}
+		if r.Leased {
+			n.store.spent(&charges[i], r.Used[i], r.Ticket.At)
+		}
+	}
+	if r.Allowed {
+		n.store.count(&n.store.admitted)
+	} else {
+		n.store.count(&n.store.refused)
+	}
+}
+
+// A simKeyPlan is one limiter of a simulation: its windows, and how often nodes send requests.
+type simPlan struct {
+	charges []weir.Charge
+	every   []time.Duration // by node, the mean time between two requests
+}
+
+// A simWorld is what a seed decides.
+type simWorld struct {
+	store *simStore
+	how   Leasing
+	nodes []*simNode
+	plans []simPlan
+}
+
+func newSimWorld(seed uint64, fault simFault) *simWorld {
+	r := rand.New(rand.NewPCG(seed, 27))
+	w := &simWorld{store: &simStore{fault: fault, random: r, keys: make(map[string]*simKey)}, how: LeasesAuto}
+	if r.IntN(2) == 0 {
+		w.how = LeasesEager
+	}
+	for range 1 + r.IntN(4) {
+		n := &simNode{store: w.store, start: time.Now(), drift: (2*r.Float64() - 1) / 1000, delay: time.Duration(1 + r.Int64N(int64(30*time.Millisecond)))}
+		if r.IntN(2) == 0 {
+			n.lost = r.Float64() / 20
+		}
+		n.boot(w.how)
+		w.nodes = append(w.nodes, n)
+	}
+	for i := range 1 + r.IntN(3) {
+		var p simPlan
+		cost, per, limit := 1+r.Int64N(3), 1+r.Int64N(20), 5+r.Int64N(int64(1)<<(3+r.IntN(8)))
+		for j := range 1 + r.IntN(2) {
+			c := weir.Charge{Key: fmt.Append(nil, "key ", i, " window ", j), Limit: limit << j, Per: per << (2 * j), Cost: cost}
+			p.charges = append(p.charges, c)
+		}
+		for range w.nodes {
+			// from a tenth of the limit to twice the limit together
+			mean := float64(per) / float64(limit) * float64(cost) * float64(len(w.nodes)) / (0.1 + 2*r.Float64())
+			p.every = append(p.every, time.Duration(mean*float64(time.Second)))
+		}
+		w.plans = append(w.plans, p)
+	}
+	return w
+}
+
+// boot starts a node without pockets; what an earlier process of it had is lost.
+func (n *simNode) boot(how Leasing) {
+	if n.end != nil {
+		n.end()
+	}
+	if before := n.now.Load(); before != nil {
+		before.dead.Store(true)
+	}
+	p := &simProcess{simNode: n}
+	p.leases = newLeases(p, n.clock, how)
+	n.now.Store(p)
+	var ctx context.Context
+	ctx, n.end = context.WithCancel(context.Background())
+	go p.leases.keepReturning(ctx)
+}
+
+// run runs the world for a time.
+func (w *simWorld) run(length time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), length)
+	defer cancel()
+	var all sync.WaitGroup
+	for i, n := range w.nodes {
+		for _, p := range w.plans {
+			all.Go(func() {
+				var requests sync.WaitGroup
+				for wait.For(ctx, w.store.below(2*p.every[i])) == nil {
+					requests.Go(func() { n.take(slices.Clone(p.charges)) })
+				}
+				requests.Wait()
+			})
+		}
+	}
+	all.Go(func() {
+		for wait.For(ctx, w.store.below(20*time.Second)) == nil {
+			w.trouble(ctx)
+		}
+	})
+	all.Wait()
+	for _, n := range w.nodes {
+		n.end()
+		n.now.Load().leases.returnAll(context.Background())
+	}
+}
+
+// trouble does something to a node, or resets a window.
+func (w *simWorld) trouble(ctx context.Context) {
+	w.store.mu.Lock()
+	n, what := w.nodes[w.store.random.IntN(len(w.nodes))], w.store.random.IntN(4)
+	c := w.plans[w.store.random.IntN(len(w.plans))].charges
+	w.store.mu.Unlock()
+	switch what {
+	case 0: // the connection is another one
+		n.epoch.Add(1)
+	case 1: // killed: nothing goes back
+		n.boot(w.how)
+	default: // an operator resets a window, elsewhere
+		w.store.mu.Lock()
+		k := w.store.key(&c[0])
+		k.open, k.mark = nil, max(time.Now().UnixMilli(), k.mark+1)
+		w.store.mu.Unlock()
+		_ = wait.For(ctx, w.store.below(2*time.Second))
+		for _, n := range w.nodes {
+			n.now.Load().leases.returnAll(ctx)
+		}
+	}
+}
+
+// simulate runs the world of a seed, and returns what went wrong.
+func simulate(t *testing.T, seed uint64, fault simFault, length time.Duration) (wrong []string, s *simStore, served int64) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSimWorld(seed, fault)
+		w.run(length)
+		wrong, s = w.store.wrong, w.store
+		for _, n := range w.nodes {
+			served += n.now.Load().leases.served.Load()
+		}
+	})
+	return wrong, s, served
+}
+
+// However nodes lease, and whatever happens to them, to messages and to clocks: no window admits
+// more than its limit, no unit is given out after its reset, and none goes back twice.
+func TestNoSeedAdmitsAUnitTooMany(t *testing.T) {
+	seeds := uint64(20)
+	if testing.Short() {
+		seeds = 3
+	}
+	var served, asks, refused int64
+	for seed := range seeds {
+		wrong, s, leased := simulate(t, seed, simSound, 2*time.Minute)
+		for _, text := range wrong {
+			t.Errorf("seed %d: %s", seed, text)
+		}
+		served, asks, refused = served+leased, asks+s.asks, refused+s.refused
+	}
+	t.Logf("%d takes from pockets, %d asks, %d refusals", served, asks, refused)
+	if testing.Short() {
+		return // with so few seeds
+	}
+	if served < asks/10 || refused == 0 {
+		t.Errorf("%d takes were from pockets, %d asked, %d were refused: this proves little", served, asks, refused)
+	}
+}
+
+// The simulation can fail: it finds each planted fault.
+func TestTheSimulationFindsPlantedFaults(t *testing.T) {
+	for _, fault := range []simFault{simFromAnswer, simFastStore, simUncharged, simUncut, simReturnTwice, simReturnAnyReset, simReturnAnyGen} {
+		t.Run(string(fault), func(t *testing.T) {
+			for seed := range uint64(200) {
+				if wrong, _, _ := simulate(t, seed, fault, 2*time.Minute); len(wrong) > 0 {
+					t.Logf("seed %d: %s", seed, wrong[0])
+					return
+				}
+			}
+			t.Error("no seed finds it")
+		})
+	}
+}

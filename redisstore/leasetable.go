@@ -1,0 +1,251 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/lease"
+	"github.com/weirlimit/weir/internal/wait"
+)
+
+// A leaseTable has the windows whose requests this process observes, to know which are worth
+// leasing. It is bounded: one that does not fit is not leased.
+type leaseTable struct {
+	apart [1 << 12]apart // shared by some windows each
+	lines [leaseLines]leaseLine
+	locks [64]sync.Mutex // to change a line
+}
+
+const leaseLines = 1 << 13 // of 8 windows: 65,536
+
+type leaseLine [8]atomic.Pointer[leased]
+
+// A leased is one window's key.
+type leased struct {
+	hash   hash
+	pocket lease.Pocket
+	filled atomic.Int64 // units in the pocket after it was last filled
+	// turn is held to ask for units, to fill the pocket, and until units are back at the server.
+	turn chan struct{}
+	gone bool // it is not in the table any more; guarded by turn
+
+	mu    sync.Mutex
+	trend lease.Trend
+	used  time.Duration // when a take was last noted
+
+	place atomic.Pointer[leasedPlace] // nil before the first lot
+}
+
+// A leasedPlace is where the server has a window.
+type leasedPlace struct {
+	name string
+	slot int // on a cluster; otherwise -1
+}
+
+func (x hash) compare(y hash) int {
+	if c := cmp.Compare(x.hi, y.hi); c != 0 {
+		return c
+	}
+	return cmp.Compare(x.lo, y.lo)
+}
+
+func (a *leaseTable) find(x hash) *leased {
+	line := &a.lines[x.hi%leaseLines]
+	for k := range line {
+		if e := line[k].Load(); e != nil && e.hash == x {
+			return e
+		}
+	}
+	return nil
+}
+
+// enter returns the entry of a window, a new one if it has none. It returns nil if there is no
+// place: each is of a window that has units or is asked for.
+func (a *leaseTable) enter(x hash, now time.Duration) *leased {
+	lock := &a.locks[x.hi%uint64(len(a.locks))]
+	lock.Lock()
+	defer lock.Unlock()
+	if e := a.find(x); e != nil {
+		return e
+	}
+	e := &leased{hash: x, turn: make(chan struct{}, 1), used: now}
+	line := &a.lines[x.hi%leaseLines]
+	for {
+		var victim *leased
+		at := -1
+		for k := range line {
+			old := line[k].Load()
+			if old == nil {
+				line[k].Store(e)
+				return e
+			}
+			if old.pocket.Units() == 0 && len(old.turn) == 0 && (victim == nil || old.since() < victim.since()) {
+				victim, at = old, k
+			}
+		}
+		if victim == nil {
+			return nil
+		}
+		select {
+		case victim.turn <- struct{}{}:
+		default:
+			continue
+		}
+		fits := victim.pocket.Units() == 0
+		if fits {
+			victim.gone = true
+			line[at].Store(e)
+		}
+		victim.release()
+		if fits {
+			return e
+		}
+	}
+}
+
+func (e *leased) since() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.used
+}
+
+// note records what this node has spent of a window since the last answer, and what the server
+// counts with the cost of the charge, without the units that it granted.
+func (e *leased) note(c *weir.Charge, now time.Duration, own, count, granted, reset int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.used = now
+	e.trend.Note(now, time.Duration(c.Per)*time.Second, own, count-c.Cost, count+granted, reset)
+}
+
+// patience is Trend.Patience of the window of a charge.
+func (e *leased) patience(c *weir.Charge) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.trend.Patience(time.Duration(c.Per) * time.Second)
+}
+
+func (e *leased) acquire(ctx context.Context) error {
+	select {
+	case e.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case e.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (e *leased) release() { <-e.turn }
+
+// acquire takes the turns of the windows of a take, always in the same order, and waits for takes
+// that are not in turn.
+func (a *leases) acquire(ctx context.Context, t *leaseTake) error {
+	var order [weir.MaxCharges]int
+	n := 0
+	for i, e := range t.entries[:len(t.charges)] {
+		if e != nil {
+			order[n], n = i, n+1
+		}
+	}
+	slices.SortFunc(order[:n], func(i, j int) int { return t.hashes[i].compare(t.hashes[j]) })
+	for k, i := range order[:n] {
+		e := t.entries[i]
+		if err := e.acquire(ctx); err != nil {
+			for _, j := range order[:k] {
+				if t.entries[j] != nil {
+					t.entries[j].release()
+				}
+			}
+			return err
+		}
+		if e.gone { // its place in the table was needed: it holds nothing, and never will
+			e.release()
+			t.entries[i] = nil
+		}
+	}
+	for i, e := range t.entries[:len(t.charges)] {
+		if e == nil {
+			continue
+		}
+		if err := a.table.apartAt(t.hashes[i]).await(ctx); err != nil {
+			release(t)
+			return err
+		}
+	}
+	return nil
+}
+
+func release(t *leaseTake) {
+	for _, e := range t.entries[:len(t.charges)] {
+		if e != nil {
+			e.release()
+		}
+	}
+}
+
+// An apart counts what is under way for some windows without a turn: takes, and settlements. It has
+// two counters, so that it can wait for those that have begun before, and not for those that begin
+// meanwhile.
+type apart struct {
+	now   atomic.Uint32 // which counter counts those that begin
+	count [2]atomic.Int64
+	mu    sync.Mutex // held by the one that waits
+}
+
+func (a *leaseTable) apartAt(x hash) *apart { return &a.apart[x.lo%uint64(len(a.apart))] }
+
+// enterApart records that a take begins without a turn, before it looks at the turns of its
+// windows. It ends with leave.
+func (a *leaseTable) enterApart(t *leaseTake) (leave func()) {
+	for i := range t.charges {
+		t.in[i] = a.apartAt(t.hashes[i]).enter()
+	}
+	return func() {
+		for i := range t.charges {
+			a.apartAt(t.hashes[i]).count[t.in[i]].Add(-1)
+		}
+	}
+}
+
+func (a *apart) enter() uint32 {
+	for {
+		now := a.now.Load()
+		a.count[now].Add(1)
+		if a.now.Load() == now {
+			return now
+		}
+		a.count[now].Add(-1)
+	}
+}
+
+// await waits for all that has begun before.
+func (a *apart) await(ctx context.Context) error {
+	if a.count[0].Load() == 0 && a.count[1].Load() == 0 {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.now.Load()
+	// the first counter may have some from before a wait that was given up
+	for _, which := range [...]uint32{1 - now, now} {
+		a.now.Store(1 - which)
+		for a.count[which].Load() > 0 {
+			if err := wait.For(ctx, awaitApart); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// awaitApart is the time between two looks at what is under way.
+const awaitApart = 20 * time.Microsecond

@@ -1,0 +1,213 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/lease"
+)
+
+//go:embed lease.lua
+var leaseTail string
+
+// leaseText has take.lua as a function, so that what is taken and what is leased are charged in one
+// script.
+var leaseText = "local take=function(KEYS,ARGV)\n" + takeText + "end\n" + leaseTail
+
+// leaseClock returns the clock by which leases end.
+func (s *Store) leaseClock() func() (time.Duration, bool) {
+	if s.options.Now != nil {
+		return func() (time.Duration, bool) { return time.Duration(s.local()), true }
+	}
+	return lease.NewClock().Now
+}
+
+// charge implements lender.
+func (s *Store) charge(ctx context.Context, t *leaseTake) error {
+	r := t.r
+	r.Ticket = weir.Ticket{}
+	place := s.marks.place(t.charges, t.hashes[:])
+	if err := s.askFor(ctx, t); err != nil || !r.Allowed {
+		return err
+	}
+	at, ok := s.marks.settleable(&place, r.Ticket.At)
+	if r.Ticket.At = at; ok {
+		r.Ticket.Epoch = t.epoch
+	}
+	return nil
+}
+
+// askFor sends a take to the server.
+func (s *Store) askFor(ctx context.Context, t *leaseTake) error {
+	names, hashes := t.names[:len(t.charges)], t.hashes[:]
+	var sent time.Duration
+	if s.leases != nil {
+		sent, _ = s.leases.clock()
+	}
+	var err error
+	switch {
+	case holds(t.charges):
+		err = s.takeHeld(ctx, t.link, names, t.charges, t.asked, hashes, t.r)
+	case t.marked:
+		err = s.askMarked(ctx, t, sent)
+	default:
+		err = s.ask(ctx, t.link, names, t.charges, t.asked, hashes, t.r)
+	}
+	if err != nil || s.leases == nil {
+		return err
+	}
+	if answered, ok := s.leases.clock(); ok && t.r.Allowed {
+		s.leases.ahead.learn(t.r.Ticket.At*int64(time.Millisecond), sent, answered)
+	} else if ok {
+		s.leases.ahead.learn(t.r.Now*int64(time.Second), sent-time.Second, answered)
+	}
+	return nil
+}
+
+// askMarked asks the server for a take and for what it wishes for, and for the marks of operators'
+// resets.
+func (s *Store) askMarked(ctx context.Context, t *leaseTake, sent time.Duration) error {
+	n := len(t.charges)
+	var names [2 * weir.MaxCharges]string
+	var buf [6*weir.MaxCharges + 1]string
+	args := buf[:0]
+	for i := range n {
+		names[i], names[n+i] = t.names[i], t.names[i]+resetName
+		args = append(args, s.numbers.text(t.wishes[i].Units))
+	}
+	for i := range n {
+		args = append(args, s.numbers.text(t.wishes[i].Part))
+	}
+	for i := range n {
+		args = append(args, s.numbers.text(t.wishes[i].Least))
+	}
+	t.lots = [weir.MaxCharges]lease.Lot{}
+	reply, asked, err := s.askInTime(ctx, t.link, &t.link.lease, names[:2*n], args, t.charges, t.asked)
+	if redisErr, ok := rueidis.IsRedisErr(err); ok && redisErr.IsTryAgain() {
+		// Its slot moves, and not all of its keys exist. Without a mark nothing is leased.
+		return s.ask(ctx, t.link, t.names[:n], t.charges, t.asked, t.hashes[:], t.r)
+	}
+	if err != nil {
+		return err
+	}
+	all, err := reply.ToArray()
+	if err != nil {
+		return err
+	}
+	if len(all) != 1 && len(all) != 1+2*n {
+		return errReply
+	}
+	windows, err := all[0].ToArray()
+	if err != nil {
+		return err
+	}
+	fraction, err := s.readWindows(windows, t.charges, asked, t.hashes[:], t.r)
+	if err != nil {
+		return err
+	}
+	s.learnRefusal(fraction, n, asked, t.hashes[:], t.r)
+	if t.r.Allowed && len(all) > 1 {
+		return s.readLots(all[1:], t, sent)
+	}
+	return nil
+}
+
+// readLots decodes what lease.lua has granted, in answer to a question that was sent at sent.
+func (s *Store) readLots(all []rueidis.RedisMessage, t *leaseTake, sent time.Duration) error {
+	n := len(t.charges)
+	for i := range n {
+		units, err := all[i].AsInt64()
+		if err != nil {
+			return err
+		}
+		mark, err := all[n+i].AsInt64()
+		if err != nil {
+			return err
+		}
+		used, l := t.r.Used[i], &t.lots[i]
+		l.Window = lease.Window{Reset: used.Reset, Generation: mark}
+		l.Window.Epoch = t.epoch
+		l.Units, l.Count, l.Limit, l.Sent = units, used.Count+units, t.charges[i].Limit, sent
+		// The answer is after the reset, also if the server's clock shows the same millisecond.
+		l.At = max(t.r.Ticket.At, mark+1)
+		// the server's clock in whole milliseconds was rounded down, so this is rounded up
+		left := time.Duration(used.Reset*1000-t.r.Ticket.At-1) * time.Millisecond
+		l.Deadline = lease.Deadline(sent, left)
+		if e := t.entries[i]; e != nil && e.place.Load() == nil {
+			e.place.Store(&leasedPlace{name: t.names[i], slot: slotIn(t.link, t.names[i])})
+		}
+	}
+	return nil
+}
+
+// lasts implements lender.
+func (s *Store) lasts(e *leased, epoch uint64) bool {
+	at := e.place.Load()
+	return at != nil && s.epoch.lasts(epoch, at.slot)
+}
+
+// giveBack implements lender: units go back like those of a request that has cost less than it
+// reserved. So they go back into no other window, and not after a reset or to another server.
+func (s *Store) giveBack(ctx context.Context, e *leased, l lease.Lot) (count int64, ok bool) {
+	at := e.place.Load()
+	if at == nil {
+		return 0, false
+	}
+	o := &order{link: s.link.Load(), epoch: l.Window.Epoch, at: l.At, done: make(chan struct{}), changes: []orderedChange{
+		{name: at.name, id: e.hash.id(), reset: l.Window.Reset, units: -l.Units, end: math.MaxInt64},
+	}}
+	s.begin(o)
+	if s.order(o) != nil {
+		return 0, false
+	}
+	select {
+	case <-o.done:
+	case <-ctx.Done():
+		if s.settling.abandon(o) {
+			return 0, false
+		}
+	}
+	d := &o.changes[0]
+	return d.count, d.done && !d.lost
+}
+
+// lookAtResets gives all units back if an operator has reset a window since it looked last. The
+// server drops those of windows that were reset.
+func (s *Store) lookAtResets(ctx context.Context, l *link) {
+	if s.leases == nil {
+		return
+	}
+	bounded, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	reply, err := s.do(bounded, l, l.client.B().Get().Key(s.prefix+allResetsName).Build())
+	if err != nil {
+		return
+	}
+	mark, err := reply.ToString()
+	if err != nil || mark == s.resets {
+		return
+	}
+	s.resets = mark
+	s.leases.returnAll(ctx)
+}
+
+// noteResets tells the processes that lease units of a cluster that windows were reset. One server
+// notes it in the script.
+func (s *Store) noteResets(ctx context.Context, l *link, marks []int64) error {
+	last := slices.Max(marks)
+	if !l.cluster || last == 0 {
+		return nil
+	}
+	reply, err := s.do(ctx, l, l.client.B().Set().Key(s.prefix+allResetsName).Value(strconv.FormatInt(last, 10)).ExSeconds(resetMod).Build())
+	if err != nil {
+		return err
+	}
+	return reply.Error()
+}
