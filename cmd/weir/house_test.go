@@ -370,3 +370,18 @@ func TestFilesAreShort(t *testing.T) {
 		}
 	}
 }
+
+// A template looks methods up by name. If one is linked in, the linker keeps every exported method of every type, and the
+// program is 40 % larger (docs/adr/0041-what-is-in-a-release.md).
+func TestNoPackageOfTheProgramUsesTemplates(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.name() != "cmd/weir" && !strings.HasPrefix(p.name(), "internal/") && strings.Contains(p.name(), "/") {
+			continue // examples and tests
+		}
+		for _, imported := range p.Imports {
+			if imported == "text/template" || imported == "html/template" {
+				t.Errorf("%s imports %s: write the text in Go, or compile it with quicktemplate as internal/replay/report does", p.ImportPath, imported)
+			}
+		}
+	}
+}
