@@ -10,6 +10,8 @@ SHELL := bash
 # Pinned here and run by version, so that it is not in the go.mod of a service that embeds Weir.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.0
 
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
 # How long each fuzz target runs.
 FUZZTIME ?= 2s
 # How many packages are tested at the same time. Many tests wait, so it is more than the processors.
@@ -161,6 +163,19 @@ chart: ## charts/weir: Helm's lint, every field by the types of Kubernetes, and 
 bulk: ## the sample backend with 100,000 documents: synchronised at full speed, then at the contract's pace
 	cd bench && go run ./bulk
 	cd bench && go run ./bulk -pace
+
+# Outside `make test`: the packagers take two minutes of processor time to compile.
+.PHONY: release
+release: ## dist/: archives, packages, images, SBOMs and sums of the checked-out commit, built twice and compared; needs xz
+	cd release && go vet . && go test -count=1 . && go run . -twice -out ../dist
+
+.PHONY: release-test
+release-test: ## as root on Debian, after make release: lintian; the package is installed, used, upgraded, downgraded, purged
+	scripts/release-test
+
+.PHONY: workflows
+workflows: ## check .github/workflows
+	go run $(ACTIONLINT)
 
 .PHONY: soak
 soak: deps ## the long run, outside CI: the tests SOAK (20) times, SOAKREQUESTS from openapi.yaml, then SOAKFUZZ (10m) of each fuzz target

@@ -61,13 +61,23 @@ func parseHeader(b []byte) (segmentBytes int64, s seed, err error) {
 		return 0, s, errors.New("its header is damaged")
 	}
 	if v := binary.LittleEndian.Uint32(b[atVersion:]); v != version {
-		return 0, s, fmt.Errorf("its format is %d; only %d is supported", v, version)
+		return 0, s, &FormatError{v}
 	}
 	segmentBytes = int64(binary.LittleEndian.Uint32(b[atSegmentBytes:]))
 	if segmentBytes < 2*lineBytes || segmentBytes > 1<<20 || bits.OnesCount64(uint64(segmentBytes)) != 1 {
 		return 0, s, fmt.Errorf("its segments have %d bytes", segmentBytes)
 	}
 	return segmentBytes, seed{binary.LittleEndian.Uint64(b[atSeed:]), binary.LittleEndian.Uint64(b[atSeed+8:])}, nil
+}
+
+// A FormatError is returned by New for a file of counts in a format that this version cannot read,
+// which a later version wrote. The file is left as it is: to begin without its counts would admit
+// callers that have spent their budget.
+type FormatError struct{ Format uint32 }
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("its format is %d, and this version of weir reads only %d: start the version that wrote it, or give another data directory, which begins without counts",
+		e.Format, version)
 }
 
 // A record describes which positions a segment holds. Every published segment has a greater serial

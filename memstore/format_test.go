@@ -1,9 +1,12 @@
 package memstore
 
 import (
+	"bytes"
 	"compress/gzip"
 	"encoding/binary"
+	"errors"
 	"flag"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -49,6 +52,25 @@ func TestTheFirstFormatIsRead(t *testing.T) {
 		if want := int64(n%5) + 1; r.Used[0].Count != want || n%5 > 0 && r.Used[0].Reset != reset {
 			t.Errorf("key %d is %+v, want %d until %d", n, r.Used[0], want, reset)
 		}
+	}
+}
+
+// A file that a later version wrote is neither read as if it were of this one, nor put aside: that
+// would forget what callers have spent.
+func TestALaterFormatIsNotOpened(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "counters")
+	b := header(256, seed{1, 2})
+	binary.LittleEndian.PutUint32(b[atVersion:], version+1)
+	binary.LittleEndian.PutUint32(b[atChecksum:], crc32.Checksum(b[:atChecksum], castagnoli))
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Options{File: file, Memory: MinMemory, Log: discard})
+	if later := new(FormatError); !errors.As(err, &later) || later.Format != version+1 {
+		t.Fatalf("New returned %v, %v; want a FormatError of format %d", s, err, version+1)
+	}
+	if kept, err := os.ReadFile(file); err != nil || !bytes.Equal(kept, b) {
+		t.Errorf("the file was changed (%v)", err)
 	}
 }
 

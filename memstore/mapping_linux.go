@@ -109,7 +109,11 @@ func (m *mapping) read(memory int64) error {
 	if err != nil && err != io.EOF {
 		return fmt.Errorf("read %s: %w", m.file.Name(), err)
 	}
-	if m.segmentBytes, m.seed, err = parseHeader(first[:n]); err != nil {
+	m.segmentBytes, m.seed, err = parseHeader(first[:n])
+	if later := new(FormatError); errors.As(err, &later) {
+		return fmt.Errorf("read %s: %w", m.file.Name(), err)
+	}
+	if err != nil {
 		return &corruptError{err}
 	}
 	m.limit = maxSegments(memory, m.segmentBytes)

@@ -358,9 +358,12 @@ func TestFilesAreShort(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
 			files := token.NewFileSet()
-			f, err := parser.ParseFile(files, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+			f, err := parser.ParseFile(files, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution|parser.ParseComments)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if ast.IsGenerated(f) {
+				continue
 			}
 			allowed := maxLines
 			if strings.HasSuffix(name, "_test.go") {
@@ -368,6 +371,21 @@ func TestFilesAreShort(t *testing.T) {
 			}
 			if lines := files.File(f.Pos()).LineCount(); lines > allowed {
 				t.Errorf("%s has %d lines, more than %d: one file, one thing to read", filepath.Join(p.name(), name), lines, allowed)
+			}
+		}
+	}
+}
+
+// A template looks methods up by name. If one is linked in, the linker keeps every exported method
+// of every type, and the program is 40 % larger (docs/adr/0041-what-is-in-a-release.md).
+func TestNoPackageOfTheProgramUsesTemplates(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.name() != "cmd/weir" && !strings.HasPrefix(p.name(), "internal/") && strings.Contains(p.name(), "/") {
+			continue // examples and tests
+		}
+		for _, imported := range p.Imports {
+			if imported == "text/template" || imported == "html/template" {
+				t.Errorf("%s imports %s: write the text in Go, or compile it with quicktemplate as internal/replay/report does", p.ImportPath, imported)
 			}
 		}
 	}

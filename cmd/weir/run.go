@@ -48,6 +48,7 @@ const rootExample = `  weir serve                                       the cont
   weir verify http://127.0.0.1:8080                test from outside whether a server keeps the contract`
 
 func newRoot(env cli.Environment) *cobra.Command {
+	version := false
 	root := &cobra.Command{
 		Use:           "weir",
 		Short:         "A rate-limiting edge for HTTP APIs",
@@ -55,11 +56,18 @@ func newRoot(env cli.Environment) *cobra.Command {
 		Example:       rootExample,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       thisBuild().String(),
 		Args:          cobra.ArbitraryArgs,
-		RunE:          cli.Group,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if version && len(args) == 0 {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), thisBuild())
+				return err
+			}
+			return cli.Group(cmd, args)
+		},
 	}
-	root.SetVersionTemplate("{{.Version}}\n")
+	// Not by cobra's Version: that is printed by a template, for which the linker keeps every
+	// method of every type.
+	root.Flags().BoolVarP(&version, "version", "v", false, "version for weir")
 	root.SetFlagErrorFunc(cli.FlagError)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		for _, name := range env.Unknown(root) {
@@ -70,7 +78,7 @@ func newRoot(env cli.Environment) *cobra.Command {
 		}
 		return env.Apply(cmd)
 	}
-	root.AddCommand(newServe(env), newPolicy(), newToken(), newKey(), newDenial(), newAdmin(), newSync(env), newSimulate(), newVerify(env), newVersion())
+	root.AddCommand(newServe(env), newPolicy(), newToken(), newKey(), newDenial(), newAdmin(), newSync(env), newSimulate(), newVerify(env), newHealth(), newVersion())
 	root.SetHelpCommand(cli.NewHelp(root))
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil && completion != root {

@@ -3,7 +3,7 @@
 //
 //	routes.go            every endpoint in one table; 405, Allow and OPTIONS derive from it
 //	openapi.yaml         the API as OpenAPI 3.1; the tests hold the server to it
-//	docs.go              /docs, made of it
+//	docs_render_test.go  /docs, made of it
 //	pages.go demo/ docs/ the pages for people
 //	server.go            one request in order: path, method, caller, query, endpoint
 //	form.go json.go      strict parsing of bodies

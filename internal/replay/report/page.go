@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"html/template"
 	"io"
 	"slices"
 	"time"
@@ -13,14 +12,18 @@ import (
 	"github.com/weirlimit/weir/internal/uplot"
 )
 
-//go:embed page.html
-var pageDocument string
-
 //go:embed page.css
 var pageStyle string
 
 //go:embed page.js
 var pageScript string
+
+// The page is compiled to Go (page.qtpl.go), not interpreted: html/template looks methods up by
+// name, which makes the linker keep every exported method of every type of the program
+// (docs/adr/0041-what-is-in-a-release.md).
+//
+//go:generate go run github.com/valyala/quicktemplate/qtc@v1.8.0 -skipLineComments -file page.qtpl
+//go:generate gofmt -w page.qtpl.go
 
 // maxPoints is the maximum number of points of a chart, for any length of the log: as many as can
 // be distinguished.
@@ -38,30 +41,22 @@ func HTML(w io.Writer, r *replay.Report, verdicts []Verdict) error {
 	}
 	v.Allowed = uplot.Policy(pageStyle, pageScript) +
 		"; img-src data:; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
-	v.Styles = template.HTML("<style>" + uplot.Style + "</style>\n<style>" + pageStyle + "</style>")
-	v.Scripts = template.HTML(`<script type="application/json" id="charts">` + string(data) + "</script>\n<script>" + uplot.Script + "</script>\n<script>" + pageScript + "</script>")
-	t, err := template.New("page").Funcs(pageWords()).Parse(pageDocument)
-	if err != nil {
-		return fmt.Errorf("read the page's template: %w", err)
-	}
-	return t.Execute(w, v)
+	v.Styles = "<style>" + uplot.Style + "</style>\n<style>" + pageStyle + "</style>"
+	v.Scripts = `<script type="application/json" id="charts">` + string(data) + "</script>\n<script>" + uplot.Script + "</script>\n<script>" + pageScript + "</script>"
+	_, err = io.WriteString(w, page(v))
+	return err
 }
 
-// pageWords are the functions that the template formats numbers with.
-func pageWords() template.FuncMap {
-	return template.FuncMap{
-		"n": thousands, "share": share, "part": part, "counted": counted, "lasting": lasting, "moment": moment, "many": many, "file": FileName, "warnings": Warnings, "changed": changedName, "peak": peak, "peaks": peaks, "least": least, "doubts": doubts, "besides": besides, "more": more, "settled": settledUnits,
-		"shown": func(s string) string { return Shown(s, 300) }, // spells out invisible characters
-		"len64": func(list []replay.BadLine) int64 { return int64(len(list)) },
-		"iso":   func(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) },
-	}
-}
+// shown is untrusted text as the page has it, with invisible characters spelled out.
+func shown(s string) string { return Shown(s, 300) }
+
+func iso(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) }
 
 // A view is a report as the template needs it.
 type view struct {
 	*replay.Report
-	Allowed         string        // the content policy
-	Styles, Scripts template.HTML // only our own text, and a log's as JSON
+	Allowed         string // the content policy
+	Styles, Scripts string // markup: only our own text, and a log's as JSON
 	Outcomes        []outcomeView
 	Limiters        []limiterView
 	Sentence        string

@@ -4,23 +4,41 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"html/template"
+	"os"
 	"strconv"
 	"strings"
+	"testing"
 
 	"github.com/goccy/go-yaml"
 )
-
-// description is the API in OpenAPI 3.1, written by hand. The tests hold the server to it.
-//
-//go:embed openapi.yaml
-var description []byte
 
 // docsSource is the page that docsPage fills in.
 //
 //go:embed docs/docs.html
 var docsSource string
+
+var updateDocs = flag.Bool("update-docs", false, "write docs/docs.gen.html")
+
+// The page is made here and not by the server, which then needs no templates and parses no YAML for
+// it.
+func TestThePageOfTheDocsIsMadeOfTheDescription(t *testing.T) {
+	page, err := docsPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path = "docs/docs.gen.html"
+	if *updateDocs {
+		if err := os.WriteFile(path, page, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kept, err := os.ReadFile(path); err != nil || !bytes.Equal(kept, page) {
+		t.Errorf("%s is not what openapi.yaml and docs/docs.html make (%v): go test ./internal/sample -run PageOfTheDocs -update-docs", path, err)
+	}
+}
 
 // docsPage renders the description as HTML: every endpoint with its fields, its answers and its
 // limits.

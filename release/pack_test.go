@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"debug/buildinfo"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// standIn returns a program to pack in place of weir: the test itself, which has a build record.
+func standIn(t *testing.T, dir string, touched time.Time) program {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := buildinfo.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "weir")
+	// Its first mebibyte is enough, and quick to compress.
+	content, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, content[:1<<20], 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, touched, touched); err != nil {
+		t.Fatal(err)
+	}
+	return program{platform: platform{"linux", "amd64"}, Path: path, Info: info, Version: version{Number: "0.1.0"}, Date: time.Unix(1796000000, 0)}
+}
+
+func someTexts(t *testing.T) *texts {
+	t.Helper()
+	x := &texts{bash: []byte("# bash\n"), zsh: []byte("#compdef weir\n"), fish: []byte("# fish\n")}
+	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "LICENSES.txt"} {
+		x.documents = append(x.documents, file{Name: name, Content: []byte(name + "\n"), Mode: 0o644})
+	}
+	x.manuals = []file{{Name: "weir.1", Content: []byte(".TH WEIR 1\n"), Mode: 0o644}}
+	x.policy = x.own("policy.yaml")
+	return x
+}
+
+func TestTheSameProgramPackedElsewhereIsTheSameBytes(t *testing.T) {
+	var outs []string
+	for _, touched := range []time.Time{time.Unix(1000000000, 0), time.Unix(1700000000, 0)} {
+		dir := t.TempDir()
+		out := filepath.Join(dir, "out")
+		if err := pack([]program{standIn(t, dir, touched)}, someTexts(t), out); err != nil {
+			t.Fatal(err)
+		}
+		outs = append(outs, out)
+	}
+	if err := sameFiles(outs[0], outs[1]); err != nil {
+		t.Error(err)
+	}
+	files, err := os.ReadDir(outs[0])
+	if err != nil || len(files) != 8 {
+		t.Errorf("%d files: %v, want an archive, three packages, two images, an SBOM and the sums", len(files), err)
+	}
+	check := exec.Command("sha256sum", "--check", "--quiet", sumsName)
+	check.Dir = outs[0]
+	if text, err := check.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+func TestADifferenceIsFound(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	for dir, text := range map[string]string{a: "one", b: "two"} {
+		if err := os.WriteFile(filepath.Join(dir, "f"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sameFiles(a, b); err == nil || !strings.Contains(err.Error(), "twice: f") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestTheSBOMListsTheModulesOfTheProgram(t *testing.T) {
+	dir := t.TempDir()
+	p := standIn(t, dir, time.Unix(0, 0))
+	if err := writeSBOM(p, dir); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, p.name()+".cdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bom
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Components) != 1+len(p.Info.Deps) || !bytes.Contains(text, []byte(`"pkg:golang/github.com/goreleaser/nfpm/v2@`)) {
+		t.Errorf("it lists %d components of %d modules", len(got.Components), len(p.Info.Deps))
+	}
+}
+
+func TestAVersionIsThatOfATagOrOfACommit(t *testing.T) {
+	for text, want := range map[string]string{
+		"v0.1.0": "0.1.0", "v1.2.3-rc1": "1.2.3-rc1",
+		"v0.0.0-20261127190416-1ef3516d90b1":   "0.0.0-git20261127190416",
+		"v0.1.1-0.20261127190416-1ef3516d90b1": "0.1.1-git20261127190416",
+	} {
+		if v, err := parseVersion(text); err != nil || v.String() != want {
+			t.Errorf("%s is %s, %v; want %s", text, v, err, want)
+		}
+	}
+	for _, text := range []string{"", "(devel)", "0.1.0", "v0.1.0+dirty", "v0.0.0-20261127190416-1ef3516d90b1+dirty", "v1.2.3-final"} {
+		if v, err := parseVersion(text); err == nil {
+			t.Errorf("%q is taken for %s", text, v)
+		}
+	}
+}
+
+func TestAManualPageHasThePartsOfTheHelp(t *testing.T) {
+	help := map[string]string{
+		"":      "About it.\n\nUsage:\n  weir [command]\n\nAvailable Commands:\n  help        Help\n  serve       Run the edge\n\nFlags:\n  -h, --help   help\n",
+		"serve": ".leading dot\n\nUsage:\n  weir serve\n",
+	}
+	pages, err := manuals(func(command ...string) ([]byte, error) { return []byte(help[strings.Join(command, " ")]), nil }, time.Unix(0, 0))
+	if err != nil || len(pages) != 2 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	for i, want := range []string{".SH SYNOPSIS\n.nf\n  weir [command]\n.fi\n.SH DESCRIPTION\n.nf\nAbout it.\n.fi\n.SH COMMANDS", "weir\\-serve \\- Run the edge\n.SH SYNOPSIS\n.nf\n  weir serve\n.fi\n.SH DESCRIPTION\n.nf\n\\&.leading dot"} {
+		if !strings.Contains(string(pages[i].Content), want) {
+			t.Errorf("%s lacks %q:\n%s", pages[i].Name, want, pages[i].Content)
+		}
+	}
+}
