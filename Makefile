@@ -73,7 +73,7 @@ staticcheck: ## staticcheck, at the version pinned above
 
 .PHONY: race
 race: ## every test with -race: packages, command-line scripts, end to end with curl, nginx and chromium
-	go test $(RACE) -count=1 -timeout 30m -p $(PACKAGES) $(LONGEST) ./...
+	go test $(RACE) -count=1 -timeout 60m -p $(PACKAGES) $(LONGEST) ./...
 	scripts/norace # what -race leaves out: millions of callers, kills, a gigabyte
 
 # What only these modules need is compiled without optimization, in a fifth less time. What they
