@@ -2,6 +2,7 @@ package weir_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,15 +13,15 @@ import (
 // exactness records which charges need the store's very count.
 type exactness struct {
 	weir.Store
-	exact, plain int
+	exact, plain atomic.Int64
 }
 
 func (e *exactness) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
 	for i := range charges {
 		if charges[i].Exact {
-			e.exact++
+			e.exact.Add(1)
 		} else {
-			e.plain++
+			e.plain.Add(1)
 		}
 	}
 	return e.Store.Take(ctx, charges, r)
@@ -38,7 +39,7 @@ func TestWhoNeedsTheVeryCountSaysSo(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		limiter      weir.Limiter
-		exact, plain int // charges of an admitted request and a refused one
+		exact, plain int64 // charges of an admitted request and a refused one
 	}{
 		{"a limiter", plain, 0, 4},
 		{"a limiter that notifies", notifies, 4, 0},
@@ -64,8 +65,8 @@ func TestWhoNeedsTheVeryCountSaysSo(t *testing.T) {
 				}
 			}
 			d.Close(t.Context())
-			if store.exact != c.exact || store.plain != c.plain {
-				t.Errorf("%d charges are exact and %d are not, want %d and %d", store.exact, store.plain, c.exact, c.plain)
+			if exact, plain := store.exact.Load(), store.plain.Load(); exact != c.exact || plain != c.plain {
+				t.Errorf("%d charges are exact and %d are not, want %d and %d", exact, plain, c.exact, c.plain)
 			}
 		})
 	}

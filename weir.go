@@ -151,10 +151,13 @@ func (d *Decider) Swap(p Policy) error {
 	return nil
 }
 
-// InProcess reports whether Decide does not wait for the store: that is InProcess, or its method
-// CountsHere reports that for now.
+// InProcess reports whether Decide and what follows it do not wait for the store. If the store has
+// a method CountsHere, that reports it for now; else it is whether the store is InProcess.
 func (d *Decider) InProcess() bool {
-	return d.inProcess || d.here != nil && d.here.CountsHere()
+	if d.here != nil {
+		return d.here.CountsHere()
+	}
+	return d.inProcess
 }
 
 // Policy returns a copy of the policy in force.

@@ -35,6 +35,9 @@ func (d *Door) answer(a fast.Asked) {
 	if head.Minor == 0 {
 		s.proto = "HTTP/1.0"
 	}
+	if strings.HasPrefix(head.Target, "/readyz") {
+		a.Detach()
+	}
 	r := d.ask(a.Context(), x, a.Peer())
 	if r.closes {
 		a.Close()

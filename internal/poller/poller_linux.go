@@ -74,14 +74,21 @@ func shared(nth uint32) *poller {
 
 // Relieve looks for pollers that run the same task as at the last call: it waits without Detach, or
 // computes. Each of these goes on in another goroutine, so that its other tasks run. Call it
-// several times a second, from one goroutine or several.
+// several times a second, from one goroutine or several; calls within 50 ms of another do nothing.
 func Relieve() {
+	now, last := int64(time.Since(epoch)), looked.Load()
+	if last != 0 && now-last < int64(50*time.Millisecond) || !looked.CompareAndSwap(last, now) {
+		return
+	}
 	if all := process.pollers.Load(); all != nil {
 		for _, p := range *all {
 			p.relieve()
 		}
 	}
 }
+
+// looked is when Relieve looked last, in nanoseconds since epoch; 0: never.
+var looked atomic.Int64
 
 // relieved counts relieve's successes.
 var relieved atomic.Int64

@@ -193,7 +193,7 @@ func (c *Conn) Keep(now time.Time) {
 	p.mu.Unlock()
 	p.logBack(a, back)
 	if !good {
-		_ = c.Conn.Close()
+		_ = c.plain.Close() // as in Drop
 	}
 }
 

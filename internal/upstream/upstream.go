@@ -261,7 +261,7 @@ func (p *Pool) usable(c *Conn, a *address, now time.Time, asks bool) *Conn {
 		if now.Sub(c.since) < p.options.Idle && (asks || c.quiet()) {
 			return c
 		}
-		_ = c.Conn.Close()
+		_ = c.plain.Close() // as in Drop
 		p.mu.Lock()
 		c = a.pop()
 		p.mu.Unlock()

@@ -21,6 +21,9 @@ func (a Asked) Peer() netip.Addr { return a.x.c.addr }
 // Head returns the head of the request.
 func (a Asked) Head() *wire.Request { return &a.x.head }
 
+// Detach is called before something that may wait for more than the limiter.
+func (a Asked) Detach() { a.x.c.detach() }
+
 // Close ends the connection with the answer.
 func (a Asked) Close() { a.x.closes = true }
 

@@ -105,6 +105,7 @@ func (c *conn) end() {
 	if c.taken {
 		return
 	}
+	c.detach() // TLS writes that it ends
 	_ = c.Conn.Close()
 	c.engine.Open.Add(-1)
 }

@@ -9,6 +9,7 @@ package fast
 // those of the connection, or the gateway's own. It changes the limiter's fields.
 func (x *exchange) reportHead(status int) {
 	if x.answer.Status == 0 && x.answer.Settles() {
+		x.c.detachForStore()
 		x.c.engine.Limit.Judge().Head(&x.c.ctx, &x.answer, status, x.told)
 	}
 }
@@ -43,6 +44,7 @@ func (x *exchange) reportServed() {
 	if x.upload != nil {
 		_, _ = x.quiet()
 	}
+	x.c.detachForStore()
 	x.c.engine.Limit.Judge().Served(&x.c.ctx, &x.answer)
 }
 
@@ -50,6 +52,7 @@ func (x *exchange) reportServed() {
 // may be called again.
 func (x *exchange) reportEnd() {
 	if x.answer.Settles() {
+		x.c.detachForStore()
 		x.c.engine.Limit.Judge().End(&x.c.ctx, &x.answer)
 	}
 }

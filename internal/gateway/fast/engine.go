@@ -64,7 +64,6 @@ type Engine struct {
 	copies    relay.Buffers
 	http2     func(net.Conn)
 	answer    func(Asked) // nil: the rules and an upstream answer
-	tasks     bool        // connections are tasks: the limiter waits for nothing
 
 	serving sync.WaitGroup // connections, and what belongs to them
 	tick    atomic.Int64   // of the look at waiting connections
@@ -84,7 +83,7 @@ const lookAfter = 100 * time.Millisecond
 func New(ctx context.Context, r *rules.Rules, o Options) *Engine {
 	e := &Engine{
 		Rules: r, base: ctx, clock: o.Clock, http2: o.HTTP2, answer: o.Answer,
-		alive: make(map[*conn]struct{}), tasks: r.Decider.InProcess(),
+		alive: make(map[*conn]struct{}),
 	}
 	e.clock.Tick()
 	e.exchanges.New = func() any { return new(exchange) }

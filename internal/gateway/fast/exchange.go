@@ -180,6 +180,7 @@ func (x *exchange) read(head string) {
 	x.closes = x.head.Close
 	x.body.reset(x.c, &x.head)
 	if x.c.engine.answer != nil {
+		x.c.detachForStore()
 		x.c.engine.answer(Asked{x})
 		return
 	}
@@ -254,9 +255,7 @@ func (x *exchange) route() {
 // own, which needs no credential; nil: the upstream answers.
 func (x *exchange) judge(own *rules.Answer) (admitted bool) {
 	x.CoverBy(x.Choice.Match)
-	if !x.c.engine.Decider.InProcess() {
-		x.c.detach()
-	}
+	x.c.detachForStore()
 	if x.head.Length == 0 {
 		x.c.beginWatch() // the limiter may wait for its store
 	}

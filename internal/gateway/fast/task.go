@@ -17,7 +17,7 @@ type task struct {
 // goOn has a part of the connection's work done, by a task if that is possible.
 func (c *conn) goOn(part func()) {
 	socket := poller.Below(c.raw)
-	if !c.engine.tasks || socket == nil {
+	if socket == nil || !c.engine.Decider.InProcess() {
 		go part()
 		return
 	}
@@ -30,7 +30,7 @@ func (c *conn) goOn(part func()) {
 // awaitHead is called before reads of a head, which wait as the task.
 func (c *conn) awaitHead() {
 	c.task.awaits, c.task.attached = true, c.task.turns != nil
-	c.task.socket.AttachReads(c.task.turns)
+	c.task.attach(c.task.turns)
 }
 
 // endAwait is called after them. Other goroutines may read from the client then, and detach is
@@ -38,8 +38,14 @@ func (c *conn) awaitHead() {
 func (c *conn) endAwait() {
 	c.task.awaits = false
 	if c.task.attached {
-		c.task.socket.AttachReads(nil)
+		c.task.attach(nil)
 	}
+}
+
+// attach makes the waits of reads those of t, and of writes too: TLS may write in a read.
+func (k *task) attach(t *poller.Task) {
+	k.socket.AttachReads(t)
+	k.socket.AttachWrites(t)
 }
 
 // turns returns what the next wait for an upstream is to be as; nil: the goroutine.
@@ -59,7 +65,7 @@ func (c *conn) detach() {
 	}
 	c.task.attached = false
 	if c.task.awaits { // else another goroutine may be in a read
-		c.task.socket.AttachReads(nil)
+		c.task.attach(nil)
 	}
 	if u := c.up.Load(); u != nil {
 		u.Attach(nil)
@@ -67,10 +73,17 @@ func (c *conn) detach() {
 	c.task.turns.Detach()
 }
 
+// detachForStore is called before the limiter is asked or told something.
+func (c *conn) detachForStore() {
+	if c.task.attached && !c.engine.Decider.InProcess() {
+		c.detach()
+	}
+}
+
 // Write writes the last bytes of an answer, or any if the connection is detached.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.task.attached {
-		c.endWatch() // TLS may write in a read
+		c.endWatch() // it reads, and TLS may write in a read
 	}
 	if !c.task.attached {
 		return c.Conn.Write(p)

@@ -157,6 +157,7 @@ type scope struct {
 	requests, connections []*crossplane.Directive
 	dry                   *crossplane.Directive // limit_req_dry_run on
 	status                *crossplane.Directive // limit_req_status
+	connStatus            *crossplane.Directive // limit_conn_status
 }
 
 // in returns the scope in a block.
@@ -176,6 +177,8 @@ func (s scope) in(block []*crossplane.Directive) (inner scope, own bool) {
 			}
 		case d.Directive == "limit_req_status":
 			inner.status = d
+		case d.Directive == "limit_conn_status":
+			inner.connStatus = d
 		}
 	}
 	if len(requests) > 0 {
@@ -225,7 +228,6 @@ var others = map[string]string{
 	"limit_rate":          "a policy limits requests, not bytes",
 	"limit_rate_after":    "a policy limits requests, not bytes",
 	"limit_conn_dry_run":  "a limit in flight is tried out with the windows of its limiter (mode: shadow)",
-	"limit_conn_status":   "the status of refusals is that of the whole policy (answers)",
 	"limit_req_log_level": "refusals are in the access log and in the metrics",
 }
 

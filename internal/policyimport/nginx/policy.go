@@ -191,7 +191,7 @@ func (r *reader) fill(l *weir.Limiter, s scope) (zones []string) {
 			continue
 		}
 		l.InFlight = f
-		r.note(d, "limit_conn %s: nginx refuses what is over it with 503; Weir counts requests under way, also those of one HTTP/2 connection", d.Args[0])
+		r.note(d, "limit_conn %s: Weir counts requests under way, also those of one HTTP/2 connection", d.Args[0])
 		zones = append(zones, "limit_conn "+d.Args[0])
 	}
 	return zones
@@ -207,9 +207,16 @@ func zoneOf(d *crossplane.Directive) string {
 }
 
 func (r *reader) noteStatus(s scope) {
-	if s.status == nil && len(s.requests) > 0 {
-		r.note(s.requests[0], "nginx answers a refused request 503; Weir answers 429 (answers of a policy change that)")
-	} else if s.status != nil && s.status.Args[0] != "429" {
-		r.note(s.status, "limit_req_status %s: Weir answers 429; answers of a policy can make it 403 or 503", s.status.Args[0])
+	for _, kind := range []struct {
+		limits []*crossplane.Directive
+		status *crossplane.Directive
+	}{{s.requests, s.status}, {s.connections, s.connStatus}} {
+		switch {
+		case len(kind.limits) == 0:
+		case kind.status == nil:
+			r.note(kind.limits[0], "nginx answers a refused request 503; Weir answers 429 (answers of a policy change that)")
+		case kind.status.Args[0] != "429":
+			r.note(kind.status, "%s %s: Weir answers 429; answers of a policy can make it 403 or 503", kind.status.Directive, kind.status.Args[0])
+		}
 	}
 }

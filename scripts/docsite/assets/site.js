@@ -14,8 +14,8 @@ const current = document.querySelector("nav [aria-current]");
 if (current) pages.scrollTop = current.offsetTop - pages.clientHeight / 2;
 
 box.hidden = false;
-const loaded = () => new Promise((done, failed) => {
-  if (window.places) return done();
+let loading; // once, for all that is typed meanwhile
+const loaded = () => loading ??= new Promise((done, failed) => {
   const script = document.createElement("script");
   script.src = root + "search-index.js";
   script.onload = done;
@@ -42,8 +42,8 @@ function rank(place, terms) {
 }
 
 async function search() {
-  const terms = termsOf(input.value);
   await loaded();
+  const terms = termsOf(input.value); // what is typed by now
   const found = terms.length === 0 ? [] : window.places.map((place) => ({ place, points: rank(place, terms) }))
     .filter((f) => f.points > 0).sort((a, b) => b.points - a.points).slice(0, 12);
   list.replaceChildren(...found.map(({ place }, i) => {
