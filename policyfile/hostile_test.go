@@ -31,7 +31,7 @@ const (
 	hostileSize   = 192 << 10
 	insideSize    = 16 << 10
 	hostileMemory = 300 << 20
-	hostileTime   = 30 * time.Second
+	hostileTime   = 2 * time.Minute
 )
 
 func TestHostileFilesCostNoMoreThanTheirSize(t *testing.T) {
