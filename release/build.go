@@ -41,16 +41,18 @@ func (p platform) executable() string {
 	return "weir"
 }
 
-// clone copies the commit that repository has checked out, with the tags that name its version.
-func clone(ctx context.Context, repository, into string) error {
-	commit, err := output(ctx, repository, nil, "git", "rev-parse", "HEAD")
-	if err != nil {
-		return err
-	}
+// head returns the commit that repository has checked out.
+func head(ctx context.Context, repository string) (commit string, err error) {
+	out, err := output(ctx, repository, nil, "git", "rev-parse", "HEAD")
+	return strings.TrimSpace(string(out)), err
+}
+
+// clone copies a commit of repository, with the tags that name its version.
+func clone(ctx context.Context, repository, commit, into string) error {
 	if _, err := output(ctx, "", nil, "git", "clone", "--quiet", "--shared", "--no-checkout", repository, into); err != nil {
 		return err
 	}
-	_, err = output(ctx, into, nil, "git", "checkout", "--quiet", "--detach", strings.TrimSpace(string(commit)))
+	_, err := output(ctx, into, nil, "git", "checkout", "--quiet", "--detach", commit)
 	return err
 }
 

@@ -62,12 +62,16 @@ func (o options) run(ctx context.Context, log io.Writer) error {
 	if err := os.RemoveAll(out); err != nil {
 		return err
 	}
-	if err := release(ctx, o.repository, filepath.Join(work, "first"), out, platforms); err != nil {
+	commit, err := head(ctx, o.repository) // once: the second time it may have moved on
+	if err != nil {
+		return err
+	}
+	if err := release(ctx, o.repository, commit, filepath.Join(work, "first"), out, platforms); err != nil {
 		return err
 	}
 	if o.twice {
 		again := filepath.Join(work, "second", "out")
-		if err := release(ctx, o.repository, filepath.Join(work, "second", "deeper"), again, platforms); err != nil {
+		if err := release(ctx, o.repository, commit, filepath.Join(work, "second", "deeper"), again, platforms); err != nil {
 			return fmt.Errorf("the second time: %w", err)
 		}
 		if err := sameFiles(out, again); err != nil {
@@ -79,9 +83,9 @@ func (o options) run(ctx context.Context, log io.Writer) error {
 }
 
 // release builds the programs for the platforms in work and packs them into out.
-func release(ctx context.Context, repository, work, out string, platforms []platform) error {
+func release(ctx context.Context, repository, commit, work, out string, platforms []platform) error {
 	source := filepath.Join(work, "source")
-	if err := clone(ctx, repository, source); err != nil {
+	if err := clone(ctx, repository, commit, source); err != nil {
 		return err
 	}
 	var programs []program
