@@ -166,18 +166,11 @@ func Below(c net.Conn) *Conn {
 	return (*Conn)(taken)
 }
 
-// AttachReads makes reads wait as t does: only t's goroutine may read until another call. Nil ends
-// that. It must not be called during a read. It does nothing if c is nil.
-func (c *Conn) AttachReads(t *Task) {
+// Attach makes reads and writes wait as t does: only t's goroutine may use c until another call.
+// Nil ends that. It must not be called during a read or a write. It does nothing if c is nil.
+func (c *Conn) Attach(t *Task) {
 	if c != nil {
-		c.reads.task = t
-	}
-}
-
-// AttachWrites is AttachReads for writes.
-func (c *Conn) AttachWrites(t *Task) {
-	if c != nil {
-		c.writes.task = t
+		c.reads.task, c.writes.task = t, t
 	}
 }
 

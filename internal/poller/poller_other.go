@@ -15,11 +15,8 @@ type Conn struct{}
 // Below returns nil: Take returns what it is given.
 func Below(net.Conn) *Conn { return nil }
 
-// AttachReads does nothing: there is no poller.
-func (*Conn) AttachReads(*Task) {}
-
-// AttachWrites does nothing: there is no poller.
-func (*Conn) AttachWrites(*Task) {}
+// Attach does nothing: there is no poller.
+func (*Conn) Attach(*Task) {}
 
 // Relieve does nothing: there is no poller.
 func Relieve() {}

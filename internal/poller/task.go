@@ -10,10 +10,9 @@ import (
 // switch costs less than half of what the scheduler needs to wake a goroutine, and tasks run in the
 // order in which their sockets became ready.
 //
-// Only waits for sockets that are attached to the task (Conn.AttachReads, Conn.AttachWrites) end
-// with such a switch. While a poller runs a task, the other tasks of its sockets wait. So before
-// any other wait, and before long work, the task calls Detach. Relieve bounds what a task costs the
-// others that does not.
+// Only waits for sockets that are attached to the task (Conn.Attach) end with such a switch. While
+// a poller runs a task, the other tasks of its sockets wait. So before any other wait, and before
+// long work, the task calls Detach. Relieve bounds what a task costs the others that does not.
 //
 // A nil *Task is a goroutine that no poller runs.
 type Task struct {
@@ -40,15 +39,15 @@ const (
 	notified        // it runs, and what it is about to wait for has happened
 )
 
-// Go calls f in a goroutine, with its task. The task is detached until its first wait. f must not
-// panic.
-func Go(f func(*Task)) {
+// Run calls f with its task, and returns when that waits for the first time, or has ended. Until
+// then the task is detached. f must not panic.
+func Run(f func(*Task)) {
 	t := new(Task)
 	t.next, _ = iter.Pull(func(yield func(pause) bool) {
 		t.yield = yield
 		f(t)
 	})
-	go t.run(nil)
+	t.run(nil)
 }
 
 // Detach makes the task go on in a goroutine of its own until its next wait. It does nothing if

@@ -16,9 +16,8 @@ func attached(t *testing.T, f func(*Task, *Conn)) (far net.Conn) {
 	t.Helper()
 	taken, far := pair(t)
 	near := taken.(*Conn)
-	Go(func(task *Task) {
-		near.AttachReads(task)
-		near.AttachWrites(task)
+	go Run(func(task *Task) {
+		near.Attach(task)
 		f(task, near)
 	})
 	return far
@@ -90,8 +89,8 @@ func TestATasksReadEndsAsAnyDoes(t *testing.T) {
 			taken, far := pair(t)
 			near := taken.(*Conn)
 			read, ended := make(chan struct{}), make(chan error)
-			Go(func(task *Task) {
-				near.AttachReads(task)
+			go Run(func(task *Task) {
+				near.Attach(task)
 				for {
 					if _, err := near.Read(make([]byte, 8)); err != nil {
 						ended <- err
@@ -256,8 +255,7 @@ func TestTasksOfAllPollersPassEverythingOn(t *testing.T) {
 		}()
 		far := attached(t, func(task *Task, c *Conn) {
 			defer c.Close()
-			upstream.AttachReads(task)
-			upstream.AttachWrites(task)
+			upstream.Attach(task)
 			p := make([]byte, 16)
 			for n := 0; ; n++ {
 				m, err := c.Read(p)

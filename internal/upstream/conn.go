@@ -55,8 +55,7 @@ func (c *Conn) Attach(t *poller.Task) {
 		return
 	}
 	c.attached = t != nil
-	c.socket.AttachReads(t)
-	c.socket.AttachWrites(t)
+	c.socket.Attach(t)
 }
 
 // Reused reports whether the connection carried an exchange before this one.

@@ -127,7 +127,7 @@ func (e *Engine) accept(l net.Listener) error {
 		e.Accepted.Add(1)
 		e.Open.Add(1)
 		e.serving.Add(1) // until the connection's end
-		e.serveConn(c)
+		go e.serveConn(c)
 	}
 }
 

@@ -22,14 +22,14 @@ var errParked = errors.New("the connection is parked")
 // wait of a goroutine ends this one too: a byte, a deadline, the drain by a deadline, and Cut.
 func (c *conn) park() bool {
 	of := c.task
-	of.attach(nil)
+	of.socket.Attach(nil)
 	c.task = task{} // of which nothing is to be kept
 	if pace.Park(c.raw, c.wake) {
 		return true
 	}
 	c.task = of
 	if of.attached {
-		of.attach(of.turns)
+		of.socket.Attach(of.turns)
 	}
 	return false
 }

@@ -14,14 +14,15 @@ type task struct {
 	awaits   bool         // a head is awaited
 }
 
-// goOn has a part of the connection's work done, by a task if that is possible.
+// goOn does a part of the connection's work, as a task if that is possible. It may return while the
+// task goes on.
 func (c *conn) goOn(part func()) {
 	socket := poller.Below(c.raw)
 	if socket == nil || !c.engine.Decider.InProcess() {
-		go part()
+		part()
 		return
 	}
-	poller.Go(func(t *poller.Task) {
+	poller.Run(func(t *poller.Task) {
 		c.task = task{turns: t, socket: socket}
 		part()
 	})
@@ -30,7 +31,7 @@ func (c *conn) goOn(part func()) {
 // awaitHead is called before reads of a head, which wait as the task.
 func (c *conn) awaitHead() {
 	c.task.awaits, c.task.attached = true, c.task.turns != nil
-	c.task.attach(c.task.turns)
+	c.task.socket.Attach(c.task.turns) // of writes too: TLS may write in a read
 }
 
 // endAwait is called after them. Other goroutines may read from the client then, and detach is
@@ -38,14 +39,8 @@ func (c *conn) awaitHead() {
 func (c *conn) endAwait() {
 	c.task.awaits = false
 	if c.task.attached {
-		c.task.attach(nil)
+		c.task.socket.Attach(nil)
 	}
-}
-
-// attach makes the waits of reads those of t, and of writes too: TLS may write in a read.
-func (k *task) attach(t *poller.Task) {
-	k.socket.AttachReads(t)
-	k.socket.AttachWrites(t)
 }
 
 // turns returns what the next wait for an upstream is to be as; nil: the goroutine.
@@ -65,7 +60,7 @@ func (c *conn) detach() {
 	}
 	c.task.attached = false
 	if c.task.awaits { // else another goroutine may be in a read
-		c.task.attach(nil)
+		c.task.socket.Attach(nil)
 	}
 	if u := c.up.Load(); u != nil {
 		u.Attach(nil)
@@ -88,7 +83,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	if !c.task.attached {
 		return c.Conn.Write(p)
 	}
-	c.task.socket.AttachWrites(c.task.turns)
-	defer c.task.socket.AttachWrites(nil)
+	c.task.socket.Attach(c.task.turns)
+	defer c.task.socket.Attach(nil)
 	return c.Conn.Write(p)
 }
