@@ -46,6 +46,8 @@ type contestant struct {
 	pid      int
 }
 
+func (c contestant) String() string { return c.name }
+
 // figures are the result of one turn.
 type figures struct{ rate, cpu float64 }
 
@@ -71,15 +73,9 @@ func run(ctx context.Context, length time.Duration, turns int) error {
 	if err != nil {
 		return err
 	}
-	measured := make([][]figures, len(all))
-	for range turns {
-		for i, c := range all {
-			f, err := c.turn(length)
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			measured[i] = append(measured[i], f)
-		}
+	measured, err := servers.Turns(turns, all, func(c contestant) (figures, error) { return c.turn(length) })
+	if err != nil {
+		return err
 	}
 	fmt.Println("| Caddy | requests a second | CPU of a request |\n|---|---|---|")
 	for i, c := range all {

@@ -47,6 +47,8 @@ type contestant struct {
 	asks     int   // the process that it asks; 0: none
 }
 
+func (c contestant) String() string { return c.name }
+
 func main() {
 	seconds := flag.Int("seconds", 4, "how long each nginx is asked in a turn")
 	turns := flag.Int("turns", 5, "how many turns")
@@ -71,18 +73,14 @@ func run(ctx context.Context, length time.Duration, turns int, wait bool) error 
 		return err
 	}
 	if wait {
-		fmt.Println(all)
+		for _, c := range all {
+			fmt.Println(c.name, c.at, c.pids)
+		}
 		<-ctx.Done()
 	}
-	measured := make([][]figures, len(all))
-	for range turns {
-		for i, c := range all {
-			f, err := c.turn(length)
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			measured[i] = append(measured[i], f)
-		}
+	measured, err := servers.Turns(turns, all, func(c contestant) (figures, error) { return c.turn(length) })
+	if err != nil {
+		return err
 	}
 	fmt.Println("| nginx asks | requests a second | CPU of a request, all servers | CPU of what it asks |\n|---|---|---|---|")
 	for i, c := range all {

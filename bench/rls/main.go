@@ -57,15 +57,9 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	measured := make([][]figures, len(all))
-	for range o.turns {
-		for i, c := range all {
-			f, err := c.turn(ctx, time.Duration(o.seconds)*time.Second)
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			measured[i] = append(measured[i], f)
-		}
+	measured, err := servers.Turns(o.turns, all, func(c contestant) (figures, error) { return c.turn(ctx, time.Duration(o.seconds)*time.Second) })
+	if err != nil {
+		return err
 	}
 	fmt.Println("| server | decisions a second | CPU of a decision | p99 |\n|---|---|---|---|")
 	for i, c := range all {
@@ -81,6 +75,8 @@ type contestant struct {
 	name, at string
 	pid      int
 }
+
+func (c contestant) String() string { return c.name }
 
 // contestants starts all servers. stop ends those that have started, also after an error.
 func contestants(ctx context.Context, dir string) (all []contestant, stop func(), err error) {

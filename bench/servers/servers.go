@@ -103,6 +103,22 @@ func cpuOf(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * tick, errors.Join(err, sysErr)
 }
 
+// Turns has each contestant take its turn, all of them so often one after another, and returns the
+// figures of each.
+func Turns[C fmt.Stringer, F any](turns int, all []C, turn func(C) (F, error)) ([][]F, error) {
+	measured := make([][]F, len(all))
+	for range turns {
+		for i, c := range all {
+			f, err := turn(c)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", c, err)
+			}
+			measured[i] = append(measured[i], f)
+		}
+	}
+	return measured, nil
+}
+
 // Median returns the median of a figure of several turns.
 func Median[T any](all []T, of func(T) float64) float64 {
 	values := make([]float64, len(all))
