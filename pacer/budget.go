@@ -145,6 +145,7 @@ func (b *budget) restored(now int64) int64 {
 type ask struct {
 	cost      int64
 	back      int64 // units that have come back since the newest response, by an estimate
+	certain   bool  // none is used
 	threshold func(limit int64) int64
 	process   uint64
 	declared  declared

@@ -76,6 +76,7 @@ type call struct {
 	ticket   uint64    // 0: it has not waited yet
 	notified Reason    // the reason that OnWait last got; empty: none
 	giveUp   time.Time // when the call gives up waiting
+	certain  bool      // it starts on no guess any more, because it was refused often
 	held     *slots    // of which the call holds one; nil: none, as while it waits for its budget
 }
 
@@ -84,7 +85,7 @@ func (l *line) enter(c *call) (pass, error) {
 	now := c.t.now()
 	l.mu.Lock()
 	if !l.headed && len(l.queue) == 0 { // no call waits: the lock is held for one check
-		p, v := l.try(c.t, now)
+		p, v := l.try(c, now)
 		if v.start {
 			l.mu.Unlock()
 			return p, nil
@@ -262,7 +263,7 @@ func (l *line) waitFirst(c *call) (pass, error) {
 			if c.t.ledger.shared != nil {
 				l.setWaiting(l.length())
 			}
-			p, v := l.try(c.t, now)
+			p, v := l.try(c, now)
 			if v.start {
 				return p, nil
 			}
@@ -308,13 +309,13 @@ func (l *line) setWaiting(calls int) {
 }
 
 // try starts the call if one of its ways allows it. It tries the way with the most budget first.
-func (l *line) try(t *Transport, now int64) (pass, verdict) {
+func (l *line) try(c *call, now int64) (pass, verdict) {
 	if len(l.ways) == 1 {
-		return l.tryWay(t, &l.ways[0])
+		return l.tryWay(c, &l.ways[0])
 	}
 	soonest := verdict{until: now + longestWindow*second}
-	for _, w := range l.byBudget(t, now) {
-		p, v := l.tryWay(t, w)
+	for _, w := range l.byBudget(c.t, now) {
+		p, v := l.tryWay(c, w)
 		if v.start {
 			return p, v
 		}
@@ -326,17 +327,18 @@ func (l *line) try(t *Transport, now int64) (pass, verdict) {
 }
 
 // tryWay counts the call in all windows of a way, or in none.
-func (l *line) tryWay(t *Transport, w *way) (pass, verdict) {
+func (l *line) tryWay(c *call, w *way) (pass, verdict) {
+	t := c.t
 	if len(w.windows) > 1 { // checked first, so that a count is rarely taken back
 		for _, window := range w.windows {
-			if v := window.canStart(&t.ledger, t.ask(l.cost, window)); !v.start {
+			if v := window.canStart(&t.ledger, c.ask(window)); !v.start {
 				return pass{}, v
 			}
 		}
 	}
 	p := pass{way: w}
 	for i, window := range w.windows {
-		v, as := window.start(&t.ledger, t.ask(l.cost, window))
+		v, as := window.start(&t.ledger, c.ask(window))
 		if !v.start {
 			for j := range i {
 				w.windows[j].finish(&t.ledger, p.of(l, j), answer{kind: unsent})
@@ -358,6 +360,13 @@ func (p pass) of(l *line, i int) sent {
 // ask returns what a call of a limiter with this cost asks of a window.
 func (t *Transport) ask(cost int64, w *window) ask {
 	return ask{cost: w.cost(cost), threshold: t.options.Threshold, process: t.ledger.process, declared: w.declared}
+}
+
+// ask returns what the call asks of a window.
+func (c *call) ask(w *window) ask {
+	a := c.t.ask(c.line.cost, w)
+	a.certain = c.certain
+	return a
 }
 
 // finish handles the answer to a call that started. It returns what window.finish does.

@@ -67,7 +67,7 @@ func (c *costly) call(t *testing.T, inHead bool) *settlingServer {
 		limiter.Actual = weir.Reading{Form: weir.ReadHeader, Name: "X-Cost"}
 	}
 	s, routes := newSettlingServer(t, limiter)
-	s.inHead = inHead
+	s.inHead, s.mayLose = inHead, true
 	s.costs = func(call int) int64 { return c.costs[call] }
 	s.lasts = func() time.Duration { return c.lasts[s.calls-1] }
 	base := doer(func(r *http.Request) (*http.Response, error) {

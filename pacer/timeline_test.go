@@ -257,7 +257,7 @@ func (s *stage) do(one step) (out leads) {
 func (s *stage) start(one step) *says {
 	c := s.call(one)
 	now := c.t.now()
-	p, v := c.line.try(c.t, now)
+	p, v := c.line.try(&c, now)
 	if v.start {
 		s.calls[one.Start] = &acting{c, p}
 		return &says{}

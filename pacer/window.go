@@ -156,7 +156,7 @@ func (w *window) start(g *ledger, a ask) (v verdict, as started) {
 // expect adds to an ask the units that have come back since the newest response.
 func (w *window) expect(a *ask, now int64) {
 	const long = 60 * second
-	if len(w.ended) > 0 {
+	if len(w.ended) > 0 && !a.certain {
 		a.back = w.back(w.view.remaining, w.flying == 0 && w.open == 0, w.view.restored(now)-now > long)
 	}
 }

@@ -178,7 +178,7 @@ export const pace = ({
         call.request.signal.throwIfAborted();
         if (family && family.line(call.request).key != key) break; // its path has left this line
         const ahead = queue.indexOf(call), seen = memory.changes, found = ahead ? undefined : await update(line, (budgets, at) => {
-          line.settler?.expect(budgets, at);
+          line.settler?.expect(budgets, at, call.certain);
           const taken = take(budgets, windows, at);
           if ('places' in taken) line.settler?.started(taken);
           return taken;
@@ -226,7 +226,7 @@ export const pace = ({
     const given = input instanceof Request && init ? input.clone() : input; // a Request is used when it is sent
     const request = given instanceof Request && !init ? given : new Request(given, init);
     if (request.bodyUsed) throw TypeError('the body of the Request was used already');
-    const call = { request, ticket: ++memory.calls, giveUp: performance.now() + maxWait, told: '' };
+    const call = { request, ticket: ++memory.calls, giveUp: performance.now() + maxWait, told: '', certain: false };
     const streams = init?.body instanceof ReadableStream || Symbol.asyncIterator in Object(init?.body);
     let line = await lineOf(request, streams);
     const { settles, settler } = line, slots = settler?.slots;
@@ -276,6 +276,7 @@ export const pace = ({
           const { read } = await import('./dialects.js').catch(missing);
           if (read) ({ fields, wait: asked } = read(response));
         }
+        call.certain = 2 * attempt >= retries; // it starts on no guess any more
         const bySlots = refused && settler?.refusedBySlots(fields); // no window was charged
         const over = await finish(request, pass, bySlots ? { kind: 'unsent' } : { kind: 'silent', fields, refused, wait: asked });
         if (!refused) {

@@ -116,8 +116,8 @@ export const settler = ({ settlings, flying, slots }, limiter, windows, inFlight
   return {
     slots: mine,
 
-    expect: (budgets, now) => all.forEach((one, i) => {
-      if (one) windows[i].back = one.back(budgets[i].remaining, flown(i), budgets[i].restored(now) - now > longWait);
+    expect: (budgets, now, certain) => all.forEach((one, i) => {
+      if (one) windows[i].back = certain ? 0 : one.back(budgets[i].remaining, flown(i), budgets[i].restored(now) - now > longWait);
     }),
 
     hope: () => all.forEach((one, i) => {

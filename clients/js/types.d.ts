@@ -367,8 +367,8 @@ export interface Slots {
 /** What comes back to the windows of one call. */
 export interface Settler {
   slots?: Slots;
-  /** Before the windows are asked: what has come back. */
-  expect(budgets: Budget[], now: number): void;
+  /** Before the windows are asked: what has come back, if the call may start on a guess. */
+  expect(budgets: Budget[], now: number, certain: boolean): void;
   /** Before a wait is judged: what can come back. */
   hope(): void;
   started(pass: Started): void;
@@ -426,6 +426,8 @@ export interface Call {
   /** When it gives up waiting, as performance.now has it. */
   giveUp: number;
   told: string;
+  /** It starts on no guess any more, because it was refused often. */
+  certain: boolean;
   wake?: () => void;
 }
 
