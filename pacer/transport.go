@@ -208,7 +208,7 @@ func (t *Transport) refused(c *call, p pass, response *http.Response, a answer, 
 		wait, known = max(wait, time.Duration(until-now)), true
 	}
 	again = known && attempt <= t.options.Retries && body.again()
-	c.certain = 2*attempt >= t.options.Retries
+	c.certain = attempt > t.options.Retries/2
 	c.giveUp = time.Now().Add(t.maxWait)
 	if again {
 		err = c.checkRefusedWait(now, wait)

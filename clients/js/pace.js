@@ -80,7 +80,7 @@ export const pace = ({
       flown += started;
       return result;
     };
-    if (views.size > memory.most) { // those that are over are not needed
+    if (views.size > memory.most) { // drop those that are over
       for (const [key, view] of views) if (!flying.has(key) && now() > Math.max(view.ends, view.blocked)) views.delete(key), memory.settlings.delete(key);
       for (const key of families.keys()) if (!views.has(key)) families.delete(key);
       for (const [key, { held, queue, used }] of memory.slots) if (!held && !queue[0] && performance.now() - used > 36e5) memory.slots.delete(key);
@@ -115,7 +115,7 @@ export const pace = ({
     const cost = settles?.costOf ? settles.costOf(limiter) : +(limiter?.cost ?? 1) || 1;
     const windows = (await windowsOf(request, origin, limiter, credentials, streams)).map(window => ({ ...window, tab, threshold, cost: window.requests ? 1 : cost }));
     for (const window of windows) {
-      if (await shared()) { // outside of this tab there are only hashes of credentials
+      if (await shared()) { // only hashes of credentials leave this tab
         const hash = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(window.key));
         window.key = btoa(String.fromCharCode(...new Uint8Array(hash)));
       }
@@ -176,7 +176,7 @@ export const pace = ({
     try {
       for (;;) {
         call.request.signal.throwIfAborted();
-        if (family && family.line(call.request).key != key) break; // its path has left this line
+        if (family && family.line(call.request).key != key) break; // it has left this line
         const ahead = queue.indexOf(call), seen = memory.changes, found = ahead ? undefined : await update(line, (budgets, at) => {
           line.settler?.expect(budgets, at, call.certain);
           const taken = take(budgets, windows, at);
@@ -276,7 +276,7 @@ export const pace = ({
           const { read } = await import('./dialects.js').catch(missing);
           if (read) ({ fields, wait: asked } = read(response));
         }
-        call.certain = 2 * attempt >= retries; // it starts on no guess any more
+        call.certain = attempt > retries / 2;
         const bySlots = refused && settler?.refusedBySlots(fields); // no window was charged
         const over = await finish(request, pass, bySlots ? { kind: 'unsent' } : { kind: 'silent', fields, refused, wait: asked });
         if (!refused) {
