@@ -142,7 +142,7 @@ func TestATaskReadsTheEndThatCameWithTheLastBytes(t *testing.T) {
 // A write that has to wait lets the poller run other tasks.
 func TestATaskThatWaitsToWriteHoldsUpNoOther(t *testing.T) {
 	const size = 16 << 20
-	writing, written := make(chan struct{}, 1), make(chan error)
+	writing, written := make(chan struct{}, 1), make(chan error, 1)
 	slow := attached(t, func(_ *Task, c *Conn) {
 		_, _ = c.Read(make([]byte, 1))
 		writing <- struct{}{}
