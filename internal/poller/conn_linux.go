@@ -19,6 +19,7 @@ type Conn struct {
 	fd            int
 	users         atomic.Uint32 // number of users of fd, and the two bits below
 	ended         atomic.Bool   // the peer has ended its half, or the connection has failed
+	reports       atomic.Uint32 // how often its poller has reported it readable
 	local, remote net.Addr
 
 	reads, writes side
@@ -172,6 +173,21 @@ func (c *Conn) Attach(t *Task) {
 	if c != nil {
 		c.reads.task, c.writes.task = t, t
 	}
+}
+
+// Mark returns the mark of this moment.
+func (c *Conn) Mark() Mark {
+	if c == nil {
+		return Mark{}
+	}
+	return Mark{reports: c.reports.Load(), look: c.poller.began.Load()}
+}
+
+// QuietSince reports whether the poller has looked after m, and has reported nothing since: neither
+// data nor an end. If a read that began after m took less than it had room for, nothing was left to
+// be read when the poller looked. False means that it is not known; so it is for a nil Conn.
+func (c *Conn) QuietSince(m Mark) bool {
+	return c != nil && c.poller.done.Load() > m.look && c.reports.Load() == m.reports && !c.ended.Load()
 }
 
 // park has f called in a goroutine of its own, once, when a read need not wait any more: something

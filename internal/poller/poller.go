@@ -49,3 +49,9 @@ func Dial(d *net.Dialer) func(ctx context.Context, network, address string) (net
 		return take(c, nth.Add(1)), nil
 	}
 }
+
+// A Mark is a moment of a connection: how much its poller had reported by then.
+type Mark struct {
+	reports uint32
+	look    uint64 // the last that had begun
+}

@@ -109,6 +109,8 @@ type poller struct {
 	mu    sync.Mutex // held for a few instructions
 	conns []*Conn    // by file descriptor
 
+	began, done atomic.Uint64 // the number of the last look at the epoll that has begun, and ended
+
 	turn atomic.Uint64 // of the task that runs; 0: none
 	seen atomic.Uint64 // relieve: the turn at the last call
 
@@ -173,6 +175,7 @@ func (p *poller) run(file *os.File, raw syscall.RawConn) {
 	for !over {
 		err := raw.Read(func(fd uintptr) bool {
 			for {
+				look := p.began.Add(1)
 				n, err := nonblock.Events(int(fd), events)
 				if err == unix.EINTR {
 					continue
@@ -181,6 +184,7 @@ func (p *poller) run(file *os.File, raw syscall.RawConn) {
 					panic(fmt.Sprintf("poller: epoll_wait: %v", err))
 				}
 				p.fill(events[:n])
+				p.done.Store(look)
 				if over = !p.dispatch(); over {
 					return true
 				}
@@ -239,7 +243,11 @@ func (p *poller) fill(events []unix.EpollEvent) {
 	for i := range events {
 		c, what := p.conns[events[i].Fd], events[i].Events
 		p.batch[i] = event{c, c != nil && what&readable != 0, c != nil && what&writable != 0}
-		if c != nil && what&ended != 0 {
+		if !p.batch[i].read {
+			continue
+		}
+		c.reports.Add(1)
+		if what&ended != 0 {
 			c.ended.Store(true)
 		}
 	}

@@ -18,6 +18,12 @@ func Below(net.Conn) *Conn { return nil }
 // Attach does nothing: there is no poller.
 func (*Conn) Attach(*Task) {}
 
+// Mark returns nothing: there is no poller.
+func (*Conn) Mark() Mark { return Mark{} }
+
+// QuietSince reports false: there is no poller.
+func (*Conn) QuietSince(Mark) bool { return false }
+
 // Relieve does nothing: there is no poller.
 func Relieve() {}
 

@@ -3,6 +3,9 @@ package upstream
 import (
 	"errors"
 	"net"
+	"time"
+
+	"github.com/weirlimit/weir/internal/poller"
 )
 
 // ErrStale is returned for a kept connection that has ended, or has received something unsolicited.
@@ -22,7 +25,16 @@ type inquiry struct {
 	into  []byte // receives the beginning of the answer
 	read  int    // how much of it came
 	err   error
+
+	mark  poller.Mark // of the last read of this kind
+	whole bool        // it took all that had come
+	fresh bool        // that was just now
 }
+
+// freshFor is for how long after a read the poller's word is enough that nothing has come since. An
+// address that ends idle connections does so later, and one that ends them at once does so with its
+// answer. Else the socket is asked, which finds what has come since the poller looked.
+const freshFor = 100 * time.Millisecond
 
 // Ask makes the next read from Reader check the connection, send the whole request and wait for the
 // beginning of the answer, in one operation. That read fails with ErrStale if the connection was

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/weirlimit/weir/internal/nonblock"
+	"github.com/weirlimit/weir/internal/poller"
 )
 
 // newStep returns the step of c's inquiries. It is made once, so that asking allocates nothing.
@@ -16,10 +17,10 @@ func (c *Conn) newStep() func(fd uintptr) bool {
 	k := &c.ask
 	return func(fd uintptr) (done bool) {
 		if k.asked {
-			return k.receive(int(fd))
+			return k.receive(c.socket, int(fd))
 		}
 		k.asked = true
-		if c.turn.reused && !isQuiet(fd) {
+		if c.turn.reused && !(k.fresh && k.whole && c.socket.QuietSince(k.mark)) && !isQuiet(fd) {
 			k.err = ErrStale
 			return true
 		}
@@ -29,7 +30,7 @@ func (c *Conn) newStep() func(fd uintptr) bool {
 		// On a kept connection the answer has not come yet, and the poller will report it: to look
 		// would cost as much as a wait. On a new one the other side may have sent something before.
 		// The poller has reported that already, and it was not read.
-		return !c.turn.reused && k.receive(int(fd))
+		return !c.turn.reused && k.receive(c.socket, int(fd))
 	}
 }
 
@@ -52,12 +53,14 @@ func (k *inquiry) send(fd int) (done bool) {
 }
 
 // receive reads the beginning of the answer.
-func (k *inquiry) receive(fd int) (done bool) {
+func (k *inquiry) receive(socket *poller.Conn, fd int) (done bool) {
+	k.mark = socket.Mark()
 	for {
 		n, err := nonblock.Read(fd, k.into)
 		switch err {
 		case nil:
-			if k.read = n; n == 0 {
+			k.read, k.whole = n, n < len(k.into)
+			if n == 0 {
 				k.err = io.EOF
 			}
 			return true

@@ -44,6 +44,7 @@ type Conn struct {
 // use makes c the connection of an exchange.
 func (c *Conn) use(t turn, now time.Time) {
 	t.reused = c.used
+	c.ask.fresh = now.Sub(c.since) < freshFor
 	c.turn, c.used, c.mine, c.wrote = t, true, true, false
 	c.writeWithin(now)
 }

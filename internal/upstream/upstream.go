@@ -253,7 +253,8 @@ func (p *Pool) Take(ctx context.Context, want Want) (*Conn, error) {
 }
 
 // usable returns c, or the next kept connection of a that can carry another exchange; nil if none
-// can. Each is checked, here or by Ask, however recently it was used. Unsolicited bytes, such as a
+// can. Each is checked, here or by Ask, however recently it was used: the socket or its poller is
+// asked (freshFor). Unsolicited bytes, such as a
 // body after the answer to a HEAD, would be taken for the answer to the next request, which may be
 // another client's.
 func (p *Pool) usable(c *Conn, a *address, now time.Time, asks bool) *Conn {
