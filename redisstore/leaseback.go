@@ -150,7 +150,7 @@ func (a *leases) hold(ctx context.Context, charges []weir.Charge, hashes []hash)
 	for i := range charges {
 		t.entries[i] = a.table.find(hashes[i])
 	}
-	if err := a.acquire(ctx, t); err != nil {
+	if end, err = a.acquire(ctx, t); err != nil {
 		return nil, err
 	}
 	for _, e := range t.entries[:len(charges)] {
@@ -162,7 +162,7 @@ func (a *leases) hold(ctx context.Context, charges []weir.Charge, hashes []hash)
 			e.mu.Unlock()
 		}
 	}
-	return func() { release(t) }, nil
+	return end, nil
 }
 
 // settling keeps takes of the windows of a settlement from being counted while it is under way, if
@@ -183,7 +183,8 @@ func (a *leases) settling(ctx context.Context, o *order, changes []weir.Change) 
 		return func(int, int64) int64 { return 0 }, leave
 	}
 	leave()
-	if a.acquire(ctx, t) != nil {
+	end, err := a.acquire(ctx, t)
+	if err != nil {
 		return func(int, int64) int64 { return 0 }, func() {}
 	}
 	return func(i int, count int64) int64 {
@@ -195,5 +196,5 @@ func (a *leases) settling(ctx context.Context, o *order, changes []weir.Change) 
 			a.void(e)
 		}
 		return e.pocket.Recount(changes[i].Reset, count)
-	}, func() { release(t) }
+	}, end
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -148,31 +149,63 @@ func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *
 }
 
 // spendAll spends from all pockets or from none, in one step. It returns the time of that.
+//
+// A take has one ticket, with the time of the earliest charge. If that was before another window
+// was last reset by an operator, its settlement would be taken for one from before the reset, and
+// be dropped. So such pockets serve no take together.
 func spendAll(charges []weir.Charge, entries *[weir.MaxCharges]*leased, spent *[weir.MaxCharges]lease.Lot, now time.Duration) (at time.Duration, ok bool) {
-	sorted := *entries
-	slices.SortFunc(sorted[:len(charges)], func(a, b *leased) int { return a.hash.compare(b.hash) })
 	at, ok = now, true
-	for _, e := range sorted[:len(charges)] {
-		e.pocket.Lock()
-		at = e.pocket.Last(at)
-	}
+	locked := lockAll(entries[:len(charges)])
+	defer locked.unlock()
+	earliest, reset := int64(math.MaxInt64), int64(0)
 	for i := range charges {
 		ok = ok && entries[i].pocket.Has(charges[i].Cost, charges[i].Limit, now)
+		at = entries[i].pocket.Last(at)
+		charged, generation := entries[i].pocket.Charged()
+		earliest, reset = min(earliest, charged), max(reset, generation)
 	}
+	ok = ok && earliest > reset
 	for i := range charges {
 		if ok {
 			spent[i] = entries[i].pocket.Take(charges[i].Cost, at)
 		}
-		entries[i].pocket.Unlock()
 	}
 	return at, ok
+}
+
+// locked are windows whose pockets are locked, so that what is read or changed in all of them is of
+// one moment.
+type locked struct {
+	all [weir.MaxCharges]*leased
+	n   int
+}
+
+// lockAll locks the pockets of windows, always in the same order. Some may be nil.
+func lockAll(entries []*leased) (l locked) {
+	for _, e := range entries {
+		if e != nil {
+			l.all[l.n] = e
+			l.n++
+		}
+	}
+	slices.SortFunc(l.all[:l.n], func(a, b *leased) int { return a.hash.compare(b.hash) })
+	for _, e := range l.all[:l.n] {
+		e.pocket.Lock()
+	}
+	return l
+}
+
+func (l *locked) unlock() {
+	for _, e := range l.all[:l.n] {
+		e.pocket.Unlock()
+	}
 }
 
 // hasAny reports whether one of the windows of a take has units or is being asked for. What is
 // remembered of such a window may be outdated.
 func (a *leases) hasAny(charges []weir.Charge, hashes *[weir.MaxCharges]hash) bool {
 	for i := range charges {
-		if e := a.table.find(hashes[i]); e != nil && (e.pocket.Units() > 0 || len(e.turn) > 0) {
+		if e := a.table.find(hashes[i]); e != nil && e.busy() {
 			return true
 		}
 	}
@@ -192,7 +225,7 @@ func (a *leases) look(t *leaseTake) (held, wishes bool) {
 			wishes = wishes && a.eager
 			continue
 		}
-		held = held || e.pocket.Units() > 0 || len(e.turn) > 0
+		held = held || e.busy()
 		wishes = wishes && a.wish(e, &t.charges[i], now) != lease.Wish{}
 	}
 	return held, wishes
@@ -249,10 +282,11 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) error {
 			t.entries[i] = a.table.enter(t.hashes[i], now)
 		}
 	}
-	if err := a.acquire(ctx, t); err != nil {
+	done, err := a.acquire(ctx, t)
+	if err != nil {
 		return fmt.Errorf("wait for the units that others ask for: %w", err)
 	}
-	defer release(t)
+	defer done()
 	if a.spend(t.charges, &t.hashes, t.r) {
 		return nil
 	}
@@ -274,8 +308,7 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) error {
 		if served {
 			return nil
 		}
-		if !again {
-			a.show(t)
+		if !again && a.show(t) {
 			return nil
 		}
 		t.wishes = [weir.MaxCharges]lease.Wish{}
@@ -309,8 +342,19 @@ func (a *leases) wishFor(t *leaseTake) {
 // fill puts what was granted into the pockets.
 func (a *leases) fill(t *leaseTake) {
 	now, _ := a.clock()
+	var before [weir.MaxCharges]int64
+	var filled [weir.MaxCharges]lease.Filled
+	locked := lockAll(t.entries[:len(t.charges)])
 	for i := range t.charges {
-		e, l := t.entries[i], t.lots[i]
+		if e, l := t.entries[i], t.lots[i]; e != nil && l.Window.Reset == t.r.Used[i].Reset {
+			before[i] = e.pocket.Units()
+			filled[i] = e.pocket.Add(l, a.ahead.when(t.r.Now))
+			t.r.Now = max(t.r.Now, min(a.ahead.at(filled[i].Since)/int64(time.Second), l.Window.Reset-1))
+		}
+	}
+	locked.unlock()
+	for i := range t.charges {
+		e, l, f := t.entries[i], t.lots[i], filled[i]
 		if e == nil {
 			continue
 		}
@@ -319,14 +363,11 @@ func (a *leases) fill(t *leaseTake) {
 			continue
 		}
 		a.granted.Add(l.Units)
-		before := e.pocket.Units()
-		f := e.pocket.Fill(l, a.ahead.when(t.r.Now))
 		a.stranded.Add(f.Dropped)
-		t.r.Now = max(t.r.Now, min(a.ahead.at(f.Since)/int64(time.Second), l.Window.Reset-1))
 		if t.charges[i].Cost > 0 {
 			own := t.charges[i].Cost
 			if f.Dropped == 0 {
-				own += max(0, e.filled.Load()-before)
+				own += max(0, e.filled.Load()-before[i])
 			}
 			e.note(&t.charges[i], now, own, l.Count-l.Units, l.Units, l.Window.Reset)
 		}
@@ -341,18 +382,19 @@ func (a *leases) fill(t *leaseTake) {
 // recover reports whether a take that the lender has refused fits with what this process holds: a
 // pocket serves it, or the units have gone back and the lender is to be asked again.
 func (a *leases) recover(ctx context.Context, t *leaseTake) (again, served bool) {
+	fits := true
+	locked := lockAll(t.entries[:len(t.charges)])
 	for i := range t.charges {
 		e, used := t.entries[i], t.r.Used[i]
 		if e != nil {
-			units := e.pocket.Of(used.Reset)
+			units, _ := e.pocket.Of(used.Reset)
 			again = again || units > 0
 			used.Count -= min(units, used.Count)
 		}
-		if !used.Fits(t.charges[i].Cost, t.charges[i].Limit) {
-			return false, false
-		}
+		fits = fits && used.Fits(t.charges[i].Cost, t.charges[i].Limit)
 	}
-	if !again {
+	locked.unlock()
+	if !again || !fits {
 		return false, false
 	}
 	if a.spend(t.charges, &t.hashes, t.r) {
@@ -371,14 +413,35 @@ func (a *leases) giveBackAll(ctx context.Context, t *leaseTake) {
 	}
 }
 
-// show makes the receipt of a refused take show what this process could still give out.
-func (a *leases) show(t *leaseTake) {
+// show makes the receipt of a refused take show what this process could still give out, at a time
+// that is not before others were given units. It returns false if one of its windows had ended by
+// then: the lender is to be asked again.
+func (a *leases) show(t *leaseTake) bool {
+	var units [weir.MaxCharges]int64
+	locked := lockAll(t.entries[:len(t.charges)])
+	defer locked.unlock()
+	latest, ends := t.r.Now, int64(math.MaxInt64)
 	for i, e := range t.entries[:len(t.charges)] {
-		if e != nil {
-			used := &t.r.Used[i]
-			used.Count -= min(e.pocket.Of(used.Reset), used.Count)
+		used := t.r.Used[i]
+		if used.Reset > t.r.Now {
+			ends = min(ends, used.Reset)
+		}
+		if e == nil {
+			continue
+		}
+		held, last := e.pocket.Of(used.Reset)
+		if units[i] = min(held, used.Count); units[i] > 0 {
+			latest = max(latest, a.ahead.at(last)/int64(time.Second))
 		}
 	}
+	if latest >= ends {
+		return false
+	}
+	t.r.Now = latest
+	for i := range t.charges {
+		t.r.Used[i].Count -= units[i]
+	}
+	return true
 }
 
 // void drops what a pocket has: it stays spent.

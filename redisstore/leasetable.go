@@ -84,7 +84,7 @@ func (a *leaseTable) enter(x hash, now time.Duration) *leased {
 				line[k].Store(e)
 				return e
 			}
-			if old.pocket.Units() == 0 && len(old.turn) == 0 && (victim == nil || old.since() < victim.since()) {
+			if !old.busy() && (victim == nil || old.since() < victim.since()) {
 				victim, at = old, k
 			}
 		}
@@ -146,9 +146,31 @@ func (e *leased) acquire(ctx context.Context) error {
 
 func (e *leased) release() { <-e.turn }
 
+// busy reports whether the window has units or is being asked for.
+func (e *leased) busy() bool { return e.pocket.Units() > 0 || len(e.turn) > 0 }
+
 // acquire takes the turns of the windows of a take, always in the same order, and waits for takes
-// that are not in turn.
-func (a *leases) acquire(ctx context.Context, t *leaseTake) error {
+// that are not in turn. Of the windows that are not observed, the take is one of those itself.
+func (a *leases) acquire(ctx context.Context, t *leaseTake) (done func(), err error) {
+	for {
+		if err := a.acquireTurns(ctx, t); err != nil {
+			return nil, err
+		}
+		leave, found := a.table.enterRest(t)
+		if !found {
+			return func() { leave(); release(t) }, nil
+		}
+		leave()
+		release(t)
+		for i, e := range t.entries[:len(t.charges)] {
+			if e == nil {
+				t.entries[i] = a.table.find(t.hashes[i])
+			}
+		}
+	}
+}
+
+func (a *leases) acquireTurns(ctx context.Context, t *leaseTake) error {
 	var order [weir.MaxCharges]int
 	n := 0
 	for i, e := range t.entries[:len(t.charges)] {
@@ -214,6 +236,28 @@ func (a *leaseTable) enterApart(t *leaseTake) (leave func()) {
 			a.apartAt(t.hashes[i]).count[t.in[i]].Add(-1)
 		}
 	}
+}
+
+// enterRest is enterApart for the windows of a take that have no entry. If found is true, one has
+// an entry now, with units or with a turn that is taken, and the take is to begin anew. A take does
+// not wait for others between enterRest and leave, since they may wait for it.
+func (a *leaseTable) enterRest(t *leaseTake) (leave func(), found bool) {
+	var entered [weir.MaxCharges]bool
+	for i, e := range t.entries[:len(t.charges)] {
+		if e != nil {
+			continue
+		}
+		t.in[i], entered[i] = a.apartAt(t.hashes[i]).enter(), true
+		now := a.find(t.hashes[i])
+		found = found || now != nil && now.busy()
+	}
+	return func() {
+		for i := range t.charges {
+			if entered[i] {
+				a.apartAt(t.hashes[i]).count[t.in[i]].Add(-1)
+			}
+		}
+	}, found
 }
 
 func (a *apart) enter() uint32 {

@@ -55,8 +55,10 @@ func (c *crowd) through(old *redistest.Server, fail func() *redistest.Server) (l
 	flood(c.big, 8, func() {
 		eventually(t, "there is load", func() bool { return total(c.big, weir.Counted) > 2000 })
 		flood(c.small, 4, func() {
-			// on a busy machine a node may have counted by itself for a moment, and used the limit up
-			eventually(t, "there is more load", func() bool { return total(c.small, weir.Counted, weir.CountedLocally) > smallLimit/10 })
+			eventually(t, "there is more load", func() bool {
+				// on a busy machine a node may have counted by itself, and used the limit up
+				return total(c.small, weir.Counted, weir.CountedLocally) > smallLimit/10
+			})
 			master = fail()
 			for _, n := range append(c.big, c.small...) {
 				counted := n.allowed[weir.Counted].Load() + n.refused[weir.Counted].Load()

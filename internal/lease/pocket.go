@@ -35,8 +35,9 @@ type Lot struct {
 // A Pocket holds units of one key's window. The zero value is empty. It is safe for concurrent use,
 // and spending does not allocate.
 //
-// A take of several windows spends of all or of none. It locks their pockets, calls Has, Last and
-// Take, and unlocks them. All other methods lock by themselves.
+// A take of several windows spends of all or of none, and is shown the counts of all at one moment.
+// It locks their pockets, calls Has, Last, Charged and Take, or Add, or Of, and unlocks them. All
+// other methods lock by themselves.
 type Pocket struct {
 	mu    sync.Mutex
 	lot   Lot
@@ -50,15 +51,21 @@ func (p *Pocket) Lock() { p.mu.Lock() }
 // Unlock unlocks it.
 func (p *Pocket) Unlock() { p.mu.Unlock() }
 
-// Fill adds the units of an answer to what the pocket has, and makes it know the answer's count.
-// The store showed its time in the answer at seen. If the pocket has units of another window, Fill
-// drops those: they stay spent at the store.
-//
-// Fill must be called once for each answer, in the order of the answers, and not for one that is
-// older than an operator's reset of which the caller knows.
-func (p *Pocket) Fill(l Lot, seen time.Duration) (f Filled) {
+// Fill is Add of one window.
+func (p *Pocket) Fill(l Lot, seen time.Duration) Filled {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.Add(l, seen)
+}
+
+// Add adds, locked, the units of an answer to what the pocket has, and makes it know the answer's
+// count.
+// The store showed its time in the answer at seen. If the pocket has units of another window, Add
+// drops those: they stay spent at the store.
+//
+// Add must be called once for each answer, in the order of the answers, and not for one that is
+// older than an operator's reset of which the caller knows.
+func (p *Pocket) Add(l Lot, seen time.Duration) (f Filled) {
 	old := p.lot
 	f.Since = seen
 	if old.Window == l.Window {
@@ -75,7 +82,7 @@ func (p *Pocket) Fill(l Lot, seen time.Duration) (f Filled) {
 	return f
 }
 
-// Filled is what Fill has done.
+// Filled is what Add has done.
 type Filled struct {
 	Units   int64         // in the pocket now
 	Dropped int64         // of another window
@@ -111,6 +118,10 @@ func (p *Pocket) Has(cost, limit int64, now time.Duration) bool {
 // Last returns, locked, the later of now and the time of the last take from the pocket.
 func (p *Pocket) Last(now time.Duration) time.Duration { return max(now, p.last) }
 
+// Charged returns, locked, when the store charged the first of the units, and the mark of the last
+// reset by an operator that was before it, both in Unix ms by its clock.
+func (p *Pocket) Charged() (at, generation int64) { return p.lot.At, p.lot.Window.Generation }
+
 // Take takes, locked, units that the pocket has, at a time that is not before Last. It returns what
 // the answer knew that charged them. Its Count is what the window has spent, as this node knows it:
 // with these units, and without what is still in the pocket.
@@ -137,14 +148,13 @@ func (p *Pocket) Spend(cost, limit int64, now time.Duration) (l Lot, at time.Dur
 // Units is the number of units in the pocket, dead or not. It does not lock.
 func (p *Pocket) Units() int64 { return p.units.Load() }
 
-// Of returns the units in the pocket, dead or not, if they are of the window with a reset.
-func (p *Pocket) Of(reset int64) int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// Of returns, locked, the units in the pocket, dead or not, if they are of the window with a reset,
+// and when something was last taken from them or filled in.
+func (p *Pocket) Of(reset int64) (units int64, last time.Duration) {
 	if p.lot.Window.Reset != reset {
-		return 0
+		return 0, 0
 	}
-	return p.lot.Units
+	return p.lot.Units, p.last
 }
 
 // Drain empties the pocket and returns what was in it, dead or not. The caller may send the units

@@ -12,8 +12,8 @@ import (
 	"github.com/weirlimit/weir/internal/poller"
 )
 
-// After a read the poller's word is enough for a moment. What the answer left in the socket, because
-// it filled the buffer, is no news to the poller, and must be found all the same.
+// After a read the poller's word is enough for a moment. What the answer left in the socket,
+// because it filled the buffer, is no news to the poller, and must be found all the same.
 func TestAskFindsWhatAnAnswerLeftInTheSocket(t *testing.T) {
 	for name, left := range map[string]string{"nothing": "", "the next answer": "HTTP/1.1 200 OK\r\n\r\n"} {
 		for _, fills := range []bool{true, false} {

@@ -1,0 +1,156 @@
+package redisstore
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/lease"
+)
+
+// A slowLender answers like lease.lua. It answers takes that look (with gates) only when it may.
+type slowLender struct {
+	store *simStore
+	looks chan struct{}
+	most  map[string]int64 // units that it lends at once
+}
+
+func newSlowLeases() (*leases, *slowLender) {
+	lender := &slowLender{&simStore{keys: make(map[string]*simKey)}, make(chan struct{}), map[string]int64{"a": 7, "b": 7}}
+	began := time.Now()
+	return newLeases(lender, func() (time.Duration, bool) { return time.Hour + time.Since(began), true }, LeasesEager), lender
+}
+
+func (s *slowLender) charge(ctx context.Context, t *leaseTake) error {
+	asked, gate := t.charges, false
+	t.charges = slices.Clone(asked)
+	for i := range t.charges {
+		if t.charges[i].Cost == weir.Gate {
+			gate, t.charges[i].Cost = true, 0 // simStore knows no gates
+		}
+	}
+	if gate {
+		<-s.looks
+	}
+	for i := range t.charges {
+		t.wishes[i].Units = min(t.wishes[i].Units, s.most[string(t.charges[i].Key)])
+	}
+	s.store.take(t)
+	t.charges = asked
+	for i := range t.charges {
+		if t.charges[i].Cost == weir.Gate && t.r.Used[i].Count >= t.charges[i].Limit {
+			t.r.Allowed = false
+		}
+		l := &t.lots[i]
+		l.Deadline, l.Sent = 2*time.Hour, 0
+		if t.entries[i] != nil {
+			t.entries[i].place.Store(&leasedPlace{name: string(t.charges[i].Key)})
+		}
+	}
+	return nil
+}
+
+func (s *slowLender) giveBack(_ context.Context, e *leased, l lease.Lot) (int64, bool) {
+	return s.store.giveBack(e.place.Load().name, l)
+}
+
+func (s *slowLender) lasts(*leased, uint64) bool { return true }
+
+// ask takes, and returns the receipt.
+func ask(t *testing.T, a *leases, charges ...weir.Charge) (r weir.Receipt) {
+	t.Helper()
+	take := &leaseTake{charges: charges, r: &r}
+	for i := range charges {
+		take.hashes[i] = hash{lo: uint64(i), hi: uint64(charges[i].Key[0])}
+	}
+	if a.spend(charges, &take.hashes, &r) {
+		return r
+	}
+	held, wishes := a.look(take)
+	if err := a.take(t.Context(), take, held, wishes); err != nil {
+		t.Error(err)
+	}
+	return r
+}
+
+func of(key string, limit, cost int64) weir.Charge {
+	return weir.Charge{Key: []byte(key), Limit: limit, Per: 3600, Cost: cost}
+}
+
+// A take that has the turn of one window is under way for its other windows too, also if those were
+// not observed yet: no units are leased of them meanwhile, or its refusal would be for units that
+// this process could still give out.
+func TestATakeInTurnIsUnderWayForAllItsWindows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, lender := newSlowLeases()
+		ask(t, a, of("a", 8, 1)) // now its pocket has units, and its takes have turns
+		looked := make(chan weir.Receipt, 1)
+		go func() { looked <- ask(t, a, of("a", 8, weir.Gate), of("b", 8, weir.Gate)) }()
+		synctest.Wait()
+		leased := make(chan weir.Receipt, 1)
+		go func() {
+			var r weir.Receipt
+			take := &leaseTake{charges: []weir.Charge{of("b", 8, 1)}, r: &r}
+			take.hashes[0] = hash{lo: 1, hi: 'b'}
+			held, wishes := a.look(take)
+			if err := a.take(t.Context(), take, held, wishes); err != nil {
+				t.Error(err)
+			}
+			leased <- r
+		}()
+		time.Sleep(time.Millisecond) // of the bubble's time
+		close(lender.looks)
+		if r := <-looked; !r.Allowed {
+			t.Errorf("refused at %d of 8 and %d of 8", r.Used[0].Count, r.Used[1].Count)
+		}
+		if r := <-leased; !r.Allowed || r.Used[0].Count != 1 {
+			t.Errorf("the take that leases: allowed %t at %d", r.Allowed, r.Used[0].Count)
+		}
+	})
+}
+
+// Units that were charged before another window was reset by an operator serve no take together
+// with units of that window: its ticket would be from before the reset.
+func TestUnitsOfBothSidesOfAResetServeNoTakeTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, lender := newSlowLeases()
+		ask(t, a, of("b", 100, 1), of("a", 100, 1))
+		time.Sleep(time.Second)
+		k := lender.store.keys["a"]
+		k.open, k.mark = nil, time.Now().UnixMilli()
+		time.Sleep(time.Second)
+		end, err := a.hold(t.Context(), []weir.Charge{of("x", 100, 1), of("a", 100, 1)}, []hash{{hi: 'x'}, {lo: 1, hi: 'a'}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		end()
+		for range 3 {
+			r := ask(t, a, of("b", 100, 1), of("a", 100, 1))
+			if !r.Allowed || r.Ticket.At <= k.mark {
+				t.Errorf("allowed %t, leased %t, as of %d: the window was reset at %d", r.Allowed, r.Leased, r.Ticket.At, k.mark)
+			}
+		}
+	})
+}
+
+// Windows that are always charged together stand at the same count, whoever is served from their
+// pockets while these are filled.
+func TestPocketsAreFilledTogether(t *testing.T) {
+	a, lender := newSlowLeases()
+	lender.most["a"] = 3 // so one pocket has units when the other is filled
+	var all sync.WaitGroup
+	for range 64 {
+		all.Go(func() {
+			for range 500 {
+				if r := ask(t, a, of("a", 1<<30, 1), of("b", 1<<30, 1)); r.Used[0].Count != r.Used[1].Count {
+					t.Errorf("leased %t, and the windows stand at %d and %d", r.Leased, r.Used[0].Count, r.Used[1].Count)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
