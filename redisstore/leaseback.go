@@ -178,7 +178,7 @@ func (a *leases) settling(ctx context.Context, o *order, changes []weir.Change) 
 			t.charges = append(t.charges, changes[i].Charge)
 		}
 	}
-	leave := a.table.enterApart(t)
+	leave := a.table.enterApart(t, false)
 	if held, _ := a.look(t); !held {
 		return func(int, int64) int64 { return 0 }, leave
 	}

@@ -155,8 +155,8 @@ func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *
 // be dropped. So such pockets serve no take together.
 func spendAll(charges []weir.Charge, entries *[weir.MaxCharges]*leased, spent *[weir.MaxCharges]lease.Lot, now time.Duration) (at time.Duration, ok bool) {
 	at, ok = now, true
-	locked := lockAll(entries[:len(charges)])
-	defer locked.unlock()
+	pockets := lockAll(entries[:len(charges)])
+	defer pockets.unlock()
 	earliest, reset := int64(math.MaxInt64), int64(0)
 	for i := range charges {
 		ok = ok && entries[i].pocket.Has(charges[i].Cost, charges[i].Limit, now)
@@ -244,7 +244,7 @@ func (a *leases) wish(e *leased, c *weir.Charge, now time.Duration) lease.Wish {
 // wishes for none, does not wait for others.
 func (a *leases) take(ctx context.Context, t *leaseTake, held, wishes bool) error {
 	if !held && !wishes {
-		leave := a.table.enterApart(t)
+		leave := a.table.enterApart(t, false)
 		if held, _ = a.look(t); !held {
 			defer leave()
 			err := a.of.charge(ctx, t)
@@ -344,15 +344,15 @@ func (a *leases) fill(t *leaseTake) {
 	now, _ := a.clock()
 	var before [weir.MaxCharges]int64
 	var filled [weir.MaxCharges]lease.Filled
-	locked := lockAll(t.entries[:len(t.charges)])
+	pockets := lockAll(t.entries[:len(t.charges)])
 	for i := range t.charges {
 		if e, l := t.entries[i], t.lots[i]; e != nil && l.Window.Reset == t.r.Used[i].Reset {
 			before[i] = e.pocket.Units()
-			filled[i] = e.pocket.Add(l, a.ahead.when(t.r.Now))
+			filled[i] = e.pocket.Fill(l, a.ahead.when(t.r.Now))
 			t.r.Now = max(t.r.Now, min(a.ahead.at(filled[i].Since)/int64(time.Second), l.Window.Reset-1))
 		}
 	}
-	locked.unlock()
+	pockets.unlock()
 	for i := range t.charges {
 		e, l, f := t.entries[i], t.lots[i], filled[i]
 		if e == nil {
@@ -383,7 +383,7 @@ func (a *leases) fill(t *leaseTake) {
 // pocket serves it, or the units have gone back and the lender is to be asked again.
 func (a *leases) recover(ctx context.Context, t *leaseTake) (again, served bool) {
 	fits := true
-	locked := lockAll(t.entries[:len(t.charges)])
+	pockets := lockAll(t.entries[:len(t.charges)])
 	for i := range t.charges {
 		e, used := t.entries[i], t.r.Used[i]
 		if e != nil {
@@ -393,7 +393,7 @@ func (a *leases) recover(ctx context.Context, t *leaseTake) (again, served bool)
 		}
 		fits = fits && used.Fits(t.charges[i].Cost, t.charges[i].Limit)
 	}
-	locked.unlock()
+	pockets.unlock()
 	if !again || !fits {
 		return false, false
 	}
@@ -418,8 +418,8 @@ func (a *leases) giveBackAll(ctx context.Context, t *leaseTake) {
 // then: the lender is to be asked again.
 func (a *leases) show(t *leaseTake) bool {
 	var units [weir.MaxCharges]int64
-	locked := lockAll(t.entries[:len(t.charges)])
-	defer locked.unlock()
+	pockets := lockAll(t.entries[:len(t.charges)])
+	defer pockets.unlock()
 	latest, ends := t.r.Now, int64(math.MaxInt64)
 	for i, e := range t.entries[:len(t.charges)] {
 		used := t.r.Used[i]

@@ -156,8 +156,8 @@ func (a *leases) acquire(ctx context.Context, t *leaseTake) (done func(), err er
 		if err := a.acquireTurns(ctx, t); err != nil {
 			return nil, err
 		}
-		leave, found := a.table.enterRest(t)
-		if !found {
+		leave := a.table.enterApart(t, true)
+		if !a.table.becameBusy(t) {
 			return func() { leave(); release(t) }, nil
 		}
 		leave()
@@ -226,38 +226,35 @@ type apart struct {
 func (a *leaseTable) apartAt(x hash) *apart { return &a.apart[x.lo%uint64(len(a.apart))] }
 
 // enterApart records that a take begins without a turn, before it looks at the turns of its
-// windows. It ends with leave.
-func (a *leaseTable) enterApart(t *leaseTake) (leave func()) {
+// windows. It ends with leave. If inTurn is true, the take has the turns of its entries, and begins
+// without one for the others; then it must not wait for other takes until leave, since they may
+// wait for it.
+func (a *leaseTable) enterApart(t *leaseTake, inTurn bool) (leave func()) {
+	const hasTurn = 2 // neither counter
 	for i := range t.charges {
-		t.in[i] = a.apartAt(t.hashes[i]).enter()
+		if t.in[i] = hasTurn; !inTurn || t.entries[i] == nil {
+			t.in[i] = a.apartAt(t.hashes[i]).enter()
+		}
 	}
 	return func() {
 		for i := range t.charges {
-			a.apartAt(t.hashes[i]).count[t.in[i]].Add(-1)
+			if t.in[i] != hasTurn {
+				a.apartAt(t.hashes[i]).count[t.in[i]].Add(-1)
+			}
 		}
 	}
 }
 
-// enterRest is enterApart for the windows of a take that have no entry. If found is true, one has
-// an entry now, with units or with a turn that is taken, and the take is to begin anew. A take does
-// not wait for others between enterRest and leave, since they may wait for it.
-func (a *leaseTable) enterRest(t *leaseTake) (leave func(), found bool) {
-	var entered [weir.MaxCharges]bool
-	for i, e := range t.entries[:len(t.charges)] {
-		if e != nil {
-			continue
-		}
-		t.in[i], entered[i] = a.apartAt(t.hashes[i]).enter(), true
-		now := a.find(t.hashes[i])
-		found = found || now != nil && now.busy()
-	}
-	return func() {
-		for i := range t.charges {
-			if entered[i] {
-				a.apartAt(t.hashes[i]).count[t.in[i]].Add(-1)
+// becameBusy reports whether a window of a take that had no entry has one now that is busy.
+func (a *leaseTable) becameBusy(t *leaseTake) bool {
+	for i := range t.charges {
+		if t.entries[i] == nil {
+			if e := a.find(t.hashes[i]); e != nil && e.busy() {
+				return true
 			}
 		}
-	}, found
+	}
+	return false
 }
 
 func (a *apart) enter() uint32 {

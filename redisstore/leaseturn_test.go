@@ -65,7 +65,7 @@ func ask(t *testing.T, a *leases, charges ...weir.Charge) (r weir.Receipt) {
 	t.Helper()
 	take := &leaseTake{charges: charges, r: &r}
 	for i := range charges {
-		take.hashes[i] = hash{lo: uint64(i), hi: uint64(charges[i].Key[0])}
+		take.hashes[i] = hashOf(&charges[i])
 	}
 	if a.spend(charges, &take.hashes, &r) {
 		return r
@@ -76,6 +76,8 @@ func ask(t *testing.T, a *leases, charges ...weir.Charge) (r weir.Receipt) {
 	}
 	return r
 }
+
+func hashOf(c *weir.Charge) hash { return hash{lo: uint64(c.Key[0]), hi: uint64(c.Key[0])} }
 
 func of(key string, limit, cost int64) weir.Charge {
 	return weir.Charge{Key: []byte(key), Limit: limit, Per: 3600, Cost: cost}
@@ -92,16 +94,7 @@ func TestATakeInTurnIsUnderWayForAllItsWindows(t *testing.T) {
 		go func() { looked <- ask(t, a, of("a", 8, weir.Gate), of("b", 8, weir.Gate)) }()
 		synctest.Wait()
 		leased := make(chan weir.Receipt, 1)
-		go func() {
-			var r weir.Receipt
-			take := &leaseTake{charges: []weir.Charge{of("b", 8, 1)}, r: &r}
-			take.hashes[0] = hash{lo: 1, hi: 'b'}
-			held, wishes := a.look(take)
-			if err := a.take(t.Context(), take, held, wishes); err != nil {
-				t.Error(err)
-			}
-			leased <- r
-		}()
+		go func() { leased <- ask(t, a, of("b", 8, 1)) }()
 		time.Sleep(time.Millisecond) // of the bubble's time
 		close(lender.looks)
 		if r := <-looked; !r.Allowed {
@@ -123,7 +116,8 @@ func TestUnitsOfBothSidesOfAResetServeNoTakeTogether(t *testing.T) {
 		k := lender.store.keys["a"]
 		k.open, k.mark = nil, time.Now().UnixMilli()
 		time.Sleep(time.Second)
-		end, err := a.hold(t.Context(), []weir.Charge{of("x", 100, 1), of("a", 100, 1)}, []hash{{hi: 'x'}, {lo: 1, hi: 'a'}})
+		reset := of("a", 100, 1)
+		end, err := a.hold(t.Context(), []weir.Charge{reset}, []hash{hashOf(&reset)})
 		if err != nil {
 			t.Fatal(err)
 		}

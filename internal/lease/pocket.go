@@ -36,7 +36,7 @@ type Lot struct {
 // and spending does not allocate.
 //
 // A take of several windows spends of all or of none, and is shown the counts of all at one moment.
-// It locks their pockets, calls Has, Last, Charged and Take, or Add, or Of, and unlocks them. All
+// It locks their pockets, calls Has, Last, Charged and Take, or Fill, or Of, and unlocks them. All
 // other methods lock by themselves.
 type Pocket struct {
 	mu    sync.Mutex
@@ -51,21 +51,14 @@ func (p *Pocket) Lock() { p.mu.Lock() }
 // Unlock unlocks it.
 func (p *Pocket) Unlock() { p.mu.Unlock() }
 
-// Fill is Add of one window.
-func (p *Pocket) Fill(l Lot, seen time.Duration) Filled {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.Add(l, seen)
-}
-
-// Add adds, locked, the units of an answer to what the pocket has, and makes it know the answer's
+// Fill adds, locked, the units of an answer to what the pocket has, and makes it know the answer's
 // count.
-// The store showed its time in the answer at seen. If the pocket has units of another window, Add
+// The store showed its time in the answer at seen. If the pocket has units of another window, Fill
 // drops those: they stay spent at the store.
 //
-// Add must be called once for each answer, in the order of the answers, and not for one that is
+// Fill must be called once for each answer, in the order of the answers, and not for one that is
 // older than an operator's reset of which the caller knows.
-func (p *Pocket) Add(l Lot, seen time.Duration) (f Filled) {
+func (p *Pocket) Fill(l Lot, seen time.Duration) (f Filled) {
 	old := p.lot
 	f.Since = seen
 	if old.Window == l.Window {
@@ -82,7 +75,7 @@ func (p *Pocket) Add(l Lot, seen time.Duration) (f Filled) {
 	return f
 }
 
-// Filled is what Add has done.
+// Filled is what Fill has done.
 type Filled struct {
 	Units   int64         // in the pocket now
 	Dropped int64         // of another window

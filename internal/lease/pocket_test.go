@@ -152,7 +152,9 @@ func TestEachUnitIsSpentOrDrainedOnce(t *testing.T) {
 	}
 	filler.Go(func() {
 		for i := range fills {
+			p.Lock()
 			p.Fill(lot(minute, each, others0, time.Second), 0)
+			p.Unlock()
 			if i%3 == 0 {
 				drained.Add(p.Drain().Units)
 			}
