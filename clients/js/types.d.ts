@@ -368,7 +368,7 @@ export interface Slots {
 export interface Settler {
   slots?: Slots;
   /** Before the windows are asked: what has come back, if the call may start on a guess. */
-  expect(budgets: Budget[], now: number, certain?: boolean): void;
+  expect(budgets: Budget[], now: number, certain: boolean): void;
   /** Before a wait is judged: what can come back. */
   hope(): void;
   started(pass: Started): void;
