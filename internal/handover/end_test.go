@@ -363,13 +363,15 @@ func TestTheEndOfAProcessHangsItsSocketUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fds[0])
-	if hungUp(int32(fds[0])) {
+	if hungUp(int32(fds[0]), 0) {
 		t.Error("hung up, and both ends are open")
 	}
-	if err := unix.Close(fds[1]); err != nil {
-		t.Fatal(err)
-	}
-	if !hungUp(int32(fds[0])) {
+	closed := make(chan error, 1)
+	go func() { closed <- unix.Close(fds[1]) }() // perhaps only while the other end is awaited
+	if !hungUp(int32(fds[0]), time.Minute) {
 		t.Error("not hung up, and the other end is closed")
+	}
+	if err := <-closed; err != nil {
+		t.Fatal(err)
 	}
 }

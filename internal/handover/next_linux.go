@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -128,7 +129,9 @@ func inherit(from *inheritance) (*Previous, error) {
 	if err != nil || int(made.Pid) != from.PID {
 		return nil, nil
 	}
-	if err := from.check(int(made.Uid), os.Getuid(), os.Getppid(), hungUp(firstInherited)); err != nil {
+	parent := os.Getppid()
+	ended := parent != from.PID && hungUp(firstInherited, maxExit)
+	if err := from.check(int(made.Uid), os.Getuid(), parent, ended); err != nil {
 		return nil, fmt.Errorf("continue where process %d stops: %w", from.PID, err)
 	}
 	for i := range len(from.Sockets) + 1 {
@@ -159,11 +162,20 @@ func (from *inheritance) check(theirs, own, parent int, ended bool) error {
 	return nil
 }
 
-// hungUp reports whether the other end of a socket was closed.
-func hungUp(fd int32) bool {
-	poll := []unix.PollFd{{Fd: fd}}
-	_, err := unix.Poll(poll, 0)
-	return err == nil && poll[0].Revents&unix.POLLHUP != 0
+// maxExit bounds the exit of a process: its children can have another parent before the last of its
+// threads has closed its files.
+const maxExit = 3 * time.Second
+
+// hungUp waits until the other end of a socket is closed, and reports whether it was in time.
+func hungUp(fd int32, patience time.Duration) bool {
+	late := time.Now().Add(patience)
+	for {
+		poll := []unix.PollFd{{Fd: fd}}
+		_, err := unix.Poll(poll, int(max(0, time.Until(late)).Milliseconds()))
+		if !errors.Is(err, unix.EINTR) {
+			return err == nil && poll[0].Revents&unix.POLLHUP != 0
+		}
+	}
 }
 
 // sendFile sends a copy of the descriptor of a connection or a file.
