@@ -22,7 +22,13 @@ func (m *Manager) note(_ context.Context, event string, data map[string]any) err
 		err, _ := data["error"].(error)
 		m.failed(name, err)
 	case eventObtained:
-		m.obtained(name)
+		if again, _ := data["renewal"].(bool); again {
+			m.obtained(name)
+			break
+		}
+		m.mu.Lock()
+		m.unused[name] = true
+		m.mu.Unlock()
 	}
 	return nil
 }
@@ -59,6 +65,18 @@ func (m *Manager) succeeded(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.failing, name)
+}
+
+// inUse logs that the first certificate of a name was issued, once clients get it; nothing if the
+// authority has issued none to this server.
+func (m *Manager) inUse(name string) {
+	m.mu.Lock()
+	issued := m.unused[name]
+	delete(m.unused, name)
+	m.mu.Unlock()
+	if issued {
+		m.obtained(name)
+	}
 }
 
 // obtained logs that a name has a new certificate.
