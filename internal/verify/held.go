@@ -19,7 +19,8 @@ const heldBuffer = 256
 // A held request is under way until finish or leave.
 type held struct {
 	slot   *slot
-	end    chan struct{} // closed when the rest of the body may be sent
+	conn   *http.ClientConn // of the slot, which may have dropped it
+	end    chan struct{}    // closed when the rest of the body may be sent
 	once   sync.Once
 	cancel context.CancelFunc
 	done   chan struct{} // closed when it has an answer or none
@@ -36,6 +37,7 @@ func (w *wire) begin(ctx context.Context, r request, take func() bool) (*held, e
 		h.cancel()
 		return nil, &lostError{err: err, unsent: true}
 	}
+	h.conn = h.slot.conn
 	out, err := w.compose(ctx, r)
 	switch {
 	case err != nil:
@@ -90,7 +92,7 @@ func (h *held) finish() (*answer, error) {
 // leave closes the connection. The answer is nil unless it came before.
 func (h *held) leave() (*answer, error) {
 	h.cancel()
-	h.slot.drop()
+	_ = h.conn.Close() // the slot is the exchange's until that is done
 	return h.close()
 }
 
