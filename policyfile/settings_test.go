@@ -3,10 +3,8 @@ package policyfile_test
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirlimit/weir/policyfile"
 )
@@ -105,36 +103,6 @@ func TestProblemsOfSettingsShowNoPassword(t *testing.T) {
 	for _, p := range bad.Problems {
 		if text := fmt.Sprint(p); strings.Contains(text, "secret") {
 			t.Errorf("a password is shown: %s", text)
-		}
-	}
-}
-
-func TestHostileConfigurationsCostNoMoreThanTheirSize(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: it takes seconds of work")
-	}
-	var names strings.Builder
-	for i := range 20_000 {
-		fmt.Fprintf(&names, "n%d: 1\n", i)
-	}
-	sources := []string{names.String(), "map: {" + strings.ReplaceAll(names.String(), "\n", ",") + "}"}
-	for _, opening := range []string{"", "a: ", "a: [", "map: {a: ["} {
-		for _, piece := range hostile {
-			sources = append(sources, opening+strings.Repeat(piece, insideSize/len(piece)))
-		}
-	}
-	for _, source := range sources {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		started := time.Now()
-		taken := 0
-		_ = policyfile.ParseSettings("hostile.yaml", []byte(source), func(*policyfile.Setting) { taken++ }, "map")
-		runtime.ReadMemStats(&after)
-		if memory, spent := after.TotalAlloc-before.TotalAlloc, time.Since(started); memory > hostileMemory || spent > hostileTime {
-			t.Errorf("%.40q…: took %v and %d MiB", source, spent, memory>>20)
-		}
-		if taken > len(source) {
-			t.Errorf("%.40q…: %d settings", source, taken)
 		}
 	}
 }
