@@ -89,7 +89,7 @@ type Manager struct {
 
 	mu      sync.Mutex
 	failing map[string]bool // the names that the log has a failure of, and no success since
-	unused  map[string]bool // the names whose first certificate was issued, and is not in use yet
+	issued  map[string]bool // the names that got a certificate of which the log does not tell yet
 }
 
 // New returns a Manager with the certificates that Dir has. It asks the authority for nothing
@@ -98,7 +98,7 @@ func New(o Options) (*Manager, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of certificates by ACME: %w", err)
 	}
-	m := &Manager{options: o, log: o.Log, failing: make(map[string]bool), unused: make(map[string]bool)}
+	m := &Manager{options: o, log: o.Log, failing: make(map[string]bool), issued: make(map[string]bool)}
 	m.files = &storage{FileStorage: &certmagic.FileStorage{Path: o.Dir}, held: make(map[string]*flock.Flock)}
 	if m.options.Directory == "" {
 		m.options.Directory = LetsEncrypt

@@ -40,7 +40,6 @@ func (m *Manager) obtain(ctx context.Context, name string) {
 		switch err = m.try(ctx, name); {
 		case err == nil:
 			m.succeeded(name) // perhaps with what another server has obtained
-			m.inUse(name)
 		case ctx.Err() == nil:
 			m.failed(name, err)
 		}

@@ -22,13 +22,12 @@ func (m *Manager) note(_ context.Context, event string, data map[string]any) err
 		err, _ := data["error"].(error)
 		m.failed(name, err)
 	case eventObtained:
-		if again, _ := data["renewal"].(bool); again {
-			m.obtained(name)
-			break
-		}
 		m.mu.Lock()
-		m.unused[name] = true
+		m.issued[name] = true
 		m.mu.Unlock()
+		if again, _ := data["renewal"].(bool); again {
+			m.succeeded(name) // of a first certificate, obtain reports that clients get it
+		}
 	}
 	return nil
 }
@@ -60,29 +59,17 @@ func (m *Manager) failed(name string, err error) {
 	m.log.Warn(what+": it is tried again, after longer and longer pauses; check that the name resolves to this server, and that "+checks, attributes...)
 }
 
-// succeeded has the log report the next failure of a name.
+// succeeded logs that a name has a new certificate, if this server got one from the authority, and
+// has the log report the next failure of the name.
 func (m *Manager) succeeded(name string) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	issued := m.issued[name]
+	delete(m.issued, name)
 	delete(m.failing, name)
-}
-
-// inUse logs that the first certificate of a name was issued, once clients get it; nothing if the
-// authority has issued none to this server.
-func (m *Manager) inUse(name string) {
-	m.mu.Lock()
-	issued := m.unused[name]
-	delete(m.unused, name)
 	m.mu.Unlock()
 	if issued {
-		m.obtained(name)
+		m.log.Info("a certificate was issued by ACME", "name", name, "authority", m.options.Directory)
 	}
-}
-
-// obtained logs that a name has a new certificate.
-func (m *Manager) obtained(name string) {
-	m.succeeded(name)
-	m.log.Info("a certificate was issued by ACME", "name", name, "authority", m.options.Directory)
 }
 
 // Missing returns which names have no certificate that clients accept; nil if all have one.
