@@ -349,7 +349,7 @@ func TestOnlyAChildOfTheSameUserContinues(t *testing.T) {
 		{7, 0, 100, false, "its user is 7, and that of this process is 0"},
 		{0, 7, 1, true, "its user is 0, and that of this process is 7"},
 	} {
-		err := from.check(test.theirs, test.own, test.parent, test.ended)
+		err := from.check(test.theirs, test.own, test.parent, func() bool { return test.ended })
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: %v", test, err)
 		}

@@ -97,8 +97,8 @@ func opened(t *testing.T, o memstore.Options) *Counts {
 	return c
 }
 
-// A process counts as any store does: while it has the counts, after it has handed them over, and
-// after they were handed on from there.
+// A process counts as any store does after it has handed its counts over, and they were handed on
+// from there.
 func TestEveryProcessIsAStore(t *testing.T) {
 	handOvers := 2 // the counts of one are asked for like those of two, over one link less
 	if testing.Short() {

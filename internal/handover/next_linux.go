@@ -129,9 +129,8 @@ func inherit(from *inheritance) (*Previous, error) {
 	if err != nil || int(made.Pid) != from.PID {
 		return nil, nil
 	}
-	parent := os.Getppid()
-	ended := parent != from.PID && hungUp(firstInherited, maxExit)
-	if err := from.check(int(made.Uid), os.Getuid(), parent, ended); err != nil {
+	ended := func() bool { return hungUp(firstInherited, maxExit) }
+	if err := from.check(int(made.Uid), os.Getuid(), os.Getppid(), ended); err != nil {
 		return nil, fmt.Errorf("continue where process %d stops: %w", from.PID, err)
 	}
 	for i := range len(from.Sockets) + 1 {
@@ -152,11 +151,11 @@ func inherit(from *inheritance) (*Previous, error) {
 // check returns why this process may not continue the previous one: that has another user, or has
 // started another process, which then started this one. Then the wrong process would be awaited
 // and ended. If the previous process has ended, its children have another parent.
-func (from *inheritance) check(theirs, own, parent int, ended bool) error {
+func (from *inheritance) check(theirs, own, parent int, ended func() bool) error {
 	if theirs != own {
 		return fmt.Errorf("its user is %d, and that of this process is %d: both must be the same", theirs, own)
 	}
-	if parent != from.PID && !ended {
+	if parent != from.PID && !ended() {
 		return fmt.Errorf("it has started process %d, and that has started this one: a script in place of the program must exec it", parent)
 	}
 	return nil
