@@ -1,6 +1,6 @@
 //go:build !race
 
-// One goroutine reads each text, and a minute of that takes five with the race detector.
+// One goroutine reads each text, which the race detector would only slow down.
 
 package policyfile_test
 

@@ -31,11 +31,7 @@ func TestAGigabytePasses(t *testing.T) {
 			m.Write(piece)
 		}
 		m.Write([]byte(test.end))
-		got, ok := m.Units()
-		if !ok {
-			got = none
-		}
-		if got != test.want {
+		if got := orNone(m.Units()); got != test.want {
 			t.Errorf("a gigabyte that ends in %s is read as %d, want %d", test.end, got, test.want)
 		}
 	}

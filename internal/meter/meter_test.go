@@ -20,6 +20,14 @@ func read(path string, kind Kind, body string, size int) (n int64, ok bool) {
 
 const none = -1
 
+// orNone returns the units that were read, and none if there were none.
+func orNone(n int64, ok bool) int64 {
+	if !ok {
+		return none
+	}
+	return n
+}
+
 func TestAMemberOfAJSONTextTells(t *testing.T) {
 	const path = "usage.total_tokens"
 	for _, test := range []struct {
@@ -125,11 +133,7 @@ func TestTheLastEventWithTheMemberTells(t *testing.T) {
 func wantEverySize(t *testing.T, path string, kind Kind, body string, want int64) {
 	t.Helper()
 	for _, size := range []int{len(body) + 1, 1, 2, 3, 4, 5, 6, 7, 8, 9} {
-		got, ok := read(path, kind, body, size)
-		if !ok {
-			got = none
-		}
-		if got != want {
+		if got := orNone(read(path, kind, body, size)); got != want {
 			t.Errorf("in pieces of %d bytes it reads %d, want %d", size, got, want)
 		}
 	}
@@ -150,11 +154,7 @@ func TestAMeterIsUsedAgain(t *testing.T) {
 	} {
 		m.Reset(test.path, test.kind)
 		m.Write([]byte(test.body))
-		got, ok := m.Units()
-		if !ok {
-			got = none
-		}
-		if got != test.want {
+		if got := orNone(m.Units()); got != test.want {
 			t.Errorf("%q is read as %d, want %d", test.body, got, test.want)
 		}
 	}
