@@ -111,6 +111,10 @@ bench-peers: ## the embedded store beside others for Go and a floor: an hour, re
 bench-engine: ## the gateway's engines beside nginx, HAProxy, fasthttp and ReverseProxy on one core: ENGINE="-docs ../docs" rewrites docs/performance.md; ENGINE=-quick
 	cd bench && go run ./engine $(ENGINE)
 
+.PHONY: profile
+profile: ## release/weir.pgo, by which the compiler optimizes a release: Weir under the load of bench-engine, four minutes on a quiet machine
+	cd bench && go run ./engine -rounds 1 -length 10s -contestants auto -cases 'key,served,session,refused,tls,http2,http2-refused,settled,upload' -profile ../release/weir.pgo
+
 .PHONY: bench-redis
 bench-redis: ## Weir, other limiters for Go and bare scripts on a Redis: REDIS="-docs ../docs" rewrites docs/scale.md; REDIS=-quick
 	cd bench && go run ./redis $(REDIS)

@@ -56,10 +56,13 @@ func clone(ctx context.Context, repository, commit, into string) error {
 	return err
 }
 
-// buildFlags make a program that depends on its source and on the version of Go alone. Without
+// buildFlags make a program that depends on its source and on the version of Go alone. The profile
+// (`make profile`) tells the compiler what is called most; without it a request takes some 4 % more
+// processor time. It is not cmd/weir/default.pgo, because all who build weir would have to wait
+// while every package that it needs is compiled once more. Without
 // grpcnotrace the program would contain gRPC's debug pages and, through their templates, every
 // exported method of every type: 40 % more.
-var buildFlags = []string{"-trimpath", "-buildvcs=true", "-tags=grpcnotrace", "-ldflags=-s -w -buildid="}
+var buildFlags = []string{"-trimpath", "-pgo=release/weir.pgo", "-buildvcs=true", "-tags=grpcnotrace", "-ldflags=-s -w -buildid="}
 
 // build builds weir for p below dir.
 func build(ctx context.Context, source, dir string, p platform) (program, error) {

@@ -45,6 +45,8 @@ type contestant struct {
 	start func(ctx context.Context, w *world, s setup) (*server, error)
 }
 
+func (c contestant) isWeir() bool { return strings.HasPrefix(c.name, "weir") }
+
 // contestants returns them in the order of the tables. A binary without --engine is measured once.
 func (w *world) contestants() []contestant {
 	bare := func(name string) func(context.Context, *world, setup) (*server, error) {
@@ -96,7 +98,13 @@ func startWeir(ctx context.Context, w *world, s setup, engine ...string) (*serve
 	if err != nil {
 		return nil, err
 	}
-	command := []string{w.weir, "serve", "--listen", address, "--admin", "off", "--upstream", "http://" + s.upstream, "--policy", policy,
+	admin := "off"
+	if w.profiled {
+		if admin, err = spareAddress(); err != nil {
+			return nil, err
+		}
+	}
+	command := []string{w.weir, "serve", "--listen", address, "--admin", admin, "--upstream", "http://" + s.upstream, "--policy", policy,
 		"--data", filepath.Join(dir, "data"), "--jwt-key", w.secret}
 	if s.tls {
 		command = append(command, "--tls-cert", w.cert, "--tls-key", w.certKey)
@@ -104,7 +112,12 @@ func startWeir(ctx context.Context, w *world, s setup, engine ...string) (*serve
 	if s.silent {
 		command = append(command, "--access-log=off")
 	}
-	return start(ctx, w, gatewayCore, address, nil, append(command, engine...)...)
+	started, err := start(ctx, w, gatewayCore, address, nil, append(command, engine...)...)
+	if err != nil {
+		return nil, err
+	}
+	started.admin, started.token = admin, filepath.Join(dir, "data", "admin.token")
+	return started, nil
 }
 
 // startNginx starts Debian's nginx with the fastest settings: kept upstream connections, streamed

@@ -10,6 +10,7 @@
 //	go run ./engine -docs ../docs            the same, and rewrites docs/performance.md
 //	go run ./engine -save f                  saves the figures as JSON; -from f shows them again
 //	go run ./engine -cases served -perf dir  records with perf, into dir
+//	go run ./engine -profile f               records CPU profiles of Weir, and merges them into f
 package main
 
 import (
@@ -57,6 +58,7 @@ func run() error {
 	save := flag.String("save", "", "a file that gets all figures, as JSON")
 	from := flag.String("from", "", "do not measure: show the figures of -save")
 	flag.StringVar(&p.perf, "perf", "", "a directory for perf's records of each contestant, written after the rounds of each case")
+	profile := flag.String("profile", "", "a file that gets Weir's CPU profiles of all cases, merged, for go build -pgo")
 	flag.Parse()
 	if *quick {
 		p.rounds, p.length, p.brief = 3, time.Second, *names == ""
@@ -92,6 +94,9 @@ func run() error {
 		return err
 	}
 	defer remove()
+	if *profile != "" {
+		p.profile, w.profiled = &profiler{file: *profile}, true
+	}
 	if p.chosen = choose(w.contestants(), *names); len(p.chosen) == 0 {
 		return fmt.Errorf("choose contestants: %q is not part of any name", *names)
 	}
@@ -102,6 +107,11 @@ func run() error {
 	r := newResults(machine, p)
 	if err := p.measure(ctx, w, r); err != nil {
 		return err
+	}
+	if p.profile != nil {
+		if err := p.profile.write(); err != nil {
+			return err
+		}
 	}
 	if *save != "" {
 		if err := r.writeTo(*save); err != nil {

@@ -21,7 +21,9 @@ type plan struct {
 	idle   int           // connections that are kept open
 	rate   float64       // requests a second, in the case with equal rates
 	perf   string        // a directory; empty: no recording
-	brief  bool          // the bare contestants take part only in the first case
+	// profile collects CPU profiles of Weir after the rounds; nil: none.
+	profile *profiler
+	brief   bool // the bare contestants take part only in the first case
 }
 
 // measure runs all cases in turn. A contestant that fails is reported, and left out of the rest of
@@ -65,12 +67,18 @@ func (p plan) takeTurns(ctx context.Context, w *world, c benchCase, r *results) 
 			r.take(c.name, e.name, found, err)
 		}
 	}
-	if p.perf != "" && !c.fresh {
-		for _, e := range all {
-			if !r.failed(c.name, e.name) {
-				if err := p.record(ctx, w, c, e); err != nil {
-					return err
-				}
+	for _, e := range all {
+		if c.fresh || r.failed(c.name, e.name) {
+			continue
+		}
+		if p.perf != "" {
+			if err := p.record(ctx, w, c, e); err != nil {
+				return err
+			}
+		}
+		if p.profile != nil && e.isWeir() {
+			if err := p.profile.record(ctx, p, w, c, e); err != nil {
+				return err
 			}
 		}
 	}
@@ -93,7 +101,7 @@ func (p plan) enter(ctx context.Context, w *world, c benchCase, r *results) (all
 		if !c.fresh {
 			var err error
 			if e.server, err = one.start(ctx, w, c.setup(w)); err == nil {
-				if strings.HasPrefix(one.name, "weir") {
+				if one.isWeir() {
 					err = c.prove(w, e.server)
 				}
 				if err == nil {

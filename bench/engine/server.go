@@ -21,6 +21,8 @@ type server struct {
 	pid     int    // the process that serves: nginx's worker, not its master
 	logs    []string
 	cmd     *exec.Cmd
+	admin   string  // the address of Weir's admin listener, or off
+	token   string  // the file with the token for it
 	said    string  // the file with its standard error
 	kept    float64 // requests a second, which the last search has found; 0: none
 }

@@ -31,12 +31,14 @@ const (
 
 // A world is what all contestants share in one run.
 type world struct {
-	dir     string // removed at the end
-	weir    string // the binary
-	engines bool   // whether it has --engine
-	nginx   string // the binary
-	haproxy string // the binary
-	small   string // the address of the upstream with small answers
+	dir  string // removed at the end
+	weir string // the binary
+	// profiled means that it has an admin listener, which serves profiles.
+	profiled bool
+	engines  bool   // whether it has --engine
+	nginx    string // the binary
+	haproxy  string // the binary
+	small    string // the address of the upstream with small answers
 	// smallPid is its process, which shares a core with the load.
 	smallPid int
 	costs    string // of one whose small answers tell their cost in a field
@@ -105,7 +107,8 @@ func superuserProgram(name string) string {
 func (w *world) makeFiles(ctx context.Context) error {
 	if w.weir == "" {
 		w.weir = filepath.Join(w.dir, "weir")
-		build := exec.CommandContext(ctx, "go", "build", "-o", w.weir, "./cmd/weir")
+		// as a release is
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-pgo=release/weir.pgo", "-o", w.weir, "./cmd/weir")
 		build.Dir, build.Stderr = "..", os.Stderr
 		if err := build.Run(); err != nil {
 			return fmt.Errorf("build weir: %w", err)

@@ -14,6 +14,7 @@
 //	keys.go       GET /keys, POST /keys/reset
 //	grant.go      POST /keys/grant
 //	denials.go    GET /denials/{id}
+//	profile.go    GET /profile/{kind}
 //	metrics.go    GET /metrics, GET /livez, GET /readyz, and a listener of their own
 //	audit.go      the log of changes: what, by whom, and why
 //

@@ -66,6 +66,7 @@ func endpoints() []endpoint {
 		{http.MethodGet, "/keys", Read, (*Server).showKeys},
 		{http.MethodGet, "/denials/{id}", Read, (*Server).showDenial},
 		{http.MethodGet, "/audit", Read, (*Server).showAudit},
+		{http.MethodGet, "/profile/{kind}", Operate, (*Server).showProfile},
 		{http.MethodPost, "/keys/reset", Operate, (*Server).resetKeys},
 		{http.MethodPost, "/keys/grant", Operate, (*Server).grantKeys},
 		{http.MethodPost, "/policy", Admin, (*Server).postPolicy},

@@ -61,6 +61,7 @@ func TestEachEndpointNeedsItsRole(t *testing.T) {
 		{call{method: "GET", path: "/keys?ip=192.0.2.7"}, admin.Read, 200},
 		{call{method: "GET", path: "/denials/x"}, admin.Read, 404},
 		{call{method: "GET", path: "/audit"}, admin.Read, 200},
+		{call{method: "GET", path: "/profile/heap"}, admin.Operate, 200},
 		{f.post("/keys/reset", reset), admin.Operate, 200},
 		{f.post("/keys/grant", grant), admin.Operate, 200},
 		{call{method: "POST", path: "/policy", body: policyText, header: yaml}, admin.Admin, 200},
@@ -164,7 +165,7 @@ func TestTheListenerForMetricsServesNothingElse(t *testing.T) {
 		if w := ask("GET", "/readyz", ""); w.Body.String() != "not ready: draining\n" {
 			t.Errorf("/readyz: %q", w.Body)
 		}
-		for _, path := range []string{"/", "/page/x", "/status", "/policy", "/candidate", "/keys", "/keys/reset", "/keys/grant", "/denials/x", "/audit", "/challenge", "/metrics/", "/debug/pprof/"} {
+		for _, path := range []string{"/", "/page/x", "/status", "/policy", "/candidate", "/keys", "/keys/reset", "/keys/grant", "/denials/x", "/audit", "/profile/heap", "/challenge", "/metrics/", "/debug/pprof/"} {
 			for _, method := range []string{"GET", "POST"} {
 				if w := ask(method, path, f.token); w.Code != 404 {
 					t.Errorf("open %v: %s %s: %d", open, method, path, w.Code)
