@@ -164,15 +164,21 @@ func rate(limit int64, per time.Duration, c Calendar) string {
 	return fmt.Sprintf("%d per %v", limit, per)
 }
 
-// ParseFailureMode parses a FailureMode as a policy spells it: local, allow or deny.
+// ParseFailureMode parses a FailureMode as a policy spells it: local, allow or deny, each also
+// after "pocket or", as in "pocket or deny". "pocket" alone is that.
 func ParseFailureMode(s string) (FailureMode, error) {
-	for m := FailLocal; m <= FailDeny; m++ {
+	if s == "pocket" {
+		return FailPocket | FailDeny, nil
+	}
+	for _, m := range FailureModes() {
 		if s == m.String() {
 			return m, nil
 		}
 	}
-	return 0, fmt.Errorf("on_store_failure %q is unknown: local, allow and deny are allowed", s)
+	return 0, fmt.Errorf("on_store_failure %q is unknown: %s", s, failureModesAllowed)
 }
+
+const failureModesAllowed = `local, allow and deny are allowed, also after "pocket or"`
 
 // A Route covers requests for one path, or for all paths with a prefix, with one method or any. A
 // segment of its path can be a parameter, such as {tenant}, which covers any one segment that is

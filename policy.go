@@ -158,6 +158,8 @@ const (
 )
 
 // A FailureMode is what a limiter does while the store does not answer. Package failover does it.
+// It is one of FailLocal, FailAllow and FailDeny, and can have FailPocket in addition, as in
+// FailPocket|FailDeny.
 type FailureMode uint8
 
 const (
@@ -167,19 +169,41 @@ const (
 	FailAllow
 	// FailDeny refuses every request, with the outcome StoreUnavailable.
 	FailDeny
+
+	// FailPocket first gives out the units that the store had charged for this process before
+	// (Leaser). Then it does what it is combined with.
+	FailPocket FailureMode = 1 << 2
 )
 
-// String returns the mode as a policy file spells it: "local", "allow" or "deny".
+// FailureModes returns all of them.
+func FailureModes() []FailureMode {
+	return []FailureMode{FailLocal, FailAllow, FailDeny, FailPocket | FailLocal, FailPocket | FailAllow, FailPocket | FailDeny}
+}
+
+// SpendsPocket reports whether m has FailPocket.
+func (m FailureMode) SpendsPocket() bool { return m&FailPocket != 0 }
+
+// Then returns m without FailPocket: what is done if no units are left.
+func (m FailureMode) Then() FailureMode { return m &^ FailPocket }
+
+// String returns the mode as a policy file spells it: "local", "allow" or "deny", with FailPocket
+// "pocket or local" and so on.
 func (m FailureMode) String() string {
-	switch m {
+	var text string
+	switch m.Then() {
 	case FailLocal:
-		return "local"
+		text = "local"
 	case FailAllow:
-		return "allow"
+		text = "allow"
 	case FailDeny:
-		return "deny"
+		text = "deny"
+	default:
+		return fmt.Sprintf("FailureMode(%d)", uint8(m))
 	}
-	return fmt.Sprintf("FailureMode(%d)", uint8(m))
+	if m.SpendsPocket() {
+		return "pocket or " + text
+	}
+	return text
 }
 
 // A Problem is one mistake in a Policy, and its place.

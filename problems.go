@@ -75,8 +75,8 @@ func (c *checker) checkLimiter(l *Limiter, names map[string]int) {
 	if l.Align > AlignClock {
 		c.add("align", -1, l.Align.String(), "align %v is unknown: request and clock are allowed", l.Align)
 	}
-	if l.OnStoreFailure > FailDeny {
-		c.add("on_store_failure", -1, l.OnStoreFailure.String(), "on_store_failure %v is unknown: local, allow and deny are allowed", l.OnStoreFailure)
+	if !slices.Contains(FailureModes(), l.OnStoreFailure) {
+		c.add("on_store_failure", -1, l.OnStoreFailure.String(), "on_store_failure %v is unknown: %s", l.OnStoreFailure, failureModesAllowed)
 	}
 }
 

@@ -204,6 +204,15 @@ type Shared interface {
 	Now() time.Time
 }
 
+// A Leaser is a Shared store that charges units before it gives them out (Receipt.Leased).
+type Leaser interface {
+	Shared
+	// TakeLeased is Take from units that were charged before, without asking the store: for a
+	// store around it while it does not answer. It reports false, and has spent nothing, if it
+	// has too few, or if the OnFailure of a charge does not have FailPocket. It does not block.
+	TakeLeased(charges []Charge, r *Receipt) bool
+}
+
 // Spent is what one window spent elsewhere.
 type Spent struct {
 	Key            []byte // as in Charge

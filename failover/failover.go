@@ -47,6 +47,7 @@ type Store struct {
 	shared   weir.Shared  // inner; nil if it is not Shared
 	keeper   weir.Keeper  // inner; nil if it is not a Keeper
 	settler  weir.Settler // inner; nil if it is not a Settler
+	leaser   weir.Leaser  // inner; nil if it is not a Leaser
 	fallback weir.Store   // nil: there is no fallback
 	starter  weir.Starter // fallback; nil if it is not a Starter
 	options  Options
@@ -114,6 +115,7 @@ func New(inner, fallback weir.Store, o Options) (*Store, error) {
 	s.shared, _ = inner.(weir.Shared)
 	s.keeper, _ = inner.(weir.Keeper)
 	s.settler, _ = inner.(weir.Settler)
+	s.leaser, _ = inner.(weir.Leaser)
 	s.localSettler, _ = fallback.(weir.Settler)
 	s.starter, _ = fallback.(weir.Starter)
 	s.deadlines = deadlines{length: o.Deadline, start: time.Now()}
@@ -241,9 +243,12 @@ func (s *Store) learn(found state, remembered bool, err error) {
 	}
 }
 
-// decide decides without the inner store. Charges of several limiters follow the strictest mode.
-// cause is the error of the inner store; nil if it was not asked.
+// decide decides without asking the inner store. Charges of several limiters follow the strictest
+// mode. cause is the error of the inner store; nil if it was not asked.
 func (s *Store) decide(ctx context.Context, charges []weir.Charge, r *weir.Receipt, cause error) {
+	if s.leaser != nil && s.leaser.TakeLeased(charges, r) {
+		return
+	}
 	apart := errors.Is(cause, weir.ErrCharges)
 	if !apart {
 		s.outage.local.Add(1)
@@ -300,7 +305,7 @@ func spends(charges []weir.Charge) bool {
 func failureMode(charges []weir.Charge) weir.FailureMode {
 	mode := weir.FailAllow
 	for i := range charges {
-		switch charges[i].OnFailure {
+		switch charges[i].OnFailure.Then() {
 		case weir.FailDeny:
 			mode = weir.FailDeny
 		case weir.FailLocal:

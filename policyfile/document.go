@@ -44,7 +44,7 @@ type limiter struct {
 	Plans          plans       `json:"plans,omitempty" like:"{by: claim:plan, gold: 600 per minute}" jsonschema:"Other limits by the caller's plan. by is where a plan is read: claim:NAME of a verified session, token, or header:NAME that a trusted proxy writes. Each other key is a plan: LIMIT per [N] UNIT or a list of those, which replace the limits of the windows that have the same length, or the same calendar unit. An unknown plan has the windows' own limits."`
 	Answers        answered    `json:"answers,omitempty" like:"usage" jsonschema:"usage: Weir itself answers the requests of these routes, with the state of the caller's windows. They are not forwarded."`
 	Notify         []percent   `json:"notify,omitempty" like:"[75, 90, 100]" jsonschema:"Percentages of a window's limit, in rising order. The request that brings the count of a window to one of them makes an event."`
-	OnStoreFailure failureMode `json:"on_store_failure,omitempty" like:"local" jsonschema:"What the limiter does while the store does not answer: local counts in this process under the same limits, allow admits every request, deny answers 503."`
+	OnStoreFailure failureMode `json:"on_store_failure,omitempty" like:"local" jsonschema:"What the limiter does while the store does not answer: local counts in this process under the same limits, allow admits every request, deny answers 503. After \"pocket or\", the units that this node has leased are given out first; pocket alone is pocket or deny."`
 }
 
 type penalty struct {

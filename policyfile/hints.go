@@ -205,7 +205,15 @@ func failureHint(s string) string {
 	case "closed", "close", "fail-closed", "fail_closed", "reject", "refuse", "block":
 		return "deny answers 503 while the store does not answer"
 	}
-	return didYouMean(s, []string{"local", "allow", "deny"})
+	return didYouMean(s, failureModes())
+}
+
+// failureModes returns the values of on_store_failure.
+func failureModes() (all []string) {
+	for _, m := range weir.FailureModes() {
+		all = append(all, m.String())
+	}
+	return append(all, "pocket")
 }
 
 // requiresHint returns which credential was probably meant.

@@ -83,7 +83,7 @@ func (r Reader) typeSchemas() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[answered]():    {Type: "string", Enum: enum("usage")},
 		reflect.TypeFor[percent]():     {Type: "integer", Minimum: &minUnits, Maximum: &maxPercent},
 		reflect.TypeFor[align]():       {Type: "string", Enum: enum("request", "clock")},
-		reflect.TypeFor[failureMode](): {Type: "string", Enum: enum("local", "allow", "deny")},
+		reflect.TypeFor[failureMode](): {Type: "string", Enum: enum(failureModes()...)},
 		reflect.TypeFor[format]():      {Type: "string", Enum: enum("error", "problem")},
 		reflect.TypeFor[status]():      {Type: "integer"},
 		reflect.TypeFor[text]():        matching(`[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*`),

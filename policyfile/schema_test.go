@@ -119,7 +119,7 @@ func TestTheSchemaHelpsAnEditor(t *testing.T) {
 			t.Errorf("%s has no description", name)
 		}
 	}
-	if got := limiter.Properties["on_store_failure"].Enum; !slices.Equal(got, []any{"local", "allow", "deny"}) {
+	if got := limiter.Properties["on_store_failure"].Enum; !slices.Equal(got, []any{"local", "allow", "deny", "pocket or local", "pocket or allow", "pocket or deny", "pocket"}) {
 		t.Errorf("on_store_failure: %v", got)
 	}
 	if got := schema.Properties["messages"].AdditionalProperties.Required; !slices.Equal(got, []string{"en"}) {

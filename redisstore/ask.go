@@ -154,7 +154,7 @@ func (s *Store) Reach(ctx context.Context, spent []weir.Spent, reached []bool) e
 // lookForMaster reconnects after an error that shows that the server is no longer the master.
 func (s *Store) lookForMaster(err error) {
 	if redisErr, ok := rueidis.IsRedisErr(err); ok && (strings.Contains(redisErr.Error(), "READONLY") || strings.HasPrefix(redisErr.Error(), "MASTERDOWN")) {
-		s.epoch.end()
+		s.epoch.replace()
 		s.reconnect()
 	}
 }

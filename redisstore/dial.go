@@ -16,7 +16,7 @@ import (
 // dial connects the client to a server. Close cancels it.
 func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
 	s.noteTrouble() // commands would wait for the new connection
-	s.epoch.endOf(address)
+	epoch := s.epoch.endOf(address)
 	s.lookAtSlots()
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -40,6 +40,9 @@ func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config 
 	if err := greet(ctx, c, address, config != nil); err != nil {
 		c.Close()
 		return nil, err
+	}
+	if d.Timeout == dialTimeout { // that of a Sentinel, which has no counts, is another
+		s.epoch.answered(address, epoch)
 	}
 	return yieldingConn{&watchedConn{Conn: c, epoch: &s.epoch, address: address}}, nil
 }

@@ -14,9 +14,13 @@ import (
 // limit, so a take is only settled in its own epoch.
 //
 // On a cluster each machine has its own epochs: those of the slots that it owns.
+//
+// Units that were charged before a connection ended are another matter: while no server has
+// answered since, none has taken the place of the one that charged them (outlives).
 type epoch struct {
-	n   atomic.Uint64 // ends so far
-	all atomic.Uint64 // the last end for every window
+	n     atomic.Uint64 // ends so far
+	all   atomic.Uint64 // the last end for every window
+	other atomic.Uint64 // the last end after which a server has answered, for every window
 
 	slots atomic.Pointer[slotEpochs] // nil: this is no cluster, or its slots are not known
 	mu    sync.Mutex                 // held to end an epoch
@@ -35,26 +39,62 @@ func (e *epoch) lasts(of uint64, slot int) bool {
 	return slots == nil || slot < 0 || of > slots.ended[slot].Load()
 }
 
-// end ends the epoch of every take.
+// outlives reports whether no other server can have answered since the epoch of a take, although
+// that may have ended.
+func (e *epoch) outlives(of uint64, slot int) bool {
+	if of <= e.other.Load() {
+		return false
+	}
+	slots := e.slots.Load()
+	return slots == nil || slot < 0 || of > slots.other[slot].Load()
+}
+
+// end ends the epoch of every take. No server has answered since.
 func (e *epoch) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.all.Store(e.n.Add(1))
 }
 
-// endOf ends the epoch of the takes that a machine may have counted, by its address. That is every
-// take, unless the address is known.
-func (e *epoch) endOf(address string) {
+// replace ends the epoch of every take, because a server has answered that may be another.
+func (e *epoch) replace() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n, slots := e.n.Add(1), e.slots.Load()
+	n := e.n.Add(1)
+	e.all.Store(n)
+	e.other.Store(n)
+}
+
+// endOf ends the epoch of the takes that a machine may have counted, by its address. That is every
+// take, unless the address is known. It returns the end, for answered.
+func (e *epoch) endOf(address string) (n uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n = e.n.Add(1)
+	e.each(address, &e.all, func(s *slotEpochs) *[slotCount]atomic.Uint64 { return &s.ended }, n)
+	return n
+}
+
+// answered records that a server at an address, which may be another than before an end of its
+// epoch, has answered since.
+func (e *epoch) answered(address string, n uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.each(address, &e.other, func(s *slotEpochs) *[slotCount]atomic.Uint64 { return &s.other }, n)
+}
+
+// each raises the number of each slot of a machine to n, or that of all if its address is not
+// known.
+func (e *epoch) each(address string, all *atomic.Uint64, of func(*slotEpochs) *[slotCount]atomic.Uint64, n uint64) {
+	raise := func(a *atomic.Uint64) { a.Store(max(a.Load(), n)) }
+	slots := e.slots.Load()
 	if slots == nil || !slots.known[address] {
-		e.all.Store(n)
+		raise(all)
 		return
 	}
 	for i := range slots.owner {
 		if slots.owner[i] == address {
-			slots.ended[i].Store(n)
+			raise(&of(slots)[i])
 		}
 	}
 }
@@ -68,7 +108,9 @@ func (e *epoch) learn(owner *[slotCount]string, known map[string]bool) {
 	if slots == nil {
 		slots = new(slotEpochs)
 		slots.owner, slots.known = *owner, known
-		e.all.Store(e.n.Add(1))
+		n := e.n.Add(1)
+		e.all.Store(n)
+		e.other.Store(n)
 		e.slots.Store(slots)
 		return
 	}
@@ -81,6 +123,7 @@ func (e *epoch) learn(owner *[slotCount]string, known map[string]bool) {
 		if slots.owner[i] != owner[i] {
 			slots.owner[i] = owner[i]
 			slots.ended[i].Store(n)
+			slots.other[i].Store(n)
 		}
 	}
 }
@@ -91,6 +134,7 @@ const slotCount = 1 << 14
 // slotEpochs are the epochs of a cluster's slots.
 type slotEpochs struct {
 	ended [slotCount]atomic.Uint64 // the last end
+	other [slotCount]atomic.Uint64 // the last end after which a server has answered
 	// guarded by epoch.mu
 	owner [slotCount]string // the address of its master, "" if it has none
 	known map[string]bool   // the addresses of all machines, also of replicas

@@ -84,7 +84,7 @@ func (a *leases) keepReturning(ctx context.Context) {
 
 func (a *leases) returnIdle(ctx context.Context) {
 	now, ok := a.clock()
-	if !ok {
+	if !ok || !a.of.answers() { // they would not arrive, and may be of use in the outage
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxReturn)
@@ -120,8 +120,12 @@ func (a *leases) returnThese(ctx context.Context, all []*leased) {
 	returning.Wait()
 }
 
-// giveBack sends back what a pocket has, once. The caller has its turn.
+// giveBack sends back what a pocket has, once. The caller has its turn. If the connection that
+// charged the units is gone, they stay: they may be of use until another server answers.
 func (a *leases) giveBack(ctx context.Context, e *leased) {
+	if epoch := e.pocket.Epoch(); !a.of.lasts(e, epoch) && a.of.outlives(e, epoch) {
+		return
+	}
 	l := e.pocket.Drain()
 	if l.Units == 0 {
 		return

@@ -49,6 +49,11 @@ type lender interface {
 	giveBack(ctx context.Context, e *leased, l lease.Lot) (count int64, ok bool)
 	// lasts reports whether the server is the one that charged the units of an epoch.
 	lasts(e *leased, epoch uint64) bool
+	// outlives reports whether no other server has answered since units of an epoch were charged:
+	// the server may have ended, or be out of reach.
+	outlives(e *leased, epoch uint64) bool
+	// answers reports whether the server answered when it was last asked.
+	answers() bool
 }
 
 // A leaseTake is a take that its lender is asked for.
@@ -125,8 +130,12 @@ func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *
 	if !ok {
 		return false
 	}
+	valid := a.of.lasts
+	if spendsPocket(charges) {
+		valid = a.of.outlives
+	}
 	for i := range charges {
-		if !a.of.lasts(entries[i], spent[i].Window.Epoch) {
+		if !valid(entries[i], spent[i].Window.Epoch) {
 			a.void(entries[i]) // and what was spent now: the server may not count it
 			return false
 		}
@@ -145,6 +154,16 @@ func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *
 		}
 	}
 	a.served.Add(1)
+	return true
+}
+
+// spendsPocket reports whether a take may be served while the server does not answer.
+func spendsPocket(charges []weir.Charge) bool {
+	for i := range charges {
+		if !charges[i].OnFailure.SpendsPocket() {
+			return false
+		}
+	}
 	return true
 }
 

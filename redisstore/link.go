@@ -223,7 +223,7 @@ func (s *Store) adopt(client rueidis.Client) {
 	l := newLink(client, newHasher(s.prefix, s.secret), s.options.Master != "")
 	s.hasher.Store(l.hasher)
 	old := s.link.Swap(l)
-	s.epoch.end() // a take that sees the new epoch is sent on the new link
+	s.epoch.replace() // a take that sees the new epoch is sent on the new link
 	if old != nil && old.client != client {
 		s.closeLater(old)
 	}

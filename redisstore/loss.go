@@ -56,7 +56,7 @@ func (s *Store) checkLoss(ctx context.Context, client rueidis.Client) {
 	runs := s.readRuns(ctx, client)
 	for address, r := range runs {
 		if was, ok := s.losses.last[address]; ok && (was.id != r.id || was.history != r.history || was.evicted != r.evicted) {
-			s.epoch.endOf(address)
+			s.epoch.answered(address, s.epoch.endOf(address))
 		}
 	}
 	found := s.readMarkers(ctx, client, names)
@@ -68,7 +68,7 @@ func (s *Store) checkLoss(ctx context.Context, client rueidis.Client) {
 	}
 	if lost > 0 {
 		s.losses.count.Add(1)
-		s.epoch.end()
+		s.epoch.replace()
 		s.held.renewSoon()
 		reason := "its keys were deleted, as by FLUSHALL, or evicted"
 		for address, run := range runs {
@@ -106,7 +106,7 @@ func (s *Store) see(client rueidis.Client) {
 		return
 	}
 	if was == nil {
-		s.epoch.end() // until now nothing would have shown a loss
+		s.epoch.replace() // until now nothing would have shown a loss
 	}
 	s.seen.Store(next)
 }

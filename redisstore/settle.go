@@ -398,7 +398,7 @@ func (s *Store) readSettled(p *settlePart, reply rueidis.RedisResult, sent int64
 		case resetSince:
 			return errReset
 		case countsLost:
-			s.epoch.end()
+			s.epoch.replace()
 			return errEpoch
 		}
 		return errReply

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,9 @@ func openRedis(ctx context.Context, at redisstore.Options, o *opening) (*openSto
 		return nil, noCounts(o.Data, err)
 	}
 	o.own.own(local.Close)
+	if o.Leases == redisstore.LeasesOff && slices.ContainsFunc(policy.Limiters, func(l weir.Limiter) bool { return l.OnStoreFailure.SpendsPocket() }) {
+		o.Log.Warn("on_store_failure: pocket has no effect without leases: give --leases auto too")
+	}
 	state := store.State()
 	if !state.Ready {
 		o.Log.Error("the store "+unready(state)+"; the server starts without it and uses it as soon as it answers",
@@ -166,9 +170,12 @@ func logOutage(log *slog.Logger, store string, p weir.Policy, e failover.Event) 
 
 // meanwhile describes what the limiters of a policy do during an outage.
 func meanwhile(p weir.Policy) string {
-	var local, allow, deny int
+	var local, allow, deny, pocket int
 	for _, l := range p.Limiters {
-		switch l.OnStoreFailure {
+		if l.OnStoreFailure.SpendsPocket() {
+			pocket++
+		}
+		switch l.OnStoreFailure.Then() {
 		case weir.FailAllow:
 			allow++
 		case weir.FailDeny:
@@ -185,6 +192,9 @@ func meanwhile(p weir.Policy) string {
 		if mode.limiters > 0 {
 			all = append(all, fmt.Sprintf("requests of %s are %s", cli.Count(mode.limiters, "limiter"), mode.does))
 		}
+	}
+	if pocket > 0 {
+		all = append(all, fmt.Sprintf("those of %s first use up the units that this node has leased", cli.Count(pocket, "limiter")))
 	}
 	return strings.Join(all, ", ")
 }

@@ -150,6 +150,13 @@ func (p *Pocket) Of(reset int64) (units int64, last time.Duration) {
 	return p.lot.Units, p.last
 }
 
+// Epoch is that of the units in the pocket. It locks.
+func (p *Pocket) Epoch() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lot.Window.Epoch
+}
+
 // Drain empties the pocket and returns what was in it, dead or not. The caller may send the units
 // back to the store, once.
 func (p *Pocket) Drain() Lot {

@@ -1,0 +1,187 @@
+package redis_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/e2e/redistest"
+	"github.com/weirlimit/weir/failover"
+	"github.com/weirlimit/weir/memstore"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+// A holder is a node that leases 7 units with each take, of a limit of 10.
+type holder struct {
+	*testing.T
+	over *failover.Store
+}
+
+func newHolder(t *testing.T, o redisstore.Options) *holder {
+	t.Helper()
+	s := leasing(t, o)
+	mem, err := memstore.New(memstore.Options{Now: s.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, err := failover.New(s, mem, failover.Options{Deadline: deadline})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = over.Close(ctx) // the server may be gone
+		if err := mem.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &holder{t, over}
+}
+
+// take takes a unit of each window.
+func (h *holder) take(mode weir.FailureMode, windows ...weir.Charge) weir.Receipt {
+	h.Helper()
+	for i := range windows {
+		windows[i].OnFailure = mode
+	}
+	var r weir.Receipt
+	if err := h.over.Take(h.Context(), windows, &r); err != nil {
+		h.Fatal(err)
+	}
+	return r
+}
+
+func ten() weir.Charge { return charge("a", 10, 3600, 1) }
+
+// outcomes returns how many of 30 takes were allowed, by outcome.
+func (h *holder) outcomes(mode weir.FailureMode) (counted, locally, uncounted int) {
+	h.Helper()
+	for range 30 {
+		r := h.take(mode, ten())
+		switch {
+		case !r.Allowed:
+		case r.Outcome == weir.CountedLocally:
+			locally++
+		case r.Outcome == weir.AllowedUncounted:
+			uncounted++
+		default:
+			counted++
+			if !r.Leased || r.Used[0].Count < 2 || r.Used[0].Count > 8 {
+				h.Errorf("a take from what was leased is %+v", r)
+			}
+		}
+	}
+	return counted, locally, uncounted
+}
+
+// While the store does not answer, what is leased is given out if the limiter declares it. Then the
+// limiter does what else it declares, from a count that has the leased units.
+func TestAnOutageSpendsWhatWasLeased(t *testing.T) {
+	t.Parallel()
+	type allowed struct{ counted, locally, uncounted int }
+	for fault, begin := range map[string]func(testing.TB, *redistest.Server){
+		"killed":    func(_ testing.TB, s *redistest.Server) { s.Kill() },
+		"suspended": func(t testing.TB, s *redistest.Server) { s.Pause(t); t.Cleanup(func() { s.Resume(t) }) },
+	} {
+		for mode, want := range map[weir.FailureMode]allowed{
+			weir.FailPocket | weir.FailDeny:  {7, 0, 0},
+			weir.FailPocket | weir.FailLocal: {7, 2, 0},
+			weir.FailPocket | weir.FailAllow: {7, 0, 23},
+		} {
+			t.Run(fault+", "+mode.String(), func(t *testing.T) {
+				server := redistest.Start(t)
+				h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}})
+				if r := h.take(mode, ten()); !r.Allowed || r.Leased || r.Used[0].Count != 1 {
+					t.Fatalf("the first take is %+v", r)
+				}
+				begin(t, server)
+				var got allowed
+				if got.counted, got.locally, got.uncounted = h.outcomes(mode); got != want {
+					t.Errorf("of 30 takes in the outage %+v were allowed, want %+v", got, want)
+				}
+			})
+		}
+	}
+}
+
+// A limiter that does not declare it spends nothing of what is leased while the connection is gone,
+// and counts it as spent.
+func TestAnOutageLeavesWhatWasLeasedAlone(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[weir.FailureMode]int{weir.FailDeny: 0, weir.FailLocal: 2} {
+		t.Run(mode.String(), func(t *testing.T) {
+			server := redistest.Start(t)
+			h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}})
+			h.take(mode, ten())
+			server.Kill()
+			eventually(t, "the outage is noticed", func() bool {
+				r := h.take(mode, charge("another", 10, 3600, 0))
+				return r.Outcome != weir.Counted
+			})
+			if counted, locally, _ := h.outcomes(mode); counted != 0 || locally != want {
+				t.Errorf("%d takes were served from what was leased and %d counted here, want 0 and %d", counted, locally, want)
+			}
+		})
+	}
+}
+
+// A take is served from what is leased only if all its limiters declare it.
+func TestOneLimiterKeepsATakeFromWhatWasLeased(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}})
+	hour, day := ten(), charge("a", 10, 86400, 1)
+	hour.OnFailure, day.OnFailure = weir.FailPocket|weir.FailDeny, weir.FailDeny
+	var r weir.Receipt
+	for i := range 4 {
+		if i == 1 {
+			server.Kill()
+			eventually(t, "the outage is noticed", func() bool {
+				return h.take(weir.FailDeny, charge("another", 10, 3600, 0)).Outcome != weir.Counted
+			})
+		}
+		if err := h.over.Take(t.Context(), []weir.Charge{hour, day}, &r); err != nil || r.Allowed != (i == 0) {
+			t.Errorf("take %d: %+v, %v", i, r, err)
+		}
+	}
+}
+
+// Once a server has answered that may be another, what was leased of the one before is gone: that
+// one may count it, and this one does not.
+func TestWhatWasLeasedIsNotSpentAtAnotherServer(t *testing.T) {
+	t.Parallel()
+	const mode = weir.FailPocket | weir.FailDeny
+	for name, persists := range map[string]bool{"without its counts": false, "with its counts": true} {
+		t.Run(name, func(t *testing.T) {
+			var args []string
+			want := 10
+			if persists {
+				args, want = []string{"--appendonly", "yes", "--appendfsync", "always"}, 2
+			}
+			server := redistest.Start(t, args...)
+			h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}})
+			h.take(mode, ten())
+			server.Kill()
+			for i := range 3 {
+				if r := h.take(mode, ten()); !r.Allowed || !r.Leased {
+					t.Fatalf("take %d in the outage is %+v", i, r)
+				}
+			}
+			server.Restart(t)
+			eventually(t, "the store answers again", func() bool {
+				r := h.take(mode, charge("another", 10, 3600, 0))
+				return r.Outcome == weir.Counted
+			})
+			allowed := 0
+			for range 30 {
+				if h.take(mode, ten()).Allowed {
+					allowed++
+				}
+			}
+			if allowed != want {
+				t.Errorf("%d takes were allowed after the restart, want %d", allowed, want)
+			}
+		})
+	}
+}
