@@ -18,9 +18,12 @@ func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 // root is the directory of everything that the tests share.
 var root = filepath.Join(os.TempDir(), fmt.Sprintf("weir-wordpress-%d", os.Getpid()))
 
+// compiled has the files of PHP that were compiled.
+var compiled = filepath.Join(root, "compiled")
+
 func runTests(m *testing.M) int {
 	defer os.RemoveAll(root)
-	if err := os.MkdirAll(root, 0o755); err != nil {
+	if err := os.MkdirAll(compiled, 0o755); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
