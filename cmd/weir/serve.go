@@ -13,6 +13,7 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/handover"
+	"github.com/weirlimit/weir/internal/pages"
 )
 
 const serveLong = `Run the edge.
@@ -153,6 +154,9 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 		return cli.Fail(fmt.Errorf("print what was started: %w", err), "")
 	}
 	log.Info("serving", "address", server.Addr().String())
+	if _, err := pages.DropOwn(); err != nil {
+		log.Debug("the memory of the start is kept", "error", err)
+	}
 	if err := server.Run(signals.running); err != nil {
 		return cli.Fail(err, "")
 	}

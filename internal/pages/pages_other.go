@@ -1,0 +1,5 @@
+//go:build !linux
+
+package pages
+
+func dropOwn() (dropped int64, err error) { return 0, nil }
