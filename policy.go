@@ -171,13 +171,13 @@ const (
 	FailDeny
 
 	// FailPocket first gives out the units that the store had charged for this process before
-	// (Leaser). Then it does what it is combined with.
+	// (Leaser). Then it does what it is combined with; by itself it counts in this process.
 	FailPocket FailureMode = 1 << 2
 )
 
 // FailureModes returns all of them.
 func FailureModes() []FailureMode {
-	return []FailureMode{FailLocal, FailAllow, FailDeny, FailPocket | FailLocal, FailPocket | FailAllow, FailPocket | FailDeny}
+	return []FailureMode{FailLocal, FailAllow, FailDeny, FailPocket, FailPocket | FailAllow, FailPocket | FailDeny}
 }
 
 // SpendsPocket reports whether m has FailPocket.

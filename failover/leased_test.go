@@ -44,7 +44,7 @@ func TestUnitsThatWereChargedAreGivenOutFirst(t *testing.T) {
 		then  outcome
 	}{
 		{[]weir.FailureMode{weir.FailPocket | weir.FailDeny}, leased, outcome{false, weir.StoreUnavailable}},
-		{[]weir.FailureMode{weir.FailPocket | weir.FailLocal}, leased, outcome{true, weir.CountedLocally}},
+		{[]weir.FailureMode{weir.FailPocket}, leased, outcome{true, weir.CountedLocally}},
 		{[]weir.FailureMode{weir.FailPocket | weir.FailAllow}, leased, outcome{true, weir.AllowedUncounted}},
 		{[]weir.FailureMode{weir.FailPocket | weir.FailAllow, weir.FailPocket | weir.FailDeny}, leased, outcome{false, weir.StoreUnavailable}},
 		{[]weir.FailureMode{weir.FailPocket | weir.FailDeny, weir.FailLocal}, outcome{false, weir.StoreUnavailable}, outcome{false, weir.StoreUnavailable}},
