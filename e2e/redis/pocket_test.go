@@ -86,7 +86,7 @@ func TestAnOutageSpendsWhatWasLeased(t *testing.T) {
 	} {
 		for mode, want := range map[weir.FailureMode]allowed{
 			weir.FailPocket | weir.FailDeny:  {7, 0, 0},
-			weir.FailPocket: {7, 2, 0},
+			weir.FailPocket:                  {7, 2, 0},
 			weir.FailPocket | weir.FailAllow: {7, 0, 23},
 		} {
 			t.Run(fault+", "+mode.String(), func(t *testing.T) {
