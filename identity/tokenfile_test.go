@@ -109,7 +109,7 @@ func TestATokenOfOtherCharactersIsRejected(t *testing.T) {
 
 func TestErrorsInATokenFileHaveTheirLine(t *testing.T) {
 	for _, c := range []struct{ name, content, want string }{
-		{"one word", lineA + "\nxyz\n", ":3: 1 words"},
+		{"one word", lineA + "\nxyz\n", ":3: it has only one word"},
 		{"a long id", strings.Repeat("a", 65) + " " + hashA, `:1: id "aaaaaaaaaa" of 65 characters`},
 		{"an id with a slash", "a/b " + hashA, `:1: id "a/b" of 3 characters: expected 1 to 64 letters, digits, dots, dashes or underscores`},
 		{"a short hash", idA + " 1111", ":1: the hash has 4 characters"},
@@ -211,7 +211,7 @@ func TestABrokenFileIsReportedOnceAndTheLastGoodOneStays(t *testing.T) {
 		w.clock = w.clock.Add(fileLook)
 		w.holds("broken", true, false)
 	}
-	if len(w.reported) != 1 || !strings.Contains(w.reported[0], ":2: 1 words") || !strings.Contains(w.reported[0], "last good version stays") {
+	if len(w.reported) != 1 || !strings.Contains(w.reported[0], ":2: it has only one word") || !strings.Contains(w.reported[0], "last good version stays") {
 		t.Errorf("reported %q, want once with its line", w.reported)
 	}
 	w.write(lineB, time.Minute)

@@ -95,7 +95,7 @@ func shared(names map[string]string, name string) string {
 // may be a whole token that was pasted there.
 func parseStored(words []string) (StoredToken, error) {
 	if len(words) < 2 {
-		return StoredToken{}, fmt.Errorf("%d words: %s", len(words), tokenLine)
+		return StoredToken{}, fmt.Errorf("it has only one word: %s", tokenLine)
 	}
 	t := StoredToken{ID: words[0]}
 	if err := CheckTokenID(t.ID); err != nil {
