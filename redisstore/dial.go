@@ -15,9 +15,12 @@ import (
 
 // dial connects the client to a server. Close cancels it.
 func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
-	s.noteTrouble() // commands would wait for the new connection
-	epoch := s.epoch.endOf(address)
-	s.lookAtSlots()
+	s.noteTrouble()                    // commands would wait for the new connection
+	counts := d.Timeout == dialTimeout // the dialer of Sentinels, which have no counts, is another
+	if counts {
+		s.epoch.endOf(address)
+		s.lookAtSlots()
+	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
@@ -41,9 +44,10 @@ func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config 
 		c.Close()
 		return nil, err
 	}
-	if d.Timeout == dialTimeout { // that of a Sentinel, which has no counts, is another
-		s.epoch.answered(address, epoch)
+	if !counts {
+		return yieldingConn{c}, nil
 	}
+	s.epoch.answered(address)
 	return yieldingConn{&watchedConn{Conn: c, epoch: &s.epoch, address: address}}, nil
 }
 

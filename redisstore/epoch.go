@@ -18,7 +18,7 @@ import (
 // Units that were charged before a connection ended are another matter: while no server has
 // answered since, none has taken the place of the one that charged them (outlives).
 type epoch struct {
-	n     atomic.Uint64 // ends so far
+	n     atomic.Uint64 // ends and answers so far
 	all   atomic.Uint64 // the last end for every window
 	other atomic.Uint64 // the last end after which a server has answered, for every window
 
@@ -49,7 +49,7 @@ func (e *epoch) outlives(of uint64, slot int) bool {
 	return slots == nil || slot < 0 || of > slots.other[slot].Load()
 }
 
-// end ends the epoch of every take. No server has answered since.
+// end ends the epoch of every take. No other server is known to have answered.
 func (e *epoch) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -66,35 +66,32 @@ func (e *epoch) replace() {
 }
 
 // endOf ends the epoch of the takes that a machine may have counted, by its address. That is every
-// take, unless the address is known. It returns the end, for answered.
-func (e *epoch) endOf(address string) (n uint64) {
+// take, unless the address is known.
+func (e *epoch) endOf(address string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n = e.n.Add(1)
-	e.each(address, &e.all, func(s *slotEpochs) *[slotCount]atomic.Uint64 { return &s.ended }, n)
-	return n
+	e.each(address, &e.all, func(s *slotEpochs) *[slotCount]atomic.Uint64 { return &s.ended })
 }
 
-// answered records that a server at an address, which may be another than before an end of its
-// epoch, has answered since.
-func (e *epoch) answered(address string, n uint64) {
+// answered records that a server at an address has answered on a new connection: it may be another
+// than the one that has counted takes so far. It ends no epoch.
+func (e *epoch) answered(address string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.each(address, &e.other, func(s *slotEpochs) *[slotCount]atomic.Uint64 { return &s.other }, n)
+	e.each(address, &e.other, func(s *slotEpochs) *[slotCount]atomic.Uint64 { return &s.other })
 }
 
-// each raises the number of each slot of a machine to n, or that of all if its address is not
-// known.
-func (e *epoch) each(address string, all *atomic.Uint64, of func(*slotEpochs) *[slotCount]atomic.Uint64, n uint64) {
-	raise := func(a *atomic.Uint64) { a.Store(max(a.Load(), n)) }
-	slots := e.slots.Load()
+// each sets the number of each slot of a machine to the next one, or that of all if its address is
+// not known.
+func (e *epoch) each(address string, all *atomic.Uint64, of func(*slotEpochs) *[slotCount]atomic.Uint64) {
+	n, slots := e.n.Add(1), e.slots.Load()
 	if slots == nil || !slots.known[address] {
-		raise(all)
+		all.Store(n)
 		return
 	}
 	for i := range slots.owner {
 		if slots.owner[i] == address {
-			raise(&of(slots)[i])
+			of(slots)[i].Store(n)
 		}
 	}
 }

@@ -204,7 +204,7 @@ func (s *Store) readHeld(reply rueidis.RedisResult, h *holding, asked int64, has
 		if err != nil {
 			return err
 		}
-		if fraction, err = s.readWindows(parts, h.windows, asked, h.hashes, &windows); err != nil {
+		if fraction, err = s.readWindows(parts, nil, h.windows, asked, h.hashes, &windows); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -84,12 +85,24 @@ func (a *leases) keepReturning(ctx context.Context) {
 
 func (a *leases) returnIdle(ctx context.Context) {
 	now, ok := a.clock()
-	if !ok || !a.of.answers() { // they would not arrive, and may be of use in the outage
+	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxReturn)
 	defer cancel()
-	a.returnThese(ctx, a.active.idle(a.ahead.at(now)/int64(time.Second)))
+	answers := a.of.answers()
+	a.returnThese(ctx, slices.DeleteFunc(a.active.idle(a.ahead.at(now)/int64(time.Second)), func(e *leased) bool {
+		return a.keeps(e, now, answers)
+	}))
+}
+
+// keeps reports whether idle units stay, because they would not arrive: their server does not answer,
+// or their connection is gone and none has taken its place. They are of use in the outage, until
+// they are dead.
+func (a *leases) keeps(e *leased, now time.Duration, answers bool) bool {
+	epoch, deadline := e.pocket.Lasts()
+	gone := !a.of.lasts(e, epoch) && a.of.outlives(e, epoch)
+	return (gone || !answers) && now < deadline
 }
 
 // returnAll gives back all units: before the process ends, or because an operator has reset a
@@ -120,12 +133,8 @@ func (a *leases) returnThese(ctx context.Context, all []*leased) {
 	returning.Wait()
 }
 
-// giveBack sends back what a pocket has, once. The caller has its turn. If the connection that
-// charged the units is gone, they stay: they may be of use until another server answers.
+// giveBack sends back what a pocket has, once. The caller has its turn.
 func (a *leases) giveBack(ctx context.Context, e *leased) {
-	if epoch := e.pocket.Epoch(); !a.of.lasts(e, epoch) && a.of.outlives(e, epoch) {
-		return
-	}
 	l := e.pocket.Drain()
 	if l.Units == 0 {
 		return

@@ -157,6 +157,38 @@ func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *
 	return true
 }
 
+// pass lets gates pass, and reports whether it did: each pocket has units, and the server does not
+// answer. It spends nothing.
+func (a *leases) pass(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *weir.Receipt) bool {
+	var entries [weir.MaxCharges]*leased
+	for i := range charges {
+		c := &charges[i]
+		if entries[i] = a.table.find(hashes[i]); entries[i] == nil || c.Cost != weir.Gate || c.Held || c.Exact {
+			return false
+		}
+	}
+	now, ok := a.clock()
+	if !ok {
+		return false
+	}
+	pockets := lockAll(entries[:len(charges)])
+	defer pockets.unlock()
+	for i := range charges {
+		now = entries[i].pocket.Last(now)
+	}
+	found := weir.Receipt{Allowed: true, Leased: true, Now: a.ahead.at(now) / int64(time.Second)}
+	for i := range charges {
+		l, ok := entries[i].pocket.Look(now)
+		if !ok || l.Count >= charges[i].Limit || !a.of.outlives(entries[i], l.Window.Epoch) {
+			return false
+		}
+		found.Used[i] = weir.Used{Count: l.Count, Reset: l.Window.Reset}
+		found.Now = min(found.Now, l.Window.Reset-1)
+	}
+	*r = found
+	return true
+}
+
 // spendsPocket reports whether a take may be served while the server does not answer.
 func spendsPocket(charges []weir.Charge) bool {
 	for i := range charges {

@@ -427,7 +427,10 @@ func (w *simWorld) trouble(ctx context.Context) {
 	w.store.mu.Unlock()
 	switch what {
 	case 0: // the connection is another one
-		n.other.Store(n.epoch.Add(1) - 1)
+		before := n.epoch.Add(1) - 1
+		if w.store.draw(0.5) { // otherwise this was another connection than that of the store
+			n.other.Store(before)
+		}
 	case 1: // killed: nothing goes back
 		n.boot(w.how)
 	case 2:

@@ -108,27 +108,30 @@ func (s *Store) askMarked(ctx context.Context, t *leaseTake, sent time.Duration)
 	if err != nil {
 		return err
 	}
-	fraction, err := s.readWindows(windows, t.charges, asked, t.hashes[:], t.r)
+	var granted []int64
+	if len(all) > 1 {
+		granted = make([]int64, n)
+		for i := range granted {
+			if granted[i], err = all[1+i].AsInt64(); err != nil {
+				return err
+			}
+		}
+	}
+	fraction, err := s.readWindows(windows, granted, t.charges, asked, t.hashes[:], t.r)
 	if err != nil {
 		return err
 	}
 	s.learnRefusal(fraction, n, asked, t.hashes[:], t.r)
 	if t.r.Allowed && len(all) > 1 {
-		return s.readLots(all[1:], t, sent, asked)
+		return s.readLots(granted, all[1+n:], t, sent)
 	}
 	return nil
 }
 
-// readLots decodes what lease.lua has granted, in answer to a question that was sent at sent, which
-// is asked by the clock of what is remembered.
-func (s *Store) readLots(all []rueidis.RedisMessage, t *leaseTake, sent time.Duration, asked int64) error {
-	n := len(t.charges)
-	for i := range n {
-		units, err := all[i].AsInt64()
-		if err != nil {
-			return err
-		}
-		mark, err := all[n+i].AsInt64()
+// readLots makes lots of what lease.lua has granted, in answer to a question that was sent at sent.
+func (s *Store) readLots(granted []int64, marks []rueidis.RedisMessage, t *leaseTake, sent time.Duration) error {
+	for i, units := range granted {
+		mark, err := marks[i].AsInt64()
 		if err != nil {
 			return err
 		}
@@ -141,10 +144,6 @@ func (s *Store) readLots(all []rueidis.RedisMessage, t *leaseTake, sent time.Dur
 		// the server's clock in whole milliseconds was rounded down, so this is rounded up
 		left := time.Duration(used.Reset*1000-t.r.Ticket.At-1) * time.Millisecond
 		l.Deadline = lease.Deadline(sent, left)
-		if units > 0 { // an outage goes on from a count that has them
-			granted := weir.Used{Count: l.Count, Reset: used.Reset}
-			s.memory.noteStanding(t.hashes[i].id(), granted, t.r.Now, t.charges[i].End(t.r.Now), asked, s.local())
-		}
 		if e := t.entries[i]; e != nil && e.place.Load() == nil {
 			e.place.Store(&leasedPlace{name: t.names[i], slot: slotIn(t.link, t.names[i])})
 		}
@@ -164,8 +163,11 @@ func (s *Store) outlives(e *leased, epoch uint64) bool {
 	return at != nil && s.epoch.outlives(epoch, at.slot)
 }
 
-// answers implements lender.
-func (s *Store) answers() bool { return s.state.why() == nil }
+// answers implements lender. Of a cluster one machine that does not answer says nothing of others.
+func (s *Store) answers() bool {
+	l := s.link.Load()
+	return l != nil && l.cluster || s.state.why() == nil
+}
 
 // giveBack implements lender: units go back like those of a request that has cost less than it
 // reserved. So they go back into no other window, and not after a reset or to another server.

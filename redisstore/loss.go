@@ -56,7 +56,8 @@ func (s *Store) checkLoss(ctx context.Context, client rueidis.Client) {
 	runs := s.readRuns(ctx, client)
 	for address, r := range runs {
 		if was, ok := s.losses.last[address]; ok && (was.id != r.id || was.history != r.history || was.evicted != r.evicted) {
-			s.epoch.answered(address, s.epoch.endOf(address))
+			s.epoch.endOf(address)
+			s.epoch.answered(address)
 		}
 	}
 	found := s.readMarkers(ctx, client, names)

@@ -73,7 +73,7 @@ func (s *Store) TakeLeased(charges []weir.Charge, r *weir.Receipt) bool {
 	for i := range charges {
 		hashes[i] = h.hash(&charges[i])
 	}
-	return s.leases.spend(charges, &hashes, r)
+	return s.leases.spend(charges, &hashes, r) || s.leases.pass(charges, &hashes, r)
 }
 
 func (s *Store) takeFromServer(ctx context.Context, l *link, epoch uint64, charges []weir.Charge, hashes *[weir.MaxCharges]hash, asked int64, r *weir.Receipt) error {
@@ -250,7 +250,7 @@ func (s *Store) read(reply rueidis.RedisResult, charges []weir.Charge, asked int
 	if err != nil {
 		return err
 	}
-	fraction, err := s.readWindows(all, charges, asked, hashes, r)
+	fraction, err := s.readWindows(all, nil, charges, asked, hashes, r)
 	if err != nil {
 		return err
 	}
@@ -270,8 +270,9 @@ func (s *Store) learnRefusal(fraction int64, charges int, asked int64, hashes []
 }
 
 // readWindows decodes the reply for windows into r. fraction is the part of the server's second
-// that has passed, in ns, unless the windows were open and had room.
-func (s *Store) readWindows(all []rueidis.RedisMessage, charges []weir.Charge, asked int64, hashes []hash, r *weir.Receipt) (fraction int64, err error) {
+// that has passed, in ns, unless the windows were open and had room. granted are the units of each
+// window that were leased in the same step; nil: none. An outage goes on from counts with these.
+func (s *Store) readWindows(all []rueidis.RedisMessage, granted []int64, charges []weir.Charge, asked int64, hashes []hash, r *weir.Receipt) (fraction int64, err error) {
 	var n [3 + 2*weir.MaxCharges]int64
 	if len(all) > len(n) {
 		return 0, errReply
@@ -300,7 +301,11 @@ func (s *Store) readWindows(all []rueidis.RedisMessage, charges []weir.Charge, a
 	}
 	answered := s.local()
 	for i := range charges {
-		s.memory.noteStanding(hashes[i].id(), r.Used[i], r.Now, charges[i].End(r.Now), asked, answered)
+		used := r.Used[i]
+		if granted != nil {
+			used.Count += granted[i]
+		}
+		s.memory.noteStanding(hashes[i].id(), used, r.Now, charges[i].End(r.Now), asked, answered)
 	}
 	return fraction, nil
 }

@@ -150,11 +150,18 @@ func (p *Pocket) Of(reset int64) (units int64, last time.Duration) {
 	return p.lot.Units, p.last
 }
 
-// Epoch is that of the units in the pocket. It locks.
-func (p *Pocket) Epoch() uint64 {
+// Lasts returns the epoch of the units in the pocket, and until when they are not dead.
+func (p *Pocket) Lasts() (epoch uint64, deadline time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.lot.Window.Epoch
+	return p.lot.Window.Epoch, p.lot.Deadline
+}
+
+// Look returns, locked, what Take would for no units, and reports whether there are any at now.
+func (p *Pocket) Look(now time.Duration) (l Lot, ok bool) {
+	l = p.lot
+	l.Count -= l.Units
+	return l, l.Units > 0 && now < l.Deadline && now >= l.Sent
 }
 
 // Drain empties the pocket and returns what was in it, dead or not. The caller may send the units
