@@ -199,7 +199,7 @@ func isCertificate(s string) bool {
 
 // failureHint returns which on_store_failure was probably meant.
 func failureHint(s string) string {
-	switch strings.ToLower(s) {
+	switch strings.ToLower(strings.TrimPrefix(s, "pocket or ")) {
 	case "open", "fail-open", "fail_open", "ignore", "pass":
 		return "allow admits every request while the store does not answer"
 	case "closed", "close", "fail-closed", "fail_closed", "reject", "refuse", "block":

@@ -17,15 +17,18 @@ type slowLender struct {
 	store *simStore
 	looks chan struct{}
 	most  map[string]int64 // units that it lends at once
+	gone  bool             // the connection that has charged has ended, and the server answers
+	asked int
 }
 
 func newSlowLeases() (*leases, *slowLender) {
-	lender := &slowLender{&simStore{keys: make(map[string]*simKey)}, make(chan struct{}), map[string]int64{"a": 7, "b": 7}}
+	lender := &slowLender{store: &simStore{keys: make(map[string]*simKey)}, looks: make(chan struct{}), most: map[string]int64{"a": 7, "b": 7}}
 	began := time.Now()
 	return newLeases(lender, func() (time.Duration, bool) { return time.Hour + time.Since(began), true }, LeasesEager), lender
 }
 
 func (s *slowLender) charge(ctx context.Context, t *leaseTake) error {
+	s.asked++
 	asked, gate := t.charges, false
 	t.charges = slices.Clone(asked)
 	for i := range t.charges {
@@ -62,7 +65,7 @@ func (s *slowLender) giveBack(_ context.Context, e *leased, l lease.Lot) (int64,
 	return s.store.giveBack(e.place.Load().name, l)
 }
 
-func (s *slowLender) lasts(*leased, uint64) bool { return true }
+func (s *slowLender) lasts(*leased, uint64) bool { return !s.gone }
 
 // ask takes, and returns the receipt.
 func ask(t *testing.T, a *leases, charges ...weir.Charge) (r weir.Receipt) {
@@ -151,4 +154,32 @@ func TestPocketsAreFilledTogether(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// A take that only units of an ended connection could serve is refused by the server, which is
+// asked once more after they were dropped.
+func TestUnitsOfAnEndedConnectionAreDroppedByARefusal(t *testing.T) {
+	a, lender := newSlowLeases()
+	take := func(cost int64) (r weir.Receipt) {
+		t.Helper()
+		lt := &leaseTake{charges: []weir.Charge{{Key: []byte("a"), Limit: 10, Per: 60, Cost: cost}}, r: &r}
+		lt.hashes[0] = hash{hi: 1, lo: 1}
+		held, wishes := a.look(lt)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := a.take(ctx, lt, held, wishes); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := take(1); !r.Allowed || a.table.find(hash{hi: 1, lo: 1}).pocket.Units() != 7 {
+		t.Fatalf("the first take is %+v", r)
+	}
+	lender.gone, lender.asked = true, 0
+	if r := take(8); r.Allowed || r.Used[0].Count != 8 || lender.asked > 2 {
+		t.Errorf("%d questions, and then %+v; want at most 2, a refusal, and a count of 8", lender.asked, r)
+	}
+	if units := a.table.find(hash{hi: 1, lo: 1}).pocket.Units(); units != 0 {
+		t.Errorf("%d units are left", units)
+	}
 }

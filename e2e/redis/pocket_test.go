@@ -14,7 +14,8 @@ import (
 // A holder is a node that leases 7 units with each take, of a limit of 10.
 type holder struct {
 	*testing.T
-	over *failover.Store
+	store *redisstore.Store
+	over  *failover.Store // around store
 }
 
 func newHolder(t *testing.T, o redisstore.Options) *holder {
@@ -36,7 +37,7 @@ func newHolder(t *testing.T, o redisstore.Options) *holder {
 			t.Error(err)
 		}
 	})
-	return &holder{t, over}
+	return &holder{t, s, over}
 }
 
 // take takes a unit of each window.
@@ -184,4 +185,63 @@ func TestWhatWasLeasedIsNotSpentAtAnotherServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What went back is not counted as spent in an outage that follows.
+func TestAnOutageKnowsWhatWentBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}})
+	h.take(weir.FailLocal, ten())
+	eventually(t, "idle units go back", func() bool { return h.store.Stats().Leases.Returned == 7 })
+	server.Kill()
+	allowed := 0
+	for range 30 {
+		if h.take(weir.FailLocal, ten()).Allowed {
+			allowed++
+		}
+	}
+	if allowed != 9 {
+		t.Errorf("%d takes were allowed in the outage, want the 9 that are left", allowed)
+	}
+}
+
+// Whether the rest of a body is worth reading is asked with gates: they pass while units are left.
+func TestAnOutageLetsGatesPassWhileUnitsAreLeft(t *testing.T) {
+	t.Parallel()
+	const mode = weir.FailPocket | weir.FailDeny
+	server := redistest.Start(t)
+	h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}})
+	h.take(mode, ten())
+	server.Kill()
+	gate := ten()
+	gate.Cost = weir.Gate
+	for i := range 7 {
+		if r := h.take(mode, gate); !r.Allowed || r.Used[0].Count != int64(i+1) {
+			t.Errorf("with %d units left the gate is %+v", 7-i, r)
+		}
+		if r := h.take(mode, ten()); !r.Allowed || !r.Leased {
+			t.Errorf("take %d is %+v", i, r)
+		}
+	}
+	if r := h.take(mode, gate); r.Allowed || r.Outcome != weir.StoreUnavailable {
+		t.Errorf("without units the gate is %+v", r)
+	}
+}
+
+// Connections to Sentinels come and go without an effect on what is leased of their master.
+func TestSentinelsThatAreRestartedVoidNothing(t *testing.T) {
+	t.Parallel()
+	const mode = weir.FailPocket | weir.FailDeny
+	master, sentinel, _ := redistest.StartSentinelWithClock(t)
+	o := redisstore.Options{Addresses: []string{sentinel.Addr()}, Master: redistest.MasterName}
+	h, other := newHolder(t, o), open(t, redisstore.Options{Addresses: []string{master.Addr()}})
+	h.take(mode, ten())
+	sentinel.Kill()
+	sentinel.Restart(t)
+	if r := h.take(weir.FailDeny, ten()); !r.Allowed || !r.Leased {
+		t.Errorf("a take after the restart is %+v, want one from what was leased", r)
+	}
+	reset(t, other, ten())
+	eventually(t, "the reset is noticed", func() bool { return h.store.Stats().Leases.Stranded == 6 })
 }

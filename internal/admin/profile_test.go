@@ -35,6 +35,7 @@ func TestAProfileThatCannotBeTakenIsRefused(t *testing.T) {
 	f := newFixture(t, nil)
 	for path, want := range map[string]int{
 		"/profile/cpu?seconds=0": 400, "/profile/cpu?seconds=51": 400, "/profile/cpu?seconds=1s": 400, "/profile/cpu?seconds=-1": 400,
+		"/profile/cpu?seconds=": 400, "/profile/cpu?seconds=1&seconds=1": 400, "/profile/cpu?second=1": 400, "/profile/heap?seconds=1": 400,
 		"/profile/": 404, "/profile/threadcreate": 404, "/profile/cpu/x": 404,
 	} {
 		if w := f.ask(f.as(admin.Operate, call{method: "GET", path: path})); w.Code != want {

@@ -194,7 +194,7 @@ func meanwhile(p weir.Policy) string {
 		}
 	}
 	if pocket > 0 {
-		all = append(all, fmt.Sprintf("those of %s first use up the units that this node has leased", cli.Count(pocket, "limiter")))
+		all = append(all, fmt.Sprintf("those of %s first use up what this node has leased, if anything", cli.Count(pocket, "limiter")))
 	}
 	return strings.Join(all, ", ")
 }
