@@ -26,7 +26,7 @@ const (
 	widgetMessage  = "widget"
 	generalMessage = "general"
 	flightMessage  = "in-flight" // for a refusal by the limit in flight, which frees at any time
-	widgetSurface  = "/api/v1/widget"
+	widgetSurface  = "/api/v1/widget/"
 	syncSurface    = "/v1/wp/"
 )
 
@@ -42,11 +42,14 @@ func MessageOf(w *weir.Responses, l *weir.Limiter) string {
 	return generalMessage
 }
 
-// isOfContract reports whether l has a route of the contract's two surfaces.
+// isOfContract reports whether all routes of l are on one of the contract's two surfaces.
 func isOfContract(l *weir.Limiter) bool { return isOn(l, widgetSurface) || isOn(l, syncSurface) }
 
+// isOn reports whether all routes of l are below a path: a caller of another API must not read of
+// what this one has.
 func isOn(l *weir.Limiter, surface string) bool {
-	return slices.ContainsFunc(l.Routes, func(r weir.Route) bool { return strings.HasPrefix(r.Path, surface) })
+	other := func(r weir.Route) bool { return !strings.HasPrefix(r.Path+"/", surface) }
+	return len(l.Routes) > 0 && !slices.ContainsFunc(l.Routes, other)
 }
 
 // Messages returns the names of the built-in messages, sorted. A policy may have more, and may

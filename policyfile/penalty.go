@@ -56,10 +56,14 @@ func lengthHint(s string) string {
 	return "write " + m[1] + " " + unit
 }
 
-// penalty warns of a penalty that counts by what callers choose alone.
+// penalty warns of a penalty that counts by what callers choose.
 func (w *warner) penalty(path string, l weir.Limiter) {
-	if source := w.chosenAlone(l.Windows[0].Key); source != "" {
-		w.warn(path+".penalty", "", "put a window by ip, or by ip+"+source+", first",
-			"the penalty counts by %s, which the caller chooses: anybody who sends the same value can have another caller refused, and a new value ends a penalty", l.Windows[0].Key)
+	const hint = "put a window by ip first"
+	key := l.Windows[0].Key
+	if source := w.chosenAlone(key); source != "" {
+		w.warn(path+".penalty", "", hint,
+			"the penalty counts by %s, which the caller chooses: anybody who sends the same value can have another caller refused, and a new value ends a penalty", key)
+	} else if source := w.invented(key); source != "" {
+		w.warn(path+".penalty", "", hint, "the penalty counts by %s, and the caller chooses its %s: a new value ends a penalty", key, source)
 	}
 }

@@ -100,6 +100,9 @@ func (w *warner) windows(path string, l *weir.Limiter) {
 		if source := w.chosenAlone(window.Key); source != "" && !bounded {
 			w.warn(at, source, "count by ip+"+source+", or add a window by ip",
 				"%q is divided by %s, and no other window bounds the caller: it chooses the value, so it can take a new budget, or spend another's", window, source)
+		} else if source := w.invented(window.Key); source != "" && !bounded {
+			w.warn(at, source, "add a window by ip, or by what else does not change with "+source,
+				"%q has a budget for each %s of a caller, which chooses the value, and no other window bounds the caller", window, source)
 		}
 		if source := credentialAlone(window.Key); source != "" && l.Requires == "" {
 			needed := weir.SourceOf(source).Credential()
@@ -172,6 +175,20 @@ func credentialAlone(k weir.Key) string {
 		}
 	}
 	return k[0][0]
+}
+
+// invented returns the first source of a key whose values a caller can make up without an end, or
+// "". Hosts are those that are served, and an agent is meant to divide an address.
+func (w *warner) invented(k weir.Key) string {
+	invents := func(source string) bool {
+		return w.reader.chosen(source) && source != identity.Agent && source != identity.Host
+	}
+	for _, part := range k {
+		if i := slices.IndexFunc(part, invents); i >= 0 {
+			return part[i]
+		}
+	}
+	return ""
 }
 
 // chosenAlone returns the first source of a key that the caller chooses, if every part of the key
