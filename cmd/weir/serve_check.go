@@ -93,7 +93,7 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 	if len(problems) > 0 {
 		return cli.Fail(cli.ErrReported, "")
 	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), strings.Join(append(done, "the server can be started with these settings"), "\n"))
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), strings.Join(append(done, "the settings are valid and fit together; keys, tokens and certificates were not read"), "\n"))
 	return err
 }
 

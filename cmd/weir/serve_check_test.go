@@ -53,7 +53,7 @@ func TestACheckFindsWhatAStartRejects(t *testing.T) {
 		"upstream: http://127.0.0.1:3000/base\n", "upstream: http://127.0.0.1:3000\nmetrics: :9100\nmetrics-open: on\n",
 		"upstream: http://127.0.0.1:3000\njwks: http://localhost/z\n", "upstream: " + manyAddresses(64) + "\n",
 	} {
-		if stdout, stderr, err := checked(t, before+settings, onePolicy); err != nil || stderr != "" || !strings.Contains(stdout, "can be started") {
+		if stdout, stderr, err := checked(t, before+settings, onePolicy); err != nil || stderr != "" || !strings.Contains(stdout, "fit together") {
 			t.Errorf("%s%v\n%s%s", settings, err, stdout, stderr)
 		}
 	}
@@ -64,7 +64,7 @@ func TestACheckPrintsTheWarningsOfAStart(t *testing.T) {
 	policy := "limiters:\n  - {name: api, routes: [api.example.com/*, PROPFIND api.example.com/dav], windows: [9 per minute by ip]}\n" +
 		"  - {name: old, routes: [old.example.com/*, CONNECT api.example.com/x], windows: [9 per minute by ip]}\n"
 	stdout, stderr, err := checked(t, "policy: policy.yaml\ncandidate: policy.yaml\nupstream: {api.example.com: 'http://h:1', shop.example.com: 'http://h:2'}\n", policy)
-	if err != nil || !strings.Contains(stdout, "can be started") {
+	if err != nil || !strings.Contains(stdout, "fit together") {
 		t.Errorf("%v\n%s", err, stdout)
 	}
 	for _, want := range []string{
