@@ -10,7 +10,6 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/failover"
-	"github.com/weirlimit/weir/memstore"
 )
 
 // A remote is a store on another machine: a memstore that can fail or hang on
@@ -54,17 +53,10 @@ type cluster struct {
 // newCluster must be called in a synctest bubble: its clock is the bubble's.
 func newCluster(t *testing.T, mode weir.FailureMode) *cluster {
 	t.Helper()
-	mem := func() *memstore.Store {
-		s, err := memstore.New(memstore.Options{Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	c := &cluster{store: &remote{inner: mem()}}
+	c := &cluster{store: &remote{inner: newMem(t, time.Now)}}
 	l := limiter("l", "3 per minute by ip")
 	l.OnStoreFailure = mode
-	c.bench = newBench(t, policyOf(l), c.store, mem(), failover.Options{
+	c.bench = newBench(t, policyOf(l), c.store, newMem(t, time.Now), failover.Options{
 		OnEvent: func(e failover.Event) { c.events = append(c.events, e.Failing) },
 	})
 	return c

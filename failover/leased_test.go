@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/failover"
-	"github.com/weirlimit/weir/memstore"
 )
 
 // A leasing store holds units that were charged before.
@@ -54,18 +52,11 @@ func TestUnitsThatWereChargedAreGivenOutFirst(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner := &leasing{link: &link{common: newCommon(t)}}
 				inner.mode.Store(fails)
-				local, err := memstore.New(memstore.Options{Now: time.Now})
-				if err != nil {
-					t.Fatal(err)
-				}
-				over, err := failover.New(inner, local, failover.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				take := func(key string, modes ...weir.FailureMode) outcome {
+				over := around(t, inner, newMem(t, time.Now), time.Now)
+				take := func(key byte, modes ...weir.FailureMode) outcome {
 					var charges []weir.Charge
 					for i, m := range modes {
-						charges = append(charges, weir.Charge{Key: []byte{key[0], byte(i)}, Limit: 100, Per: 60, Cost: 1, OnFailure: m})
+						charges = append(charges, weir.Charge{Key: []byte{key, byte(i)}, Limit: 100, Per: 60, Cost: 1, OnFailure: m})
 					}
 					var r weir.Receipt
 					if err := over.Take(t.Context(), charges, &r); err != nil {
@@ -75,17 +66,17 @@ func TestUnitsThatWereChargedAreGivenOutFirst(t *testing.T) {
 				}
 				if open {
 					for range 25 {
-						take("b", weir.FailDeny)
+						take('b', weir.FailDeny)
 					}
 					if !over.Health().BreakerOpen {
 						t.Fatal("the circuit breaker is closed")
 					}
 				}
 				inner.units = 1
-				if got := take("a", c.modes...); got != c.first {
+				if got := take('a', c.modes...); got != c.first {
 					t.Errorf("%v, breaker open %t: the first take is %+v, want %+v", c.modes, open, got, c.first)
 				}
-				if got := take("a", c.modes...); got != c.then {
+				if got := take('a', c.modes...); got != c.then {
 					t.Errorf("%v, breaker open %t: the second take is %+v, want %+v", c.modes, open, got, c.then)
 				}
 				if err := over.Close(t.Context()); err != nil {

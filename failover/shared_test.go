@@ -46,11 +46,7 @@ func newCommon(t testing.TB) *common {
 // empty deletes the store's counts. No call may run meanwhile.
 func (c *common) empty(t testing.TB) {
 	t.Helper()
-	inner, err := memstore.New(memstore.Options{Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.inner = inner
+	c.inner = newMem(t, time.Now)
 }
 
 // A link is one node's connection to a common store, with its cache.

@@ -47,7 +47,7 @@ func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config 
 	if !counts {
 		return yieldingConn{c}, nil
 	}
-	s.epoch.answered(address)
+	s.epoch.answers(address)
 	return yieldingConn{&watchedConn{Conn: c, epoch: &s.epoch, address: address}}, nil
 }
 

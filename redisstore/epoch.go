@@ -18,12 +18,29 @@ import (
 // Units that were charged before a connection ended are another matter: while no server has
 // answered since, none has taken the place of the one that charged them (outlives).
 type epoch struct {
-	n     atomic.Uint64 // ends and answers so far
-	all   atomic.Uint64 // the last end for every window
-	other atomic.Uint64 // the last end after which a server has answered, for every window
+	n        atomic.Uint64 // ends and answers so far
+	ended    last          // the last end
+	answered last          // the last time that another server may have answered
 
-	slots atomic.Pointer[slotEpochs] // nil: this is no cluster, or its slots are not known
-	mu    sync.Mutex                 // held to end an epoch
+	mu    sync.Mutex  // held to change any of it
+	slots *slotOwners // nil: this is no cluster, or its slots are not known; guarded by mu
+}
+
+// A last is the number of the last of some events: for every window, and on a cluster also for the
+// windows of each slot.
+type last struct {
+	all   atomic.Uint64
+	slots atomic.Pointer[[slotCount]atomic.Uint64] // nil: no slot is told from the others
+}
+
+// isBefore reports whether the last event was before an epoch. slot is that of the windows, on a
+// cluster.
+func (l *last) isBefore(of uint64, slot int) bool {
+	if of <= l.all.Load() {
+		return false
+	}
+	slots := l.slots.Load()
+	return slots == nil || slot < 0 || of > slots[slot].Load()
 }
 
 // now returns the epoch of a take. It must be read before the connection is chosen.
@@ -31,67 +48,52 @@ func (e *epoch) now() uint64 { return e.n.Load() + 1 }
 
 // lasts reports whether the epoch of a take has not ended. slot is that of its windows, on a
 // cluster.
-func (e *epoch) lasts(of uint64, slot int) bool {
-	if of <= e.all.Load() {
-		return false
-	}
-	slots := e.slots.Load()
-	return slots == nil || slot < 0 || of > slots.ended[slot].Load()
-}
+func (e *epoch) lasts(of uint64, slot int) bool { return e.ended.isBefore(of, slot) }
 
 // outlives reports whether no other server can have answered since the epoch of a take, although
 // that may have ended.
-func (e *epoch) outlives(of uint64, slot int) bool {
-	if of <= e.other.Load() {
-		return false
-	}
-	slots := e.slots.Load()
-	return slots == nil || slot < 0 || of > slots.other[slot].Load()
-}
+func (e *epoch) outlives(of uint64, slot int) bool { return e.answered.isBefore(of, slot) }
 
 // end ends the epoch of every take. No other server is known to have answered.
 func (e *epoch) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.all.Store(e.n.Add(1))
+	e.ended.all.Store(e.n.Add(1))
 }
 
 // replace ends the epoch of every take, because a server has answered that may be another.
 func (e *epoch) replace() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.replaceAll()
+}
+
+func (e *epoch) replaceAll() {
 	n := e.n.Add(1)
-	e.all.Store(n)
-	e.other.Store(n)
+	e.ended.all.Store(n)
+	e.answered.all.Store(n)
 }
 
 // endOf ends the epoch of the takes that a machine may have counted, by its address. That is every
 // take, unless the address is known.
-func (e *epoch) endOf(address string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.each(address, &e.all, func(s *slotEpochs) *[slotCount]atomic.Uint64 { return &s.ended })
-}
+func (e *epoch) endOf(address string) { e.note(&e.ended, address) }
 
-// answered records that a server at an address has answered on a new connection: it may be another
+// answers records that a server at an address has answered on a new connection: it may be another
 // than the one that has counted takes so far. It ends no epoch.
-func (e *epoch) answered(address string) {
+func (e *epoch) answers(address string) { e.note(&e.answered, address) }
+
+// note makes this the last event of a machine, or of all if its address is not known.
+func (e *epoch) note(l *last, address string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.each(address, &e.other, func(s *slotEpochs) *[slotCount]atomic.Uint64 { return &s.other })
-}
-
-// each sets the number of each slot of a machine to the next one, or that of all if its address is
-// not known.
-func (e *epoch) each(address string, all *atomic.Uint64, of func(*slotEpochs) *[slotCount]atomic.Uint64) {
-	n, slots := e.n.Add(1), e.slots.Load()
+	n, slots := e.n.Add(1), e.slots
 	if slots == nil || !slots.known[address] {
-		all.Store(n)
+		l.all.Store(n)
 		return
 	}
 	for i := range slots.owner {
 		if slots.owner[i] == address {
-			of(slots)[i].Store(n)
+			l.slots.Load()[i].Store(n)
 		}
 	}
 }
@@ -101,14 +103,12 @@ func (e *epoch) each(address string, all *atomic.Uint64, of func(*slotEpochs) *[
 func (e *epoch) learn(owner *[slotCount]string, known map[string]bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	slots := e.slots.Load()
+	slots := e.slots
 	if slots == nil {
-		slots = new(slotEpochs)
-		slots.owner, slots.known = *owner, known
-		n := e.n.Add(1)
-		e.all.Store(n)
-		e.other.Store(n)
-		e.slots.Store(slots)
+		e.replaceAll()
+		e.ended.slots.Store(new([slotCount]atomic.Uint64))
+		e.answered.slots.Store(new([slotCount]atomic.Uint64))
+		e.slots = &slotOwners{*owner, known}
 		return
 	}
 	slots.known = known
@@ -119,8 +119,8 @@ func (e *epoch) learn(owner *[slotCount]string, known map[string]bool) {
 	for i := range owner {
 		if slots.owner[i] != owner[i] {
 			slots.owner[i] = owner[i]
-			slots.ended[i].Store(n)
-			slots.other[i].Store(n)
+			e.ended.slots.Load()[i].Store(n)
+			e.answered.slots.Load()[i].Store(n)
 		}
 	}
 }
@@ -128,11 +128,8 @@ func (e *epoch) learn(owner *[slotCount]string, known map[string]bool) {
 // slotCount is the number of slots of a cluster.
 const slotCount = 1 << 14
 
-// slotEpochs are the epochs of a cluster's slots.
-type slotEpochs struct {
-	ended [slotCount]atomic.Uint64 // the last end
-	other [slotCount]atomic.Uint64 // the last end after which a server has answered
-	// guarded by epoch.mu
+// slotOwners are the owners of a cluster's slots, guarded by epoch.mu.
+type slotOwners struct {
 	owner [slotCount]string // the address of its master, "" if it has none
 	known map[string]bool   // the addresses of all machines, also of replicas
 }

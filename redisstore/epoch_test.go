@@ -20,7 +20,7 @@ func TestAnEpochIsOutlivedUntilAServerAnswers(t *testing.T) {
 	waits := e.now()
 	check("another one is dialed", before, -1, false, true)
 	check("a take that waits for it", waits, -1, true, true)
-	e.answered("a:1")
+	e.answers("a:1")
 	after = e.now()
 	check("a server has answered", before, -1, false, false)
 	check("a take from before that, on whichever connection", waits, -1, true, false)
@@ -40,7 +40,7 @@ func TestAnEpochOfAClusterIsOutlivedOnItsOwnMachine(t *testing.T) {
 	of := e.now()
 	e.endOf("a:1")
 	e.endOf("b:1")
-	e.answered("b:1")
+	e.answers("b:1")
 	if e.lasts(of, 0) || !e.outlives(of, 0) {
 		t.Error("a machine that is gone is not outlived, because another one has answered")
 	}

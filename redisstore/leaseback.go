@@ -96,15 +96,6 @@ func (a *leases) returnIdle(ctx context.Context) {
 	}))
 }
 
-// keeps reports whether idle units stay, because they would not arrive: their server does not
-// answer, or their connection is gone and none has taken its place. They are of use in the outage,
-// until they are dead.
-func (a *leases) keeps(e *leased, now time.Duration, answers bool) bool {
-	epoch, deadline := e.pocket.Lasts()
-	gone := !a.of.lasts(e, epoch) && a.of.outlives(e, epoch)
-	return (gone || !answers) && now < deadline
-}
-
 // returnAll gives back all units: before the process ends, or because an operator has reset a
 // window somewhere.
 func (a *leases) returnAll(ctx context.Context) {

@@ -25,6 +25,7 @@ import (
 //	leasetable.go  the windows whose requests are observed
 //	leaseahead.go  the server's time of takes that it was not asked for
 //	leaseback.go   units go back: idle ones, at a reset, and at the end
+//	leaseoutage.go what is leased while the server does not answer
 //	lend.go        what the server charges and takes back
 
 // A Leasing is whether a store leases units.
@@ -140,12 +141,9 @@ func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *
 			return false
 		}
 	}
-	*r = weir.Receipt{Allowed: true, Leased: true}
-	r.Now = a.ahead.at(now) / int64(time.Second)
+	a.allow(r, spent[:len(charges)], now)
 	for i := range charges {
 		l := &spent[i]
-		r.Used[i] = weir.Used{Count: l.Count, Reset: l.Window.Reset}
-		r.Now = min(r.Now, l.Window.Reset-1)
 		if i == 0 || l.At < r.Ticket.At {
 			r.Ticket.At = l.At
 		}
@@ -157,46 +155,14 @@ func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *
 	return true
 }
 
-// pass lets gates pass, and reports whether it did: each pocket has units, and the server does not
-// answer. It spends nothing.
-func (a *leases) pass(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *weir.Receipt) bool {
-	var entries [weir.MaxCharges]*leased
-	for i := range charges {
-		c := &charges[i]
-		if entries[i] = a.table.find(hashes[i]); entries[i] == nil || c.Cost != weir.Gate || c.Held || c.Exact {
-			return false
-		}
+// allow makes r the receipt of a take at now that units of lots serve.
+func (a *leases) allow(r *weir.Receipt, lots []lease.Lot, now time.Duration) {
+	*r = weir.Receipt{Allowed: true, Leased: true, Now: a.ahead.at(now) / int64(time.Second)}
+	for i := range lots {
+		w := lots[i].Window
+		r.Used[i] = weir.Used{Count: lots[i].Count, Reset: w.Reset}
+		r.Now = min(r.Now, w.Reset-1)
 	}
-	now, ok := a.clock()
-	if !ok {
-		return false
-	}
-	pockets := lockAll(entries[:len(charges)])
-	defer pockets.unlock()
-	for i := range charges {
-		now = entries[i].pocket.Last(now)
-	}
-	found := weir.Receipt{Allowed: true, Leased: true, Now: a.ahead.at(now) / int64(time.Second)}
-	for i := range charges {
-		l, ok := entries[i].pocket.Look(now)
-		if !ok || l.Count >= charges[i].Limit || !a.of.outlives(entries[i], l.Window.Epoch) {
-			return false
-		}
-		found.Used[i] = weir.Used{Count: l.Count, Reset: l.Window.Reset}
-		found.Now = min(found.Now, l.Window.Reset-1)
-	}
-	*r = found
-	return true
-}
-
-// spendsPocket reports whether a take may be served while the server does not answer.
-func spendsPocket(charges []weir.Charge) bool {
-	for i := range charges {
-		if !charges[i].OnFailure.SpendsPocket() {
-			return false
-		}
-	}
-	return true
 }
 
 // spendAll spends from all pockets or from none, in one step. It returns the time of that.

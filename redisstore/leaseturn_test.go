@@ -160,26 +160,15 @@ func TestPocketsAreFilledTogether(t *testing.T) {
 // asked once more after they were dropped.
 func TestUnitsOfAnEndedConnectionAreDroppedByARefusal(t *testing.T) {
 	a, lender := newSlowLeases()
-	take := func(cost int64) (r weir.Receipt) {
-		t.Helper()
-		lt := &leaseTake{charges: []weir.Charge{{Key: []byte("a"), Limit: 10, Per: 60, Cost: cost}}, r: &r}
-		lt.hashes[0] = hash{hi: 1, lo: 1}
-		held, wishes := a.look(lt)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := a.take(ctx, lt, held, wishes); err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	if r := take(1); !r.Allowed || a.table.find(hash{hi: 1, lo: 1}).pocket.Units() != 7 {
+	first := of("a", 10, 1)
+	if r := ask(t, a, first); !r.Allowed || a.table.find(hashOf(&first)).pocket.Units() != 7 {
 		t.Fatalf("the first take is %+v", r)
 	}
 	lender.gone, lender.asked = true, 0
-	if r := take(8); r.Allowed || r.Used[0].Count != 8 || lender.asked > 2 {
+	if r := ask(t, a, of("a", 10, 8)); r.Allowed || r.Used[0].Count != 8 || lender.asked > 2 {
 		t.Errorf("%d questions, and then %+v; want at most 2, a refusal, and a count of 8", lender.asked, r)
 	}
-	if units := a.table.find(hash{hi: 1, lo: 1}).pocket.Units(); units != 0 {
+	if units := a.table.find(hashOf(&first)).pocket.Units(); units != 0 {
 		t.Errorf("%d units are left", units)
 	}
 }

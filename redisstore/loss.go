@@ -57,7 +57,7 @@ func (s *Store) checkLoss(ctx context.Context, client rueidis.Client) {
 	for address, r := range runs {
 		if was, ok := s.losses.last[address]; ok && (was.id != r.id || was.history != r.history || was.evicted != r.evicted) {
 			s.epoch.endOf(address)
-			s.epoch.answered(address)
+			s.epoch.answers(address)
 		}
 	}
 	found := s.readMarkers(ctx, client, names)

@@ -63,19 +63,6 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 	return s.takeFromServer(ctx, l, epoch, charges, &hashes, asked, r)
 }
 
-// TakeLeased implements weir.Leaser.
-func (s *Store) TakeLeased(charges []weir.Charge, r *weir.Receipt) bool {
-	h := s.hasher.Load()
-	if s.leases == nil || h == nil || !spendsPocket(charges) {
-		return false
-	}
-	var hashes [weir.MaxCharges]hash
-	for i := range charges {
-		hashes[i] = h.hash(&charges[i])
-	}
-	return s.leases.spend(charges, &hashes, r) || s.leases.pass(charges, &hashes, r)
-}
-
 func (s *Store) takeFromServer(ctx context.Context, l *link, epoch uint64, charges []weir.Charge, hashes *[weir.MaxCharges]hash, asked int64, r *weir.Receipt) error {
 	t := leaseTakes.Get().(*leaseTake)
 	defer t.put()

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -16,8 +15,8 @@ import (
 
 // A profiler collects CPU profiles of Weir in all cases of a run, for the compiler (-pgo).
 type profiler struct {
-	file  string   // the merged profile
-	parts []string // one of each case
+	file  string             // the merged profile
+	parts []*profile.Profile // one of each case
 }
 
 // record runs one more turn while the contestant's process records a CPU profile of itself.
@@ -26,12 +25,13 @@ func (f *profiler) record(ctx context.Context, p plan, w *world, c benchCase, e 
 	if err != nil {
 		return fmt.Errorf("profile %s: %w", e.name, err)
 	}
-	part := filepath.Join(w.dir, fmt.Sprintf("profile%d", len(f.parts)))
-	seconds := max(1, int(p.length/time.Second))
+	url := fmt.Sprintf("http://%s/profile/cpu?seconds=%d", e.server.admin, max(1, int(p.length/time.Second)))
+	var part *profile.Profile
 	asked := make(chan error, 1)
 	go func() {
-		url := fmt.Sprintf("http://%s/profile/cpu?seconds=%d", e.server.admin, seconds)
-		asked <- fetch(ctx, url, strings.TrimSpace(string(token)), part)
+		var err error
+		part, err = fetch(ctx, url, strings.TrimSpace(string(token)))
+		asked <- err
 	}()
 	_, err = p.turn(ctx, w, c, &e)
 	if err := errors.Join(err, <-asked); err != nil {
@@ -41,26 +41,26 @@ func (f *profiler) record(ctx context.Context, p plan, w *world, c benchCase, e 
 	return nil
 }
 
-// fetch writes what a URL of the admin API answers to a file.
-func fetch(ctx context.Context, url, token, file string) error {
+// fetch returns the profile that a URL of the admin API answers.
+func fetch(ctx context.Context, url, token string) (*profile.Profile, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close()
 	b, err := io.ReadAll(response.Body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s: %s", url, response.Status, b)
+		return nil, fmt.Errorf("%s: %s: %s", url, response.Status, b)
 	}
-	return os.WriteFile(file, b, 0o600)
+	return profile.ParseData(b)
 }
 
 // write merges the profiles into one, without the time and the place where they were recorded.
@@ -68,19 +68,7 @@ func (f *profiler) write() error {
 	if len(f.parts) == 0 {
 		return errors.New("no case was profiled: choose cases that do not need a new process for each turn, and a contestant that is weir")
 	}
-	var all []*profile.Profile
-	for _, part := range f.parts {
-		b, err := os.ReadFile(part)
-		if err != nil {
-			return err
-		}
-		one, err := profile.ParseData(b)
-		if err != nil {
-			return fmt.Errorf("read a profile: %w", err)
-		}
-		all = append(all, one)
-	}
-	merged, err := profile.Merge(all)
+	merged, err := profile.Merge(f.parts)
 	if err != nil {
 		return fmt.Errorf("merge the profiles: %w", err)
 	}

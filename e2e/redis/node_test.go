@@ -13,7 +13,6 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/e2e/redistest"
 	"github.com/weirlimit/weir/failover"
-	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -60,27 +59,13 @@ const (
 // newNode returns a node with one limiter. It is closed with the test.
 func newNode(t testing.TB, s *redisstore.Store, d time.Duration, windows ...weir.Window) *node {
 	t.Helper()
-	mem, err := memstore.New(memstore.Options{Now: s.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
 	n := &node{t: t, store: &watched{Store: s}, windows: len(windows)}
 	policy := weir.Policy{Limiters: []weir.Limiter{{Name: "api", Windows: windows}}}
-	if n.over, err = failover.New(n.store, mem, failover.Options{Deadline: d, OnEvent: n.onEvent}); err != nil {
+	n.over = bridge(t, s, n.store, failover.Options{Deadline: d, OnEvent: n.onEvent})
+	var err error
+	if n.Decider, err = weir.New(policy, n.over, weir.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	n.Decider, err = weir.New(policy, n.over, weir.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = n.over.Close(ctx) // the server may be gone
-		if err := mem.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	return n
 }
 

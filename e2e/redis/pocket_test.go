@@ -1,13 +1,11 @@
 package redis_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/e2e/redistest"
 	"github.com/weirlimit/weir/failover"
-	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -21,23 +19,7 @@ type holder struct {
 func newHolder(t *testing.T, o redisstore.Options) *holder {
 	t.Helper()
 	s := leasing(t, o)
-	mem, err := memstore.New(memstore.Options{Now: s.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	over, err := failover.New(s, mem, failover.Options{Deadline: deadline})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = over.Close(ctx) // the server may be gone
-		if err := mem.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &holder{t, s, over}
+	return &holder{t, s, bridge(t, s, s, failover.Options{Deadline: deadline})}
 }
 
 // take takes a unit of each window.

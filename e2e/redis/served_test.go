@@ -21,7 +21,6 @@ import (
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/gateway"
-	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -41,14 +40,7 @@ func inFlight(t testing.TB, o redisstore.Options, limit int64) *limitedBy {
 func limited(t testing.TB, o redisstore.Options, one weir.Limiter) *limitedBy {
 	t.Helper()
 	s := open(t, o)
-	mem, err := memstore.New(memstore.Options{Now: s.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	over, err := failover.New(s, mem, failover.Options{Deadline: lenient})
-	if err != nil {
-		t.Fatal(err)
-	}
+	over := bridge(t, s, s, failover.Options{Deadline: lenient})
 	route, err := weir.ParseRoute("/*")
 	if err != nil {
 		t.Fatal(err)
@@ -70,8 +62,6 @@ func limited(t testing.TB, o redisstore.Options, one weir.Limiter) *limitedBy {
 		ctx, cancel := context.WithTimeout(context.Background(), lenient)
 		defer cancel()
 		d.Close(ctx)
-		_ = over.Close(ctx)
-		_ = mem.Close()
 	})
 	return &limitedBy{d, resolver, lost}
 }

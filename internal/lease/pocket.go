@@ -32,6 +32,9 @@ type Lot struct {
 	At       int64         // when the store charged the first of them, in Unix ms by its clock
 }
 
+// lives reports whether the units are not dead at now, by the clock of the deadlines.
+func (l *Lot) lives(now time.Duration) bool { return now < l.Deadline && now >= l.Sent }
+
 // A Pocket holds units of one key's window. The zero value is empty. It is safe for concurrent use,
 // and spending does not allocate.
 //
@@ -105,7 +108,7 @@ func (p *Pocket) Recount(reset, count int64) int64 {
 func (p *Pocket) Has(cost, limit int64, now time.Duration) bool {
 	l := &p.lot
 	// If requests have cost more than they reserved, the count can be above the limit.
-	return cost > 0 && l.Units >= cost && l.Limit == limit && l.Count-l.Units+cost <= limit && now < l.Deadline && now >= l.Sent
+	return cost > 0 && l.Units >= cost && l.Limit == limit && l.Count-l.Units+cost <= limit && l.lives(now)
 }
 
 // Last returns, locked, the later of now and the time of the last take from the pocket.
@@ -122,8 +125,7 @@ func (p *Pocket) Take(cost int64, now time.Duration) Lot {
 	p.last = now
 	p.lot.Units -= cost
 	p.units.Store(p.lot.Units)
-	l := p.lot
-	l.Count -= l.Units
+	l, _ := p.Look(now)
 	return l
 }
 
@@ -161,7 +163,7 @@ func (p *Pocket) Lasts() (epoch uint64, deadline time.Duration) {
 func (p *Pocket) Look(now time.Duration) (l Lot, ok bool) {
 	l = p.lot
 	l.Count -= l.Units
-	return l, l.Units > 0 && now < l.Deadline && now >= l.Sent
+	return l, l.Units > 0 && l.lives(now)
 }
 
 // Drain empties the pocket and returns what was in it, dead or not. The caller may send the units
