@@ -167,7 +167,7 @@ func (s *rlsServer) ask(t *testing.T, r *pb.RateLimitRequest) string {
 func TestEnvoyIsAnsweredAsByItsOwnService(t *testing.T) {
 	redis, cluster := redistest.Start(t), redistest.StartCluster(t, 3, 0)
 	for name, args := range map[string][]string{
-		"memory": nil, "redis": {"--store", "redis://" + redis.Addr()}, "cluster": {"--store", "redis://" + strings.Join(cluster.Addrs(), ",")},
+		"memory": nil, "redis": {"--store", "redis://" + redis.Addr(), patient}, "cluster": {"--store", "redis://" + strings.Join(cluster.Addrs(), ","), patient},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serveRLS(t, rlsConfig(t, rlsLimits), nil, nil, append(args, "--rls-headers", "on")...)

@@ -48,7 +48,7 @@ func TestVerifyProvesWhatComesBack(t *testing.T) {
 	for name, args := range map[string][]string{
 		"on the embedded store": nil,
 		"with the other engine": {"--engine", "std"},
-		"on Redis":              {"--store", redistest.Start(t).URL()},
+		"on Redis":              {"--store", redistest.Start(t).URL(), patient},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
