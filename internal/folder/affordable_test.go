@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/yuin/goldmark"
-	source "github.com/yuin/goldmark/text"
 )
 
 // deep returns nested lists, one line each.
@@ -61,19 +58,6 @@ func TestEmptyLinesAreSqueezed(t *testing.T) {
 	d, err := made(t, "a.md", deep(40)+strings.Repeat("\n", 500_000)+"```\nx\n\n\n\ny\n```\n")
 	if err != nil || !strings.HasSuffix(d.Text, "a\nx\n\ny") {
 		t.Errorf("lists and empty lines: %v, %q", err, d.Text)
-	}
-}
-
-// Each sibling is examined once per element name.
-func TestATagThatIsNeverClosedIsLookedForOnce(t *testing.T) {
-	const n = 10_000
-	for _, unit := range []string{"x<video> ", "a<svg>", "a<svg><video> ", "x<video></video> "} {
-		src := []byte(strings.Repeat(unit, n))
-		w := walker{lines: newLines(MaxText), src: src}
-		w.walk(goldmark.DefaultParser().Parse(source.NewReader(src)))
-		if most := n * 8; w.looked > most {
-			t.Errorf("%q: looked at %d siblings, want at most %d", unit, w.looked, most)
-		}
 	}
 }
 

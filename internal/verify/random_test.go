@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -109,20 +108,6 @@ func drawExceptions(t *rapid.T, b *strings.Builder, pers ...int) {
 			fmt.Fprintf(b, "    overrides: [%d per %d seconds for %s]\n", rapid.IntRange(3, 90).Draw(t, "instead"), per, who)
 		}
 	}
-}
-
-// A correct server is never reported as broken, for any policy, other callers,
-// delays and losses.
-func TestACorrectServerIsNotReportedAsBrokenInAnyWorld(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		w := drawWorld(r)
-		seed := rapid.Uint64().Draw(r, "seed")
-		var problem string
-		synctest.Test(t, func(t *testing.T) { problem = w.verify(t, seed) })
-		if problem != "" {
-			r.Fatalf("%s\n%s", w.policy, problem)
-		}
-	})
 }
 
 const testSecret = "a secret of the tests, of 32 bytes or more"
