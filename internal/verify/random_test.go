@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -121,8 +123,13 @@ func testSession(t *testing.T, id string) string {
 	return s
 }
 
-// verify verifies the world's server, and returns the report's faults.
-func (w world) verify(t *testing.T, seed uint64) string {
+// verify verifies the world's server in a bubble of its own, and returns the report's faults.
+func (w world) verify(t *testing.T, seed uint64) (faults string) {
+	synctest.Test(t, func(t *testing.T) { faults = w.report(t, seed) })
+	return faults
+}
+
+func (w world) report(t *testing.T, seed uint64) string {
 	key, err := identity.NewSecretKey("", []byte(testSecret))
 	if err != nil {
 		t.Fatal(err)
@@ -226,4 +233,16 @@ func (d *dice) under(n int64) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.random.Int64N(n)
+}
+
+// A lagging store settles some time later, like one in another process.
+type lagging struct {
+	weir.Settler
+	lag  time.Duration
+	dice *dice
+}
+
+func (l lagging) Settle(ctx context.Context, t *weir.Ticket, changes []weir.Change) error {
+	time.Sleep(time.Duration(l.dice.under(int64(l.lag))))
+	return l.Settler.Settle(ctx, t, changes)
 }

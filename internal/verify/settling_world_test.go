@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -38,18 +37,6 @@ func (s *settling) decider(t *testing.T, p weir.Policy, dice *dice) *weir.Decide
 		t.Fatal(err)
 	}
 	return d
-}
-
-// A lagging store settles some time later, like one in another process.
-type lagging struct {
-	weir.Settler
-	lag  time.Duration
-	dice *dice
-}
-
-func (l lagging) Settle(ctx context.Context, t *weir.Ticket, changes []weir.Change) error {
-	time.Sleep(time.Duration(l.dice.under(int64(l.lag))))
-	return l.Settler.Settle(ctx, t, changes)
 }
 
 // read reads a request's body unless the backend answers early.
