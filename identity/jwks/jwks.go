@@ -162,9 +162,10 @@ func (s *Set) Lookup(kid, alg string) (crypto.PublicKey, error) {
 		case <-ended:
 		case <-s.done:
 		}
-		if k := find(*s.keys.Load(), kid, alg); k != nil {
-			return k, nil
-		}
+	}
+	// Also if no fetch is due: one may have ended since the first look.
+	if k := find(*s.keys.Load(), kid, alg); k != nil {
+		return k, nil
 	}
 	return nil, fmt.Errorf("%w: kid %.64q for %.16q", ErrUnknownKey, kid, alg)
 }
