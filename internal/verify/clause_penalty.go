@@ -185,11 +185,15 @@ func (c *penaltyCheck) sparesOthers(ctx context.Context) (ok bool, err error) {
 		return false, err
 	}
 	c.judge(a)
-	if !a.admitted() && a.reset == c.end.reset {
+	switch {
+	case a.admitted() || a.reset != c.end.reset:
+		return true, nil
+	case c.seen.isLost():
+		c.unclear = NeedsMore.because("another caller is refused until the end of this one's penalty, and a request without an answer may have begun its own")
+	default:
 		c.broken(a, "another caller is refused until the end of this one's penalty")
-		return false, nil
 	}
-	return true, nil
+	return false, nil
 }
 
 // ends waits for the end of the penalty: just before it a request must be refused, and after it one

@@ -187,6 +187,16 @@ var foundWorlds = []struct {
 		latency: 40 * time.Millisecond, losses: 23, quick: true, workers: 10,
 		settles: settling{on: true, method: "GET", statuses: []int{200, 404}, costs: []string{"0"}},
 	}},
+	{"a request without an answer begins another caller's penalty", 14, world{
+		policy: `limiters:
+  - name: things
+    routes: [/things]
+    chosen: yes
+    windows: [1 per 2 seconds by ip+agent]
+    penalty: {after: 1 refusals per 1 seconds, refuse_for: 84 seconds}
+`,
+		losses: 5, workers: 1,
+	}},
 }
 
 func TestACorrectServerIsNotReportedAsBrokenInTheWorldsThatDidSo(t *testing.T) {
