@@ -123,7 +123,11 @@ func (c *penaltyCheck) refuses(a *answer) bool {
 	c.clocks.hear(a)
 	length := int64(c.part.limiter.Penalty.For / time.Second)
 	doubt := 1 + ceilSeconds(a.at.Sub(a.sent))
+	end := c.probe.end(c.end)
 	switch {
+	case a.reset != c.end.reset && !end.isZero() && !a.at.Before(end.from):
+		c.unclear = NeedsMore.because("the penalty of %s may have ended before a request in it was answered", c.part.limiter.Penalty.RefuseFor())
+		return false
 	case a.admitted():
 		c.broken(a, "answered %d during the penalty, whose end is Reset %d", a.status, c.end.reset)
 		return false

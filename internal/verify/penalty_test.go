@@ -221,3 +221,32 @@ func TestThePlanHasThePenalty(t *testing.T) {
 		t.Errorf("the plan: %q", plan.Lines)
 	}
 }
+
+// What is sent in a penalty and answered after its end proves nothing. Other limiters' requests delay
+// it, not in each of these runs.
+func TestARequestThatOutlivesAPenaltyProvesNothing(t *testing.T) {
+	w := world{
+		policy: `limiters:
+  - name: things
+    routes: [POST /things]
+    chosen: yes
+    windows: ["39 per 2 seconds by claim:sid or ip", "39 per 10 seconds by ip+query:tenant"]
+    exempt: [198.51.100.7]
+  - name: deep
+    routes: [/deep/*]
+    windows: ["2 per 7 seconds by ip"]
+    penalty: {after: 30 refusals per 61 seconds, refuse_for: 6 seconds}
+  - name: a
+    routes: [GET /a/*]
+    chosen: yes
+    windows: ["8 per 2 seconds by ip+agent", "50 per 10 seconds by ip+query:tenant"]
+    exempt: [198.51.100.7]
+`,
+		latency: 700 * time.Millisecond, real: true, workers: 2,
+	}
+	for seed := range uint64(40) {
+		if problem := w.verify(t, seed); problem != "" {
+			t.Fatalf("seed %d: %s", seed, problem)
+		}
+	}
+}
