@@ -222,8 +222,8 @@ func TestThePlanHasThePenalty(t *testing.T) {
 	}
 }
 
-// What is sent in a penalty and answered after its end proves nothing. Other limiters' requests delay
-// it, not in each of these runs.
+// What is sent in a penalty and answered after its end proves nothing. Other limiters' requests
+// delay it, not in each of these runs.
 func TestARequestThatOutlivesAPenaltyProvesNothing(t *testing.T) {
 	w := world{
 		policy: `limiters:
