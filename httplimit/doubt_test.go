@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/memstore"
 )
 
 // troubled are Tokens that fail on demand.
@@ -69,6 +71,39 @@ func TestDotSegmentsAreRejected(t *testing.T) {
 	}
 	if e.send("GET /elsewhere/../else"); !reached {
 		t.Error("a path that no route covers was not passed on untouched")
+	}
+}
+
+// A segment of parameters alone is a name for Go's handlers, and none for others (D10).
+func TestASegmentOfParametersAloneIsRejected(t *testing.T) {
+	policy := weir.Policy{Limiters: []weir.Limiter{{
+		Name: "login", Routes: []weir.Route{{Method: "POST", Path: "/login/{user}"}},
+		Windows: []weir.Window{{Limit: 5, Per: time.Minute, Key: weir.Key{{"ip"}}}},
+	}}}
+	store, err := memstore.New(memstore.Options{Memory: memstore.MinMemory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	d, err := weir.New(policy, store, weir.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	who, err := identity.New(identity.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := httplimit.New(d, httplimit.Options{Identity: who})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for path, want := range map[string]int{"/login/ann": 200, "/login/ann;x": 200, "/login/;x": 400, "/login/;y": 400, "/other/;x": 200} {
+		w := httptest.NewRecorder()
+		limited.ServeHTTP(w, httptest.NewRequest("POST", path, nil))
+		if counted := len(w.Header()["X-RateLimit-Limit"]) == 1; w.Code != want || counted == strings.HasPrefix(path, "/other") {
+			t.Errorf("%s: %d, counted: %v", path, w.Code, counted)
+		}
 	}
 }
 

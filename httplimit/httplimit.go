@@ -106,7 +106,8 @@ func (m *Middleware) Judge() *answer.Judge { return m.judge }
 
 // Wrap returns a handler that limits next by the policy's routes. It has the signature that routers
 // expect of middleware. A request that no route covers passes to next unchanged, without fields of
-// ours. A path with dot segments is answered 400 if a route covers it, resolved or as it is.
+// ours. A path with dot segments, or with segments of ";parameters" alone, is answered 400 if a
+// route covers it, resolved or as it is.
 //
 // A request holds its slot (weir.Limiter.InFlight) until next returns. If next hijacks the
 // connection, it must close the net.Conn that Hijack returned, in any event: that gives the slot
@@ -115,9 +116,9 @@ func (m *Middleware) Judge() *answer.Judge { return m.judge }
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		match := m.decider.Match(r.Method, r.Host, r.URL.Path)
-		if hasDots(r.URL.Path) {
-			if covered := m.coverOfDots(r, match); covered.Limiter() != nil {
-				m.Charge(w, r, covered, http.HandlerFunc(m.refuseDots))
+		if isAmbiguous(r.URL.Path) {
+			if covered := m.coverOfAmbiguous(r, match); covered.Limiter() != nil {
+				m.Charge(w, r, covered, http.HandlerFunc(m.refuseAmbiguous))
 				return
 			}
 		}
@@ -125,34 +126,40 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// hasDots reports whether a path has a dot segment, with or without parameters.
-func hasDots(path string) bool {
-	if strings.IndexByte(path, '.') < 0 {
+// isAmbiguous reports whether a path has a dot segment, with or without parameters, or a segment of
+// parameters alone.
+func isAmbiguous(path string) bool {
+	if strings.IndexByte(path, '.') < 0 && strings.IndexByte(path, ';') < 0 {
 		return false
 	}
 	for segment := range strings.SplitSeq(path, "/") {
-		segment, _, _ = strings.Cut(segment, ";")
-		if segment == "." || segment == ".." {
+		name, _, _ := strings.Cut(segment, ";")
+		if name == "." || name == ".." || name == "" && segment != "" {
 			return true
 		}
 	}
 	return false
 }
 
-// coverOfDots returns the limiter that a path with dot segments is charged to: the one that covers
+// coverOfAmbiguous returns the limiter that an ambiguous path is charged to: the one that covers
 // the resolved path, or else the path as it is. Some handlers resolve such a path (http.ServeMux
-// redirects) and some do not (http.StripPrefix), so only a 400 is sure to count it correctly (D10).
-func (m *Middleware) coverOfDots(r *http.Request, resolved weir.Match) weir.Match {
+// redirects) and some do not (http.StripPrefix), and some take parameters alone for a name, so only
+// a 400 is sure to count it correctly (D10).
+func (m *Middleware) coverOfAmbiguous(r *http.Request, resolved weir.Match) weir.Match {
 	if resolved.Limiter() != nil {
 		return resolved
 	}
-	before, _, _ := strings.Cut(r.URL.Path, "/.")
+	named := strings.ReplaceAll(r.URL.Path, "/;", "/-;")
+	if match := m.decider.Match(r.Method, r.Host, named); match.Limiter() != nil {
+		return match
+	}
+	before, _, _ := strings.Cut(named, "/.")
 	return m.decider.CatchAll(r.Host, before)
 }
 
-func (m *Middleware) refuseDots(w http.ResponseWriter, r *http.Request) {
+func (m *Middleware) refuseAmbiguous(w http.ResponseWriter, r *http.Request) {
 	m.writeError(w, r, http.StatusBadRequest, "invalid_request",
-		"The request's path has dot segments, which can be read in more than one way. Send it without them.")
+		"The request's path has segments that can be read in more than one way: dots, or parameters alone. Send it without them.")
 }
 
 // Serve limits one request like the handler of Wrap, by a limiter that the caller has chosen. If

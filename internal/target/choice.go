@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -129,9 +130,14 @@ func Choose(d *weir.Decider, r *Request, c *Choice) {
 		c.Kind = UnknownMethod
 	}
 	c.Match = match(d, r.Method, r.Host, r.Path)
-	if c.Kind == Plain && r.isAmbiguous(d, c.Match) {
-		c.reject(d, r.Host, r.Sent)
-		return
+	if c.Kind == Plain {
+		if reading, found := r.otherReading(d, c.Match); found {
+			c.reject(d, r.Host, cmp.Or(r.Sent, r.Path))
+			if c.Match.Limiter() == nil {
+				c.Match = d.CatchAll(r.Host, reading)
+			}
+			return
+		}
 	}
 	if c.Kind != Plain || !r.Ambiguous && r.Query == "" {
 		return

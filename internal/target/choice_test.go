@@ -11,23 +11,28 @@ import (
 
 func testDecider(t testing.TB) *weir.Decider {
 	t.Helper()
-	store, err := memstore.New(memstore.Options{Memory: memstore.MinMemory})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
 	limiter := func(name string, routes ...weir.Route) weir.Limiter {
 		return weir.Limiter{Name: name, Routes: routes, Windows: []weir.Window{{Limit: 1, Per: time.Minute, Key: weir.Key{{"ip"}}}}}
 	}
 	slots := limiter("slots", weir.Route{Path: "/slots"})
 	slots.InFlight = weir.InFlight{Limit: 1, Key: weir.Key{{"ip"}, {"query:tenant"}}}
-	d, err := weir.New(weir.Policy{Limiters: []weir.Limiter{
+	return deciderOf(t, weir.Policy{Limiters: []weir.Limiter{
 		slots,
 		limiter("widget-init", weir.Route{Method: "POST", Path: "/api/v1/widget/init"}),
 		limiter("widget-other", weir.Route{Path: "/api/v1/widget/", Prefix: true}),
 		limiter("wp-plugin", weir.Route{Path: "/v1/wp/", Prefix: true}),
 		limiter("all", weir.Route{Path: "/", Prefix: true}),
-	}}, store, weir.Options{})
+	}})
+}
+
+func deciderOf(t testing.TB, p weir.Policy) *weir.Decider {
+	t.Helper()
+	store, err := memstore.New(memstore.Options{Memory: memstore.MinMemory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	d, err := weir.New(p, store, weir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +84,66 @@ func TestTheChoiceIsMadeInOneOrder(t *testing.T) {
 		if choice.Kind != c.kind || choice.Surface != c.surface || name != c.limiter {
 			t.Errorf("%s %s: kind %d, surface %d, limiter %q, want %d, %d, %q", c.method, c.target, choice.Kind, choice.Surface, name, c.kind, c.surface, c.limiter)
 		}
+	}
+}
+
+// A segment of nothing but parameters or blanks is empty for some backends, and a parameter for
+// others. Where that makes a difference, the path is refused.
+func TestASegmentWithoutANameIsReadInBothWays(t *testing.T) {
+	limiter := func(name, key string, route weir.Route) weir.Limiter {
+		return weir.Limiter{Name: name, Routes: []weir.Route{route}, Chosen: true,
+			Windows: []weir.Window{{Limit: 1, Per: time.Minute, Key: weir.Key{{key}}}}}
+	}
+	d := deciderOf(t, weir.Policy{Limiters: []weir.Limiter{
+		limiter("all", "ip", weir.Route{Path: "/", Prefix: true}),
+		limiter("login", "ip", weir.Route{Method: "POST", Path: "/login/{user}"}),
+		limiter("search", "ip", weir.Route{Method: "GET", Path: "/t/{tenant}/search"}),
+		limiter("under", "path:user", weir.Route{Path: "/u/{user}/", Prefix: true}),
+	}})
+	for _, c := range []struct {
+		method, target string
+		kind           Kind
+		limiter        string
+	}{
+		{"POST", "/login/bob", Plain, "login"},
+		{"POST", "/login/bob;x", Plain, "login"},
+		{"POST", "/login/%20bob", Plain, "login"},
+		{"POST", "/login/%20", Unreadable, "all"},
+		{"POST", "/login/;x", Unreadable, "all"},
+		{"POST", "/login/%3Bx", Unreadable, "all"},
+		{"POST", "/login/%3Fx", Unreadable, "all"},
+		{"POST", "/login/%23x", Unreadable, "all"},
+		{"GET", "/login/;x", Plain, "all"},
+		{"GET", "/t/;z/search", Unreadable, "all"},
+		{"GET", "/;jsessionid=1", Plain, "all"},
+		{"GET", "/u/ann/;x", Plain, "under"},
+		{"GET", "/u/;x/ann", Unreadable, "all"},
+		{"GET", "/u/ann/%20/;x", Plain, "under"},
+		{"POST", "/login/", Plain, "all"},
+	} {
+		u, err := Parse(c.method, c.target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Request{Method: c.method}
+		r.Read(u)
+		var choice Choice
+		if Choose(d, &r, &choice); choice.Kind != c.kind || choice.Match.Limiter().Name != c.limiter {
+			t.Errorf("%s %s: kind %d, limiter %q, want %d, %q", c.method, c.target, choice.Kind, choice.Match.Limiter().Name, c.kind, c.limiter)
+		}
+	}
+}
+
+// It is charged to the limiter that covers one of its readings, if none covers all.
+func TestASegmentWithoutANameIsCounted(t *testing.T) {
+	d := deciderOf(t, weir.Policy{Limiters: []weir.Limiter{{
+		Name: "login", Routes: []weir.Route{{Method: "POST", Path: "/login/{user}"}},
+		Windows: []weir.Window{{Limit: 1, Per: time.Minute, Key: weir.Key{{"ip"}}}},
+	}}})
+	r := Request{Method: "POST", Path: "/login/;x"}
+	var choice Choice
+	if Choose(d, &r, &choice); choice.Kind != Unreadable || choice.Match.Limiter() == nil {
+		t.Errorf("kind %d, limiter %v", choice.Kind, choice.Match.Limiter())
 	}
 }
 

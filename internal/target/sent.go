@@ -3,6 +3,7 @@ package target
 import (
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -257,31 +258,49 @@ func (t *text) appendReadings(all []string, folded string) []string {
 	return all
 }
 
-// isAmbiguous reports whether a reading of a path that is forwarded as sent leads to another
-// limiter than m, which is the match of its folded form, or to other values of the parameters that
-// the limiter counts by.
-func (r *Request) isAmbiguous(d *weir.Decider, m weir.Match) bool {
-	if len(r.readings) == 0 {
-		return false
+// otherReading returns a reading of a path that leads to another limiter than m, which is the match
+// of its folded form, or to other values of the parameters that the limiter counts by.
+func (r *Request) otherReading(d *weir.Decider, m weir.Match) (reading string, found bool) {
+	if r.Sent == "" {
+		named, ok := nameSegments(r.Path)
+		return named, ok && r.differs(d, m, named, func(value string) string { return value })
 	}
+	i := slices.IndexFunc(r.readings, func(reading string) bool { return r.differs(d, m, reading, counting) })
+	if i < 0 {
+		return "", false
+	}
+	return r.readings[i], true
+}
+
+// differs reports whether one reading leads elsewhere than m. counted maps a parameter's value in
+// the reading to the one that is counted.
+func (r *Request) differs(d *weir.Decider, m weir.Match, reading string, counted func(string) string) bool {
+	as := match(d, r.Method, r.Host, reading)
 	l := m.Limiter()
-	var counted []string
-	if l != nil {
-		counted = parametersOf(l)
+	if l == nil || as.Limiter() != l {
+		return as.Limiter() != l
 	}
-	for _, reading := range r.readings {
-		as := match(d, r.Method, r.Host, reading)
-		if as.Limiter() != l {
-			return true
-		}
-		for _, name := range counted {
-			value, ok := m.Parameter(name)
-			if other, otherOK := as.Parameter(name); ok != otherOK || ok && value != counting(other) {
-				return true
-			}
+	return slices.ContainsFunc(parametersOf(l), func(name string) bool {
+		value, ok := m.Parameter(name)
+		other, otherOK := as.Parameter(name)
+		return ok != otherOK || ok && value != counted(other)
+	})
+}
+
+// nameSegments returns the reading of a canonical path in which a segment of nothing but
+// parameters, a query, a fragment or blanks has a name, as many backends read it: to others it is
+// an empty segment, which match drops. found is false if there is none, as nearly always.
+func nameSegments(path string) (reading string, found bool) {
+	if strings.IndexByte(path, ';') < 0 && isWhole(path) {
+		return "", false
+	}
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		if s != "" && nameOf(s) == "" {
+			segments[i], found = string(other)+s, true
 		}
 	}
-	return false
+	return strings.Join(segments, "/"), found
 }
 
 // parametersOf returns the names of the parameters by which a limiter counts.

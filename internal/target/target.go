@@ -14,11 +14,16 @@ import (
 // path off at a decoded "?" or "#", or drop spaces around a name, so the path is matched without
 // these.
 func match(d *weir.Decider, method, host, path string) weir.Match {
-	// three times faster than strings.ContainsAny, which reads byte by byte
-	if strings.IndexByte(path, '?') >= 0 || strings.IndexByte(path, '#') >= 0 || strings.IndexByte(path, ' ') >= 0 {
+	if !isWhole(path) {
 		path = cut(path)
 	}
 	return d.Match(method, host, path)
+}
+
+// isWhole reports whether cut leaves a path as it is.
+func isWhole(path string) bool {
+	// three times faster than strings.ContainsAny, which reads byte by byte
+	return strings.IndexByte(path, '?') < 0 && strings.IndexByte(path, '#') < 0 && strings.IndexByte(path, ' ') < 0
 }
 
 func cut(path string) string {

@@ -46,7 +46,7 @@ const AllMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 // The answers of our own that are always the same. Nothing may change them.
 var (
 	ambiguousPath = Answer{Status: http.StatusBadRequest, Code: "invalid_request",
-		Message: "The request's path can be read in more than one way. Send it without escaped slashes, backslashes, control characters, dot segments or doubly escaped characters."}
+		Message: "The request's path can be read in more than one way. Send it without escaped slashes, backslashes, control characters, dot segments, segments of ;parameters or blanks alone, or doubly escaped characters."}
 	// With paths as sent: no backend can be sent the first, and the second could be charged to more
 	// than one limiter or parameter.
 	unsafePath = Answer{Status: http.StatusBadRequest, Code: "invalid_request",
