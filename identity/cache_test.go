@@ -53,8 +53,9 @@ func TestASessionsClaimsCountAgainstTheBound(t *testing.T) {
 		few.keep(s, &SessionClaims{})
 		many.keep(s, &SessionClaims{Claims: map[string]any{"list": list}})
 	}
-	if n, _ := few.entries(); n != 10_000 {
-		t.Fatalf("%d small sessions are kept, want all: the test is too large", n)
+	// Of those that meet by chance one makes way, though there is room elsewhere.
+	if n, _ := few.entries(); n < 9_900 {
+		t.Fatalf("%d small sessions are kept, want nearly all: the test is too large", n)
 	}
 	if n, _ := many.entries(); n*len(list)*64 > 2*cacheBytes {
 		t.Errorf("%d sessions with %d values each are kept", n, len(list))

@@ -46,6 +46,22 @@ func TestACookieIsCountedByItsOneValue(t *testing.T) {
 		{[]string{"sid=\xff"}, ""},
 		{[]string{"sid=a\tb"}, ""},
 		{[]string{"sid=a; sid=\xff"}, ""},
+		{[]string{"sid=%61bc"}, "abc"},
+		{[]string{"sid=s%3Aa1b2"}, "s:a1b2"},
+		{[]string{"sid=abc; sid=a%62c"}, "abc"},
+		{[]string{"sid=%2561"}, "%61"},
+		{[]string{"sid=a+b"}, "a+b"},
+		{[]string{`sid=%7B%22a%22%3A1%7D`}, `{"a":1}`},
+		{[]string{"sid=b%C3%BCcher"}, "b\u00fccher"},
+		{[]string{"sid=50%"}, ""},
+		{[]string{"sid=%61%"}, ""},
+		{[]string{"sid=%ff"}, ""},
+		{[]string{"sid=%0a"}, ""},
+		{[]string{"sid=%C2%85"}, ""},
+		{[]string{"sid=a; SID=b"}, ""},
+		{[]string{"sid=a; %73id=b"}, ""},
+		{[]string{"sid[]=b; sid=a"}, ""},
+		{[]string{"s.id=b; sid=a"}, "a"},
 		{[]string{""}, ""},
 		{[]string{";=;;"}, ""},
 		{nil, ""},
@@ -56,6 +72,25 @@ func TestACookieIsCountedByItsOneValue(t *testing.T) {
 		}
 		if v, ok := key(caller(r, request("192.0.2.1:1", fields...)), "cookie:sid"); ok && v != c.want || ok != (c.want != "") {
 			t.Errorf("%.60q: %.60q, %v; want %.60q", c.lines, v, ok, c.want)
+		}
+	}
+}
+
+// PHP reads "." and blanks in a cookie's name as "_", and the first of two cookies.
+func TestACookieThatPHPReadsUnderANameHasNoValue(t *testing.T) {
+	r := resolver(t, identity.Options{})
+	for cookies, want := range map[string]string{
+		"session_id=a":                      "a",
+		"session.id=b; session_id=a":        "",
+		"session_id=a; session id=b":        "",
+		"session_id=a; session_id[x]=b":     "",
+		"session_id=a; my_session_id=b":     "a",
+		"session_id=a; session_ids=b":       "a",
+		"session%5Fid=b; session_id=a":      "",
+		"session%2Eid=b; session_id=a; x=y": "",
+	} {
+		if v, ok := key(caller(r, request("192.0.2.1:1", "Cookie", cookies)), "cookie:session_id"); v != want && ok || ok != (want != "") {
+			t.Errorf("%q: %q, %v; want %q", cookies, v, ok, want)
 		}
 	}
 }
