@@ -17,7 +17,7 @@ FUZZTIME ?= 2s
 # How many packages are tested at the same time. Many tests wait, so it is more than the processors.
 PACKAGES ?= $$((2 * $$(nproc)))
 # The packages that take longest. They start first, so that none runs alone at the end.
-LONGEST := ./e2e/weir ./internal/gateway ./memstore ./internal/verify ./pacer
+LONGEST := ./e2e/redis ./e2e/wordpress ./internal/gateway ./memstore ./internal/verify ./pacer
 # The race detector, for all but SQLite: that is C translated to Go, and takes eight times as long with it.
 RACE := -race -gcflags='modernc.org/...=-race=false'
 # How often `make soak` repeats the tests, and how long it fuzzes each target.
@@ -74,8 +74,21 @@ staticcheck: ## staticcheck, at the version pinned above
 
 .PHONY: race
 race: ## every test with -race: packages, command-line scripts, end to end with curl, nginx and chromium
-	go test $(RACE) -vet=off -count=1 -timeout 60m -p $(PACKAGES) $(LONGEST) ./...
+	$(MAKE) --no-print-directory -j2 e2e-weir race-packages
 	scripts/norace # what -race leaves out: millions of callers, kills, a gigabyte
+
+# The longest, one test after the other: it starts first, and the others leave it the processor. The
+# program has the race detector only where much happens at once: it doubles what everything takes.
+# make soak has it everywhere.
+CONCURRENT := UnderLoad|Swap|HandOver|Rolling|Killed|Drain|Replaced|OtherClients|NeverRead|Streams|Outage
+.PHONY: e2e-weir
+e2e-weir:
+	go test -vet=off -count=1 -timeout 60m ./e2e/weir
+	go test -tags race_binary -vet=off -count=1 -timeout 60m -run '$(CONCURRENT)' ./e2e/weir
+
+.PHONY: race-packages
+race-packages:
+	nice -n 5 go test $(RACE) -vet=off -count=1 -timeout 60m -p $(PACKAGES) $(LONGEST) $$(go list ./... | grep -vx github.com/weirlimit/weir/e2e/weir)
 
 # What only these modules need is compiled without optimization, in a fifth less time. What they
 # share with the rest of Weir is compiled as there, and so once: it needs to have the same version.

@@ -34,12 +34,11 @@ func runTests(m *testing.M) int {
 // binDir is the directory of the binary under test.
 var binDir = filepath.Join(os.TempDir(), fmt.Sprintf("weir-test-%d", os.Getpid()))
 
-// binary builds the real program once. If the tests have the race detector, so has
-// the binary.
+// binary builds the real program once.
 var binary = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(binDir, "weir")
 	args := []string{"build", "-buildvcs=false", "-o", path}
-	if raceEnabled {
+	if raced {
 		// as in the Makefile, which gives the reason
 		args = append(args, "-race", "-gcflags=modernc.org/...=-race=false")
 	}

@@ -1,7 +1,7 @@
-//go:build race
+//go:build race_binary || race
 
 package weir
 
-// raceEnabled reports whether the tests run with the race detector. The binary
-// under test is built the same way.
-const raceEnabled = true
+// raced reports whether the binary under test has the race detector: if the tests
+// have it, or with the tag race_binary.
+const raced = true

@@ -1,4 +1,4 @@
-//go:build !race
+//go:build !race_binary && !race
 
 // The race detector would only make the reading of a large file slow: nothing else runs meanwhile.
 
