@@ -37,6 +37,11 @@ var contract = map[string][]string{
 	"wp-plugin /v1/wp/* requires token":                       {"4 per minute by token or ip"},
 }
 
+// messages are those that the contract's policy declares, by the limiter.
+var messages = map[string]string{
+	"widget-leads": "widget", "widget-typing": "widget", "widget-satisfaction": "widget", "wp-plugin": "bulk-sync",
+}
+
 // limiters reads rows of "name route requires credential" and windows.
 func limiters(t testing.TB, rows map[string][]string) weir.Policy {
 	t.Helper()
@@ -48,7 +53,7 @@ func limiters(t testing.TB, rows map[string][]string) weir.Policy {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := weir.Limiter{Name: name, Requires: requires, Routes: []weir.Route{route}}
+		l := weir.Limiter{Name: name, Requires: requires, Routes: []weir.Route{route}, Message: messages[name]}
 		for _, spelled := range windows {
 			w, err := weir.ParseWindow(spelled)
 			if err != nil {

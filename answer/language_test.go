@@ -182,28 +182,3 @@ limiter "l" counts by "tenant": the key sources here are ip, agent, session, tok
 		}
 	}
 }
-
-// The default message mentions widgets only on the widget surface.
-func TestAMessageThatIsNotNamedFitsTheSurface(t *testing.T) {
-	for _, c := range []struct {
-		paths []string
-		want  string
-	}{
-		{[]string{"/api/v1/widget/leads", "/api/v1/widget"}, "widget"},
-		{[]string{"/api/v1/widget/leads", "/other"}, "general"},
-		{[]string{"/api/v1/widgets"}, "general"},
-		{[]string{"/v1/chat"}, "general"},
-		{nil, "general"},
-	} {
-		var l weir.Limiter
-		for _, path := range c.paths {
-			l.Routes = append(l.Routes, weir.Route{Path: path})
-		}
-		if got := answer.MessageOf(new(weir.Responses), &l); got != c.want {
-			t.Errorf("a limiter of %q says %q, want %q", c.paths, got, c.want)
-		}
-		if l.Message = "bulk-sync"; answer.MessageOf(new(weir.Responses), &l) != "bulk-sync" {
-			t.Errorf("a limiter of %q does not say what it names", c.paths)
-		}
-	}
-}

@@ -1,9 +1,9 @@
 package answer
 
 import (
+	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
 	"golang.org/x/text/language"
 
@@ -19,37 +19,19 @@ var languages = [languageCount]language.Tag{
 	language.Polish, language.Portuguese, language.Turkish, language.Ukrainian, language.Chinese, language.Arabic,
 }
 
-// The messages of limiters that declare none: the contract's sentence (section 7) on the widget
-// surface, and elsewhere one that mentions neither widgets nor conversations. If the limit in
-// flight refuses, it is neither: such a caller need not slow down.
 const (
-	widgetMessage  = "widget"
+	// The contract's policy declares these: the contract's sentence (section 7), and one of ours.
+	widgetMessage = "widget"
+	syncMessage   = "bulk-sync"
+	// Of limiters that declare none. A caller that the limit in flight refuses need not slow down.
 	generalMessage = "general"
-	flightMessage  = "in-flight" // for a refusal by the limit in flight, which frees at any time
-	widgetSurface  = "/api/v1/widget/"
-	syncSurface    = "/v1/wp/"
+	flightMessage  = "in-flight"
 )
 
 // MessageOf returns the name of the message in l's 429 under a policy with the responses w: the one
-// that the policy declares, or the default for the surface that l's routes are on.
+// that the policy declares, or the general one.
 func MessageOf(w *weir.Responses, l *weir.Limiter) string {
-	if name := w.MessageOf(l); name != "" {
-		return name
-	}
-	if isOn(l, widgetSurface) {
-		return widgetMessage
-	}
-	return generalMessage
-}
-
-// isOfContract reports whether all routes of l are on one of the contract's two surfaces.
-func isOfContract(l *weir.Limiter) bool { return isOn(l, widgetSurface) || isOn(l, syncSurface) }
-
-// isOn reports whether all routes of l are below a path: a caller of another API must not read of
-// what this one has.
-func isOn(l *weir.Limiter, surface string) bool {
-	other := func(r weir.Route) bool { return !strings.HasPrefix(r.Path+"/", surface) }
-	return len(l.Routes) > 0 && !slices.ContainsFunc(l.Routes, other)
+	return cmp.Or(w.MessageOf(l), generalMessage)
 }
 
 // Messages returns the names of the built-in messages, sorted. A policy may have more, and may
@@ -114,7 +96,7 @@ var catalogue = map[string][languageCount]string{
 		"同时进行的请求过多，请等待其中一个完成。",
 		"عدد الطلبات المتزامنة كبير جدًا. يُرجى الانتظار حتى ينتهي أحدها.",
 	},
-	"bulk-sync": {
+	syncMessage: {
 		"Too many sync requests for this workspace token. Please slow down.",
 		"Zu viele Synchronisierungsanfragen für dieses Workspace-Token. Bitte senden Sie Anfragen langsamer.",
 		"Demasiadas solicitudes de sincronización para este token del espacio de trabajo. Por favor, vaya más despacio.",

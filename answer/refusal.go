@@ -129,11 +129,13 @@ func (w *prepared) refusal(b *weir.Standing, q *Question) *variant {
 // A credentialWords is what a 401 calls a credential, and how to get one.
 type credentialWords struct{ name, obtain string }
 
-// contractWords are for limiters of the contract's routes, and neutralWords for all others.
+// contractWords are for limiters with the contract's messages, and neutralWords for all others: a
+// caller of another API must not read of what the contract's has.
 var (
-	contractWords = map[string]credentialWords{
-		identity.Session: {"visitor session", `POST /api/v1/widget/init returns one as "token"; send it as Authorization: Bearer <token>.`},
-		identity.Token:   {"workspace API token", "The operator of this service creates one (weir token create --workspace NAME); send it as Authorization: Bearer <token>."},
+	contractWords = map[string]map[string]credentialWords{
+		widgetMessage: {identity.Session: {"visitor session", `POST /api/v1/widget/init returns one as "token"; send it as Authorization: Bearer <token>.`}},
+		syncMessage: {identity.Token: {"workspace API token",
+			"The operator of this service creates one (weir token create --workspace NAME); send it as Authorization: Bearer <token>."}},
 	}
 	neutralWords = map[string]credentialWords{
 		identity.Session: {"session token", "Send it as Authorization: Bearer <token>."},
@@ -151,9 +153,9 @@ func (j *Judge) unauthenticated(w *prepared, l *weir.Limiter, source string, why
 	if m != nil {
 		return m.in(languagesOf(q))
 	}
-	words := neutralWords[source]
-	if of, ok := contractWords[source]; ok && isOfContract(l) {
-		words = of
+	words, ok := contractWords[MessageOf(w.of, l)][source]
+	if !ok {
+		words = neutralWords[source]
 	}
 	if words.name == "" {
 		words.name = "credential"

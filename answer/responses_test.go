@@ -75,15 +75,21 @@ func TestAMessageReplacesABuiltInOne(t *testing.T) {
 	}
 }
 
-// Outside the contract's routes no default text speaks of widgets, conversations, workspaces or
-// commands.
+// Of limiters without the contract's messages no default text speaks of widgets, conversations,
+// workspaces or commands, whatever their routes.
 func TestDefaultTextsOfAnotherAPIAreNeutral(t *testing.T) {
 	p := own(t)
 	p.Responses = weir.Responses{}
+	p.Limiters = append(p.Limiters, limiters(t, map[string][]string{
+		"sync /v1/wp/* requires token":             {"1000 per minute by token or ip"},
+		"things /api/v1/widget/* requires session": {"1000 per minute by session or ip"},
+	}).Limiters...)
 	d := open(t, p, answer.Options{})
 	for path, want := range map[string]string{
-		"/v1/keys": "This request needs an API key. Send it as Authorization: Bearer <key>.",
-		"/v1/home": "This request needs a session token. Send it as Authorization: Bearer <token>.",
+		"/v1/keys":             "This request needs an API key. Send it as Authorization: Bearer <key>.",
+		"/v1/wp/keys":          "This request needs an API key. Send it as Authorization: Bearer <key>.",
+		"/v1/home":             "This request needs a session token. Send it as Authorization: Bearer <token>.",
+		"/api/v1/widget/leads": "This request needs a session token. Send it as Authorization: Bearer <token>.",
 	} {
 		a, fields := d.ask(fromHome, ask(path))
 		if a.Status != 401 || message(t, a) != want || fields["WWW-Authenticate"] == "" {

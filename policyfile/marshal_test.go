@@ -243,6 +243,7 @@ func TestAWrittenPolicyReadsLikeTheContract(t *testing.T) {
     windows:
       - 1000 per minute by ip+agent
       - 30000 per hour by ip
+    message: widget
   - name: wp-plugin
     routes: [/v1/wp/*]
     windows: [60 per minute by token or ip]

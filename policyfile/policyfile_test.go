@@ -97,14 +97,14 @@ func TestGoodFilesHaveNeitherProblemsNorWarnings(t *testing.T) {
 // The limits are those of section 8 of the contract.
 func TestTheBuiltInPolicyIsTheContract(t *testing.T) {
 	want := []string{
-		"widget-init: POST /api/v1/widget/init: 1000 per minute by ip+agent, 30000 per hour by ip",
-		"widget-session: POST /api/v1/widget/messages*, /api/v1/widget/events*, /api/v1/widget/conversations*: 300 per minute by session or ip",
-		"widget-leads: POST /api/v1/widget/leads: 30 per minute by session or ip",
+		"widget-init: POST /api/v1/widget/init: 1000 per minute by ip+agent, 30000 per hour by ip: widget",
+		"widget-session: POST /api/v1/widget/messages*, /api/v1/widget/events*, /api/v1/widget/conversations*: 300 per minute by session or ip: widget",
+		"widget-leads: POST /api/v1/widget/leads: 30 per minute by session or ip: widget",
 		"wp-plugin: /v1/wp/*: 60 per minute by token or ip: bulk-sync",
-		"widget-typing: POST /api/v1/widget/typing: 600 per minute by ip",
-		"widget-satisfaction: POST /api/v1/widget/satisfaction: 60 per minute by ip",
-		"widget-coupon: POST /api/v1/widget/coupon/apply: 120 per minute by ip",
-		"widget-other: /api/v1/widget/*: 6000 per minute by ip",
+		"widget-typing: POST /api/v1/widget/typing: 600 per minute by ip: widget",
+		"widget-satisfaction: POST /api/v1/widget/satisfaction: 60 per minute by ip: widget",
+		"widget-coupon: POST /api/v1/widget/coupon/apply: 120 per minute by ip: widget",
+		"widget-other: /api/v1/widget/*: 6000 per minute by ip: widget",
 	}
 	limiters := policyfile.Contract().Limiters
 	if len(limiters) != len(want) {

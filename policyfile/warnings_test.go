@@ -253,7 +253,7 @@ func TestCostlyEndpointsAreTheContractsWithTheClustersWarningAlone(t *testing.T)
 	for _, l := range policyfile.Contract().Limiters {
 		contract[l.Name] = fmt.Sprint(l.Routes, l.Windows, l.Cost, l.Message)
 	}
-	contract["widget-session"] = fmt.Sprint([]string{"/api/v1/widget/events*", "/api/v1/widget/conversations*"}, []string{"300 per minute by session or ip"}, 0, "")
+	contract["widget-session"] = fmt.Sprint([]string{"/api/v1/widget/events*", "/api/v1/widget/conversations*"}, []string{"300 per minute by session or ip"}, 0, "widget")
 	for _, l := range f.Policy.Limiters {
 		if got := fmt.Sprint(l.Routes, l.Windows, l.Cost, l.Message); !own[l.Name] && got != contract[l.Name] {
 			t.Errorf("%s is %s\nwant the contract's %s", l.Name, got, contract[l.Name])

@@ -49,11 +49,38 @@ func TestAPreflightIsAnsweredHereAndChargedToWidgetOther(t *testing.T) {
 	}
 }
 
-func TestAPreflightWithoutWidgetOtherIsChargedToTheFallback(t *testing.T) {
+// Under a policy without widget-other the same paths are another API's: its backend answers
+// preflights, and says who may read its answers.
+func TestAnotherAPIOnTheSamePathsAnswersItsPreflights(t *testing.T) {
 	p := testPolicy(t)
 	p.Limiters = p.Limiters[:len(p.Limiters)-1]
-	e := open(t, new(recorder), func(o *Options) { o.Decider = testDecider(t, p) })
-	want(t, preflight(e, "/v1/wp/status"), http.StatusNoContent, "", wpPlugin)
+	for _, change := range []func(*Options){nil, behind(t, readableBy("https://own.test"))} {
+		e := open(t, readableBy("https://own.test"), func(o *Options) {
+			if o.Decider = testDecider(t, p); change != nil {
+				change(o)
+			}
+		})
+		for _, path := range []string{"/v1/wp/status", "/api/v1/widget/leads", "/api/v1/widget/uncovered"} {
+			for _, res := range []*http.Response{preflight(e, path), e.ask("GET "+path, "Origin: https://own.test")} {
+				if got := res.Header.Get("Access-Control-Allow-Origin"); got != "https://own.test" && res.StatusCode < 400 {
+					t.Errorf("%s: %d, readable by %q", path, res.StatusCode, got)
+				}
+			}
+			if got := preflight(e, path).StatusCode; got != http.StatusAccepted {
+				t.Errorf("%s: a preflight is answered %d, and not by the backend", path, got)
+			}
+		}
+	}
+}
+
+// readableBy is a backend that answers preflights 202.
+func readableBy(origin string) http.HandlerFunc {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", origin)
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusAccepted)
+		}
+	})
 }
 
 // If an OPTIONS request is not a preflight, it is an ordinary request.

@@ -124,7 +124,7 @@ func Choose(d *weir.Decider, r *Request, c *Choice) {
 		c.Kind, c.Match = Health, weir.Match{}
 		return
 	case c.Surface != NoSurface && r.Purpose == CORSPreflight:
-		c.Kind, c.Match = Preflight, preflight(d, r.Host, r.Path)
+		c.Kind, c.Match = Preflight, d.Named(preflightLimiter)
 		return
 	case !IsMethod(r.Method) && !slices.Contains(r.Methods, r.Method):
 		c.Kind = UnknownMethod
@@ -191,12 +191,17 @@ func ambiguousFor(r *Request, k weir.Key) (parameter string, found bool) {
 func isHealth(path string) bool { return path == "/healthz" || path == "/readyz" }
 
 // surfaceOf returns the surface of a decoded canonical path, in any letter case. If only some
-// upstreams would read the path as a surface's, the catch-all route decides.
+// upstreams would read the path as a surface's, the catch-all route decides. Only a policy that
+// counts preflights has surfaces: with any other, these paths are those of somebody else's API.
 func surfaceOf(d *weir.Decider, host, path string) Surface {
-	if s := surface(path); s != NoSurface || strings.IndexByte(path, ';') < 0 {
-		return s
+	s := surface(path)
+	if s == NoSurface && strings.IndexByte(path, ';') >= 0 {
+		s = surface(d.CatchAll(host, path).Route().Path)
 	}
-	return surface(d.CatchAll(host, path).Route().Path)
+	if s != NoSurface && d.Named(preflightLimiter).Limiter() == nil {
+		return NoSurface
+	}
+	return s
 }
 
 func surface(path string) Surface {

@@ -51,18 +51,10 @@ func unreadable(d *weir.Decider, host, raw string) (m weir.Match, path string) {
 	return m, path
 }
 
-// preflightLimiter is the name of a limiter of the built-in policy. If a policy has it, it counts
-// all preflights.
+// preflightLimiter is the name of a limiter of the built-in policy. A policy that has it limits the
+// contract's API: Weir answers the preflights of its surfaces, and that limiter counts them. It is
+// never a visitor's or a token's own budget (D9).
 const preflightLimiter = "widget-other"
-
-// preflight returns the match that counts CORS preflights for a path. It is never a visitor's or a
-// token's own budget (D9).
-func preflight(d *weir.Decider, host, path string) weir.Match {
-	if m := d.Named(preflightLimiter); m.Limiter() != nil {
-		return m
-	}
-	return d.CatchAll(host, path)
-}
 
 // IsMethod reports whether every gateway accepts the method. It answers any other with 405, unless
 // it is one of its own Methods.

@@ -58,8 +58,12 @@ func (l *timeline) judgePreflight(a *answer) {
 }
 
 // preflightLimiter is the limiter of the built-in policy that counts all preflights. Any policy
-// that has it counts them so.
+// that has it counts them so, and has the contract's surfaces.
 const preflightLimiter = "widget-other"
+
+func (r *runner) countsPreflights() bool {
+	return slices.Contains(limiterNames(r.options.Policy), preflightLimiter)
+}
 
 // whyNoPreflight returns why preflights of the endpoint are not counted apart from it; the zero gap
 // means that they are.
@@ -68,10 +72,8 @@ func (l *timeline) whyNoPreflight() gap {
 	if l.name == preflightLimiter {
 		return inherently("preflights are counted by this limiter")
 	}
-	if isUnder(path, "/api/v1/widget") || isUnder(path, "/v1/wp") {
-		if slices.Contains(limiterNames(l.run.options.Policy), preflightLimiter) {
-			return gap{}
-		}
+	if (isUnder(path, "/api/v1/widget") || isUnder(path, "/v1/wp")) && l.run.countsPreflights() {
+		return gap{}
 	}
 	covered := l.run.plan.routes.Match(http.MethodOptions, l.authority(l.plain()), path).Limiter()
 	switch {
