@@ -21,7 +21,7 @@ type prepared struct {
 	format   weir.Format
 	messages map[string]*message // of refusals, by name
 
-	refused, unauthenticated, unavailable, denied form
+	refused, penalized, unauthenticated, unavailable, denied form // penalized has no messages of its own
 
 	// of the policy's own texts; nil: the contract's, or neutral ones
 	credentials                map[string]*message
@@ -59,6 +59,7 @@ type variant struct {
 const (
 	quotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+	abnormalUsage   = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
 	aboutBlank      = "about:blank"
 )
 
@@ -67,6 +68,8 @@ func newPrepared(w *weir.Responses) *prepared {
 	out := &prepared{of: w, format: w.Answers.Format, messages: make(map[string]*message, len(catalogue)+len(w.Messages))}
 	out.refused = newForm(&w.Answers.Refused, statusTooManyRequests, "rate_limited")
 	out.refused.kind, out.refused.title = quotaExceeded, "Request cannot be satisfied as assigned quota has been exceeded"
+	out.penalized = out.refused
+	out.penalized.kind, out.penalized.title = abnormalUsage, "Request not satisfied due to detection of abnormal request pattern"
 	out.unauthenticated = newForm(&w.Answers.Unauthenticated, statusUnauthorized, "unauthenticated")
 	out.unavailable = newForm(&w.Answers.Unavailable, statusServiceUnavailable, "store_unavailable")
 	out.unavailable.kind, out.unavailable.title = reducedCapacity, "Request cannot be satisfied due to temporary server capacity constraints"

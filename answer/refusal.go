@@ -82,26 +82,31 @@ func (j *Judge) say(q *Question, a *Answer) {
 	text := a.variant.expand(a)
 	var r refusal
 	if accepted.problem {
-		r = a.form.problem(a.variant, text, violated(a), accepted)
+		names, penalty := violated(a)
+		form := a.form
+		if penalty {
+			form = &a.prepared.penalized
+		}
+		r = form.problem(a.variant, text, names, accepted)
 	} else {
 		r = a.form.errorObject(a.variant, text)
 	}
 	a.refusal = &r
 }
 
-// violated returns the names of the windows that refused, as RateLimit-Policy has them.
-func violated(a *Answer) []string {
+// violated returns the names of the windows that refused, as RateLimit-Policy has them. penalty is
+// true if the caller is under one.
+func violated(a *Answer) (names []string, penalty bool) {
 	if a.Outcome != Refused {
-		return nil
+		return nil, false
 	}
-	var names []string
 	standings := a.Decision.Standings()
 	for i := range standings {
 		if s := &standings[i]; s.Refused {
-			names = append(names, memberName(standings, s))
+			names, penalty = append(names, memberName(standings, s)), penalty || s.Penalty
 		}
 	}
-	return names
+	return names, penalty
 }
 
 // languagesOf returns the lines of the request's Accept-Language field.

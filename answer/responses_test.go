@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
@@ -232,6 +233,21 @@ func TestACallerThatPrefersProblemsGetsOne(t *testing.T) {
 	a, fields := d.ask(with(map[string]string{"Accept": "application/problem+json"}), ask("/v1/keys"))
 	if p := problemOf(t, a, fields); p.Type != "about:blank" || p.Title != "Unauthorized" || p.Code != "unauthenticated" || p.Violated != nil || fields["WWW-Authenticate"] == "" || fields["Vary"] != "Accept" {
 		t.Errorf("without a key: %s with %q", a.Body(), fields)
+	}
+}
+
+// A problem document of a penalty has a type of its own, from the refusal on that begins it.
+func TestAPenaltyIsAnotherProblemThanASpentBudget(t *testing.T) {
+	p := limiters(t, map[string][]string{"login /v1/login": {"1 per minute by ip"}})
+	p.Limiters[0].Penalty = weir.Penalty{After: 2, Per: time.Minute, For: time.Hour}
+	d := open(t, p, answer.Options{IETF: true})
+	d.ask(fromHome, ask("/v1/login"))
+	for _, want := range []string{"quota-exceeded", "abnormal-usage-detected", "abnormal-usage-detected"} {
+		a, fields := d.ask(with(map[string]string{"Accept": "application/problem+json"}), ask("/v1/login"))
+		p := problemOf(t, a, fields)
+		if p.Type != "https://iana.org/assignments/http-problem-types#"+want || p.Status != 429 || len(p.Violated) != 1 {
+			t.Errorf("want %s: %s", want, a.Body())
+		}
 	}
 }
 
