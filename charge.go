@@ -69,8 +69,8 @@ func (s *Scratch) Who(of *Standing) []byte {
 }
 
 // Caller returns the Keys by which the last decision with this Scratch counted the sender k: k
-// itself, or k with the parameters of the request's route if its limiter counts by one. The result
-// is valid until the next use of the Scratch.
+// itself, or k with the parameters of the request's route if its limiter counts by one or answers
+// usage. The result is valid until the next use of the Scratch.
 func (s *Scratch) Caller(k Keys) Keys {
 	if s.routed.route == nil {
 		return k
@@ -179,7 +179,7 @@ func (s *Scratch) add(by *cover, path string, r *Request) error {
 // move, so complete slices them.
 func (s *Scratch) addWindows(by *cover, path string, r *Request, holds *exception) error {
 	l, keys := by.limiter, r.Keys
-	if l.byPath && by.route != nil {
+	if (l.byPath || l.Answers == AnswerUsage) && by.route != nil { // usage looks at other limiters' windows, too
 		s.routed = routed{keys, by.route, path}
 		keys = &s.routed
 	}

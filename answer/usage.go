@@ -50,7 +50,6 @@ func (j *Judge) answerUsage(ctx context.Context, q *Question, a *Answer) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxUsageTime)
 	defer cancel()
-	// with the parameters of the route, if the limiter counts by one
 	u := j.decider.Usage(ctx, a.scratch.Caller(q.Caller), func(l *weir.Limiter) bool {
 		source, _ := j.unverified(l, q.Caller)
 		return source == ""

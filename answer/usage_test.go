@@ -94,11 +94,16 @@ func TestUsageShowsWhatACredentialOpens(t *testing.T) {
 	}
 }
 
-// The window that counts the request itself, and that of another limiter, have the tenant of the
-// path.
+// The window of another limiter has the tenant of the path, whatever the request itself is counted
+// by.
 func TestUsageShowsTheWindowsOfARoutesParameter(t *testing.T) {
+	t.Run("counted by it", func(t *testing.T) { usageOfTenants(t, "path:tenant+ip", `"limit":30,"used":1,`) })
+	t.Run("counted by address", func(t *testing.T) { usageOfTenants(t, "ip", `"limit":30,"used":`) })
+}
+
+func usageOfTenants(t *testing.T, key, own string) {
 	p := limiters(t, map[string][]string{
-		"usage /t/{tenant}/usage": {"30 per minute by path:tenant+ip"},
+		"usage /t/{tenant}/usage": {"30 per minute by " + key},
 		"items /t/{tenant}/items": {"60 per minute by path:tenant+ip"},
 	})
 	for i := range p.Limiters {
@@ -113,7 +118,7 @@ func TestUsageShowsTheWindowsOfARoutesParameter(t *testing.T) {
 	for tenant, spent := range map[string]int{"ACME": 3, "other": 0} {
 		a, _ := d.ask(from("192.0.2.1", ""), get("/t/"+tenant+"/usage"))
 		for _, want := range []string{
-			fmt.Sprintf(`"limit":60,"used":%d,`, spent), `"limit":30,"used":1,`, `"counted_by":["path:tenant","ip"]`,
+			fmt.Sprintf(`"limit":60,"used":%d,`, spent), own, `"counted_by":["path:tenant","ip"]`,
 		} {
 			if !strings.Contains(string(a.Body()), want) {
 				t.Errorf("tenant %s: %s is missing in %s", tenant, want, a.Body())
