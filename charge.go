@@ -179,7 +179,8 @@ func (s *Scratch) add(by *cover, path string, r *Request) error {
 // move, so complete slices them.
 func (s *Scratch) addWindows(by *cover, path string, r *Request, holds *exception) error {
 	l, keys := by.limiter, r.Keys
-	if (l.byPath || l.Answers == AnswerUsage) && by.route != nil { // usage looks at other limiters' windows, too
+	// Usage looks at the windows of other limiters, too.
+	if (l.byPath || l.Answers == AnswerUsage) && by.route != nil {
 		s.routed = routed{keys, by.route, path}
 		keys = &s.routed
 	}

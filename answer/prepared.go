@@ -21,7 +21,8 @@ type prepared struct {
 	format   weir.Format
 	messages map[string]*message // of refusals, by name
 
-	refused, penalized, unauthenticated, unavailable, denied form // penalized has no messages of its own
+	// penalized has the messages of refused
+	refused, penalized, unauthenticated, unavailable, denied form
 
 	// of the policy's own texts; nil: the contract's, or neutral ones
 	credentials                map[string]*message
