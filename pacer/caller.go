@@ -18,8 +18,9 @@ import (
 )
 
 // Source finds the value that the contract's server will find in a request (section 5, D13 to D15),
-// as far as a caller can know. "token" and "session" are the value of Authorization: Bearer,
-// distinguished by the form of an API token. "agent" is the header X-Agent-Id, else agent_id of the
+// as far as a caller can know. "session" is the value of Authorization: Bearer, unless that has the
+// form of an API token. "token" is the same value, unless it has the form of a JWT, or X-Api-Key.
+// "agent" is the header X-Agent-Id, else agent_id of the
 // query or of a JSON body, else the User-Agent. "header:NAME" is the value of that field, if the
 // request has it once; "cookie:NAME" and "query:NAME" are that of the cookie and the parameter, if
 // it has no other; "host" is the host without port; "claim:NAME" is that claim of the session. A
@@ -30,10 +31,14 @@ func Source(r *http.Request, source string) (value string, ok bool) {
 	switch source {
 	case "agent":
 		return agent(r), true
-	case "session", "token":
+	case "session":
 		bearer, ok := bearer(r)
-		isToken := strings.HasPrefix(bearer, tokenPrefix)
-		return bearer, ok && isToken == (source == "token")
+		return bearer, ok && !strings.HasPrefix(bearer, tokenPrefix)
+	case "token":
+		if bearer, ok := bearer(r); ok && !isJWT(bearer) {
+			return bearer, true
+		}
+		return Source(r, "header:X-Api-Key")
 	}
 	name, field := weir.SplitSource(source)
 	switch name {
@@ -69,6 +74,9 @@ func only(all []string) string {
 }
 
 const tokenPrefix = "wpt_"
+
+// isJWT reports whether a credential has the form of a signed JWT (RFC 7515, section 7.1).
+func isJWT(credential string) bool { return strings.Count(credential, ".") == 2 }
 
 // bearer returns a request's bearer credential.
 func bearer(r *http.Request) (string, bool) {

@@ -101,9 +101,9 @@ const only = all => all.every(one => one == all[0]) ? all[0] : null;
 /** @type {import('./types.js').answer} */
 const answer = async (request, source, streams) => {
   const bearer = /^bearer +([^,]+)$/i.exec(request.headers.get('authorization') ?? '')?.[1];
-  if (source == 'token' || source == 'session') {
-    if (!bearer || bearer.startsWith('wpt_') != (source == 'token')) return;
-    if (source == 'token') return /^wpt_(.{0,32}?)_/.exec(bearer)?.[1] ?? bearer;
+  if (source == 'token') return bearer && !bearer.split('.')[2] ? /^wpt_(.{0,32}?)_/.exec(bearer)?.[1] ?? bearer : request.headers.get('x-api-key');
+  if (source == 'session') {
+    if (!bearer || bearer.startsWith('wpt_')) return;
     const { iss, sid, jti } = claims(bearer);
     return sid || jti ? [iss, sid, sid || jti].join(' ') : bearer;
   }

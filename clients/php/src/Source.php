@@ -12,26 +12,27 @@ namespace Weir\Pacer;
  */
 final class Source
 {
-    private const TOKEN_PREFIX = 'wpt_';
-
     /** Returns the value of a source; null if the request has none. */
     public static function value(Call $call, string $source): ?string
     {
         if ($source === 'agent') {
             return self::agent($call);
         }
-        if ($source === 'session' || $source === 'token') {
-            $bearer = self::bearer($call);
-            $isToken = $bearer !== null && str_starts_with($bearer, self::TOKEN_PREFIX);
+        $bearer = self::bearer($call);
+        if ($source === 'session') {
+            return $bearer !== null && !str_starts_with($bearer, 'wpt_') ? $bearer : null;
+        }
+        if ($source === 'token') {
+            $isJWT = $bearer !== null && substr_count($bearer, '.') === 2;
 
-            return $bearer !== null && $isToken === ($source === 'token') ? $bearer : null;
+            return $bearer !== null && !$isJWT ? $bearer : self::value($call, 'header:X-Api-Key');
         }
         [$kind, $name] = explode(':', $source, 2) + [1 => ''];
         $value = match ($kind) {
             'header' => count($call->header($name)) === 1 ? trim($call->header($name)[0], " \t") : '',
             'cookie' => self::only(self::cookies($call, $name)),
             'query' => self::only(self::parameters($call, $name)),
-            'claim' => self::claim(self::bearer($call) ?? '', $name),
+            'claim' => self::claim($bearer ?? '', $name),
             'host' => rtrim(preg_replace('/:\d+\z/', '', $call->host), '.'),
             default => '',
         };
