@@ -97,13 +97,13 @@ const claim = (token, name) => {
 /** @type {import('./types.js').only} */
 const only = all => all.every(one => one == all[0]) ? all[0] : null;
 
-// Whom the server will count a request by, as far as a caller knows.
+// Whom the server counts a request by, as far as a caller knows.
 /** @type {import('./types.js').answer} */
 const answer = async (request, source, streams) => {
   const bearer = /^bearer +([^,]+)$/i.exec(request.headers.get('authorization') ?? '')?.[1];
   if (source == 'token') return bearer && !bearer.split('.')[2] ? /^wpt_(.{0,32}?)_/.exec(bearer)?.[1] ?? bearer : request.headers.get('x-api-key');
   if (source == 'session') {
-    if (!bearer || bearer.startsWith('wpt_')) return;
+    if (!bearer || /^wpt_/.test(bearer)) return;
     const { iss, sid, jti } = claims(bearer);
     return sid || jti ? [iss, sid, sid || jti].join(' ') : bearer;
   }
