@@ -32,6 +32,10 @@ type Scratch struct {
 
 	used [MaxCharges]int64 // what each charge is settled at; only written for those in settled
 
+	watches   bool                 // the decision may report percentages: crossings are its own
+	crossings [MaxCharges]crossing // only written if watches
+	sender    Keys                 // of the request, for what is still to be reported; else nil
+
 	ends        [MaxCharges]int // the end of each key in keys
 	keys        []byte          // starts in room; longer ones are allocated
 	room        [192]byte       // enough for the keys of nearly every request
@@ -132,6 +136,7 @@ func (s *Scratch) reset() {
 	s.n, s.gates, s.cost, s.exempt, s.costTooHigh, s.notifies, s.trials, s.keys = 0, 0, 0, 0, false, false, nil, s.keys[:0]
 	s.denied, s.path, s.body, s.unread = nil, "", bodyIsRead, false
 	s.settler, s.canAwait, s.awaits, s.settled, s.charged, s.reportedHeld = nil, 0, 0, 0, false, false
+	s.watches, s.sender = false, nil
 	if s.routed.route != nil {
 		s.routed = routed{}
 	}

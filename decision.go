@@ -141,6 +141,17 @@ func (s *Scratch) decide(d *Decision) {
 	}
 }
 
+// standing returns the standing of a charge, or nil.
+func (d *Decision) standing(charge int) *Standing {
+	standings := d.Standings()
+	for i := range standings {
+		if w := &standings[i]; int(w.charge) == charge {
+			return w
+		}
+	}
+	return nil
+}
+
 // bind puts the binding standing first.
 func (d *Decision) bind() {
 	standings := d.Standings()

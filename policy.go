@@ -63,7 +63,7 @@ type Limiter struct {
 
 	// Notify holds percentages of the limit of a window, 1 to 100, in rising order, at most
 	// MaxNotify. A request that brings a window's count to one of them is reported
-	// (Options.OnCrossed). If empty, none is.
+	// (Options.OnCrossed), by what it has cost if it is settled (see Crossed). If empty, none is.
 	Notify []int64
 
 	// OnStoreFailure is what happens while the store does not answer. The zero value counts in this

@@ -157,6 +157,7 @@ func (d *Decider) Answered(ctx context.Context, s *Scratch, status int, out *Dec
 	}
 	s.dropCost()
 	d.send(ctx, s, b, out)
+	d.reportReached(s)
 }
 
 // Spent reports what the request of the last decision with s has cost, in units: 0 or more, beyond
@@ -193,11 +194,23 @@ func (d *Decider) SpentFrom(ctx context.Context, s *Scratch, from Reading, units
 	}
 	s.dropCost()
 	d.send(ctx, s, b, out)
+	d.reportReached(s)
 }
 
 // KeepReserved ends the wait for the cost of the last decision's request: no answer will report it,
 // so what was reserved is the cost. It is for a request that is answered without being served.
-func (s *Scratch) KeepReserved() { s.awaits &^= AwaitsCost }
+func (d *Decider) KeepReserved(s *Scratch) {
+	s.awaits &^= AwaitsCost
+	d.reportReached(s)
+}
+
+// maySettle reports whether what a charge awaits can still settle it.
+func (s *Scratch) maySettle(i int) bool {
+	if s.settled&(1<<i) != 0 {
+		return false
+	}
+	return s.awaits&s.limiters[i].awaits&AwaitsStatus != 0 || s.awaits&AwaitsCost != 0 && s.awaitsCost(i)
+}
 
 // awaitsCost reports whether the answer is to report the cost of a charge.
 func (s *Scratch) awaitsCost(i int) bool {
@@ -250,6 +263,8 @@ func (d *Decider) End(ctx context.Context, s *Scratch) {
 		d.reportUnreported(s)
 	}
 	s.settler, s.awaits = nil, 0
+	d.reportReached(s)
+	s.sender = nil
 }
 
 // A settlement is what one step settles: a change for each of some charges.
@@ -299,6 +314,7 @@ func (d *Decider) send(ctx context.Context, s *Scratch, b *settlement, out *Deci
 	}
 	report := d.options.OnSettled != nil && !s.quiet
 	if !b.changesAnything() {
+		s.settleCrossings(b, nil)
 		d.reportSettled(report, &s.limiters, b, nil)
 		return
 	}
@@ -309,6 +325,7 @@ func (d *Decider) send(ctx context.Context, s *Scratch, b *settlement, out *Deci
 				s.update(out, b.charges[i], c.Used.Count)
 			}
 		}
+		s.settleCrossings(b, err)
 		d.reportSettled(report, &s.limiters, b, err)
 		return
 	}
@@ -321,6 +338,7 @@ func (d *Decider) send(ctx context.Context, s *Scratch, b *settlement, out *Deci
 	// Slots are always given back: no time would do it, and they are no more than the limits.
 	if !d.settling.acquire() && !(b.holds() && d.settling.acquireMore()) {
 		d.reportSettled(report, &later.limiters, &later.settlement, errTooMany)
+		d.reportLater(later, errTooMany)
 		return
 	}
 	// The caller may have its answer before the goroutine runs: takes know of free slots from here.
@@ -329,6 +347,7 @@ func (d *Decider) send(ctx context.Context, s *Scratch, b *settlement, out *Deci
 		defer d.settling.release()
 		err := finish()
 		d.reportSettled(report, &later.limiters, &later.settlement, err)
+		d.reportLater(later, err)
 	}()
 }
 
@@ -346,10 +365,11 @@ type laterSettlement struct {
 	settlement
 	ticket   Ticket
 	limiters [MaxCharges]*limiter
+	crossed  *laterCrossed // nil: it reports none
 }
 
 func newLaterSettlement(s *Scratch, b *settlement) *laterSettlement {
-	l := &laterSettlement{*b, s.receipt.Ticket, s.limiters}
+	l := &laterSettlement{*b, s.receipt.Ticket, s.limiters, s.laterCrossed(b)}
 	for i := range l.n {
 		c := &l.changes[i]
 		c.Key = append([]byte(nil), c.Key...)
@@ -359,19 +379,15 @@ func newLaterSettlement(s *Scratch, b *settlement) *laterSettlement {
 
 // update sets the count of the standing of a charge in d, the last decision with s.
 func (s *Scratch) update(d *Decision, charge int, count int64) {
-	standings := d.Standings()
-	for i := range standings {
-		w := &standings[i]
-		if int(w.charge) != charge {
-			continue
-		}
-		w.Count = count
-		if !s.exempted[charge] {
-			w.Remaining = max(w.Limit-count, 0)
-		}
-		d.bind()
+	w := d.standing(charge)
+	if w == nil {
 		return
 	}
+	w.Count = count
+	if !s.exempted[charge] {
+		w.Remaining = max(w.Limit-count, 0)
+	}
+	d.bind()
 }
 
 var errTooMany = errors.New("too many settlements wait for the store")

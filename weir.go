@@ -88,7 +88,9 @@ type Options struct {
 
 	// OnCrossed is optional. It is called for each window whose count a request brings to a
 	// percentage of Limiter.Notify. It must not block, and must not keep its argument. It is called
-	// when OnShadow is for a limiter in Shadow mode, and before Decide returns for any other.
+	// when OnShadow is for a limiter in Shadow mode, and before Decide returns for any other. For a
+	// window that may be settled it is called after OnSettled instead, or by End. So the Keys of
+	// such a request must be valid until then.
 	OnCrossed func(Crossed)
 
 	// OnSettled is optional. It is called for each limiter in whose windows a request is settled.
@@ -286,7 +288,9 @@ func (d *Decider) DecideInto(ctx context.Context, r *Request, out *Decision) err
 		if !refused {
 			d.take(ctx, s)
 		}
-		s.awaiting(d.settler, d.inProcess)
+		if r.Scratch != nil { // else nothing can settle it
+			s.awaiting(d.settler, d.inProcess)
+		}
 		if s.awaits&AwaitsEnd != 0 {
 			d.reportHeld(s, 1)
 		}

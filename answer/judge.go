@@ -199,7 +199,7 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 		a.denial = j.options.Denial(&a.Decision, counted, &a.scratch)
 	}
 	if a.Status != 0 || q.Public { // no handler reports the cost
-		a.scratch.KeepReserved()
+		j.decider.KeepReserved(&a.scratch)
 	}
 	if a.Status != 0 && a.Settles() {
 		j.settleOwn(ctx, a)

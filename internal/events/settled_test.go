@@ -11,15 +11,18 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// A count that is given back comes to its percentage again, and is reported once a window.
+// A count that other requests give back comes to its percentage again, and is reported once a
+// window.
 func TestAPercentageThatIsReachedAgainIsSentOnceAWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &receiver{answer: accepts}
 		g := open(t, r)
 		d := settling(t, g.Sender, "100 per minute by ip")
 		for range 2 {
-			for range 4 {
-				ask(t, d, 60, 10) // reaches half of the limit, and gives most of that back
+			for i := range int64(4) {
+				end := begin(t, d, 48-2*i)
+				begin(t, d, 20)(2) // 50 are used, or reserved by the other request
+				end(0)
 			}
 			time.Sleep(time.Minute) // of the bubble's clock
 		}
@@ -36,7 +39,7 @@ func TestAWindowOfRequestsHasItsOwnEvents(t *testing.T) {
 		g := open(t, r)
 		d := settling(t, g.Sender, "4 per minute by ip", "4 requests per minute by ip")
 		for range 2 {
-			ask(t, d, 1, 1)
+			begin(t, d, 1)(1)
 		}
 		synctest.Wait()
 		g.close(time.Second)
@@ -69,13 +72,15 @@ func settling(t *testing.T, s *events.Sender, windows ...string) *weir.Decider {
 	return d
 }
 
-// ask spends some units of what it reserves.
-func ask(t *testing.T, d *weir.Decider, reserved, spent int64) {
+// begin reserves some units, and returns a function that ends the request with what it has spent.
+func begin(t *testing.T, d *weir.Decider, reserved int64) (end func(spent int64)) {
 	t.Helper()
-	var s weir.Scratch
-	if _, err := d.Decide(t.Context(), weir.Request{Limiters: []string{"l"}, Cost: reserved, Keys: address("192.0.2.1"), Scratch: &s}); err != nil {
+	s := new(weir.Scratch)
+	if _, err := d.Decide(t.Context(), weir.Request{Limiters: []string{"l"}, Cost: reserved, Keys: address("192.0.2.1"), Scratch: s}); err != nil {
 		t.Fatal(err)
 	}
-	d.Spent(t.Context(), &s, spent, nil)
-	d.End(t.Context(), &s)
+	return func(spent int64) {
+		d.Spent(t.Context(), s, spent, nil)
+		d.End(t.Context(), s)
+	}
 }
