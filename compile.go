@@ -2,7 +2,6 @@ package weir
 
 import (
 	"fmt"
-	"time"
 )
 
 // compiled is a policy ready to serve. It is immutable; Swap replaces it as a whole.
@@ -70,7 +69,7 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 		for _, w := range ready.all {
 			ends, length := check.endsOf(l, w)
 			ready.ends, ready.lengths = append(ready.ends, ends), append(ready.lengths, length)
-			ready.scopes = append(ready.scopes, appendScope(nil, l.Name, int64(w.Per/time.Second)|w.mark(), l.endsText(w), w.Key))
+			ready.scopes = append(ready.scopes, l.scope(&w))
 		}
 		c.named[l.Name] = ready
 		for j := range l.Routes {

@@ -41,6 +41,7 @@
 //	saved.go      a caller to be asked about later
 //	usage.go      the state of a caller's windows, for the caller
 //	crossed.go    requests that bring a count to a percentage of its limit
+//	anew.go       which windows are the same under two policies
 //	routes.go     step 1 alone, for callers that pace themselves
 //
 // A store that can fail belongs in a failover.Store (package failover).
@@ -139,7 +140,8 @@ func New(p Policy, s Store, o Options) (*Decider, error) {
 }
 
 // Swap replaces the policy for every later request. A window keeps its count if its limiter's name,
-// its length, its key and when it ends by the clock stay the same (D5). If p has problems, the
+// its length, its key and when it ends by the clock stay the same (D5): Policy.Anew returns the
+// others. If p has problems, the
 // error is a *PolicyError, and the old policy stays in force.
 func (d *Decider) Swap(p Policy) error {
 	c, problems := compile(p, d.options.Sources)

@@ -158,6 +158,38 @@ func TestAPolicyIsReplacedUnderLoadAndEveryCountIsKept(t *testing.T) {
 	again.end(t)
 }
 
+// A window that ends by another calendar is another window, and the log names it.
+func TestAReloadNamesTheWindowsThatBeginAnew(t *testing.T) {
+	in := func(zone string) string {
+		return "limiters:\n  - name: all\n    routes: [/*]\n    windows: [1 per calendar day in " + zone + " by ip, 9 per minute by ip]\n"
+	}
+	policy := policyFile(t, in("Europe/Berlin"))
+	s := serveWeir(t, "--access-log=off", "--policy", policy, "--upstream", nothingBehind(t))
+	ask := func(want int) {
+		t.Helper()
+		response, err := http.Get(s.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("status %d, want %d", response.StatusCode, want)
+		}
+	}
+	ask(http.StatusNoContent)
+	ask(http.StatusTooManyRequests)
+	replaceFile(t, policy, in("Europe/Vienna"))
+	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	line := `msg="the policy was replaced; counts continue, except those of windows that begin anew".* anew="all: 1 per calendar day in Europe/Vienna by ip"`
+	if _, err := s.stderr.await(regexp.MustCompile(line)); err != nil {
+		t.Fatal(err)
+	}
+	ask(http.StatusNoContent)
+	s.end(t)
+}
+
 func TestTheBuiltInPolicyIsNotReloaded(t *testing.T) {
 	s := serveWeir(t, "--policy", "contract", "--upstream", nothingBehind(t))
 	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -223,10 +224,36 @@ func (s *slot) offer(author Author, source, path string, text []byte) error {
 	for _, w := range d.Warnings {
 		s.log.Warn("the new "+s.what+" is valid, with a warning", "at", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column), "warning", w.Message)
 	}
-	s.log.Info("the "+s.what+" was replaced; counts continue", "source", source, "path", path, "version", state.Version, "was", old.Version,
-		"limiters", len(d.Policy.Limiters), "by", by)
+	all := []any{"source", source, "path", path, "version", state.Version, "was", old.Version, "limiters", len(d.Policy.Limiters), "by", by}
+	counts := "counts continue"
+	if anew := anew(d.Policy, old); anew != "" {
+		counts, all = "counts continue, except those of windows that begin anew", append(all, "anew", anew)
+	}
+	s.log.Info("the "+s.what+" was replaced; "+counts, all...)
 	s.notify()
 	return nil
+}
+
+// maxAnew is the max number of windows that a line of the log names.
+const maxAnew = 10
+
+// anew names the windows of a policy that count from zero once it has replaced the one of old. It
+// is empty if there are none, or if old has no policy.
+func anew(p weir.Policy, old *State) string {
+	if old.Source == "" {
+		return ""
+	}
+	var names []string
+	n := 0
+	for l, w := range p.Anew(old.Policy) {
+		if n++; n <= maxAnew {
+			names = append(names, l.Name+": "+w.String())
+		}
+	}
+	if n > maxAnew {
+		names = append(names, fmt.Sprint(n-maxAnew, " more"))
+	}
+	return strings.Join(names, ", ")
 }
 
 // accept puts d in force if the store can count it.
