@@ -13,6 +13,7 @@ import (
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/handover"
+	"github.com/weirlimit/weir/internal/headroom"
 	"github.com/weirlimit/weir/internal/pages"
 )
 
@@ -157,6 +158,7 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	if _, err := pages.DropOwn(); err != nil {
 		log.Debug("the memory of the start is kept", "error", err)
 	}
+	headroom.Keep()
 	if err := server.Run(signals.running); err != nil {
 		return cli.Fail(err, "")
 	}
