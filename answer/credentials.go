@@ -116,9 +116,9 @@ func (j *Judge) unverifiedPart(part weir.Part, c *identity.Caller) (missing stri
 }
 
 // recordSpent records the address of a refused caller as spent if the caller has no valid
-// credential. identity then verifies only a few bad public-key signatures a second from that
-// address until the window ends (D16). Only a window that counts such a caller by nothing but the
-// address qualifies: one agent's spent budget must not affect another agent behind the same
+// credential. identity then verifies a bounded number of bad public-key signatures a second from
+// that address until the window ends (D16). Only a window that counts such a caller by nothing but
+// the address qualifies: one agent's spent budget must not affect another agent behind the same
 // address.
 func (j *Judge) recordSpent(l *weir.Limiter, access access, c *identity.Caller, d *weir.Decision) {
 	for _, s := range d.Standings() {

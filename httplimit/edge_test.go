@@ -277,6 +277,15 @@ func (e *edge) forged(id string) string {
 	return token[:at] + strings.Repeat("A", len(token)-at)
 }
 
+// guess sends forged sessions of a spent address until it has no checks left for new ones. Each is
+// refused like a request without a session.
+func (e *edge) guess(target string, limit, reset int64) {
+	e.Helper()
+	for i := range 50 {
+		e.send(target, e.forged(fmt.Sprint("guess ", i))).want(429, limit, 0, reset)
+	}
+}
+
 // mint signs a visitor session's JWT.
 func mint(t testing.TB, id string, expires time.Time) string {
 	t.Helper()

@@ -2,11 +2,9 @@ package identity
 
 import (
 	"hash/maphash"
-	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // A verifiedCache holds credentials that verified, so that the next request with one costs no
@@ -160,61 +158,4 @@ func (c *verifiedCache[V]) drop(credential string) {
 			t.replace(s, i, 0, nil)
 		}
 	}
-}
-
-// A spentTable holds addresses that have spent the fallback budget of a limiter. It is bounded by
-// two generations: a full young one becomes the old one. If an address drops out early, its next
-// credentials are verified again, and nothing worse happens. The zero value is empty and ready.
-type spentTable struct {
-	size       atomic.Int64
-	mu         sync.Mutex
-	young, old map[spentKey]time.Time
-}
-
-type spentKey struct {
-	limiter string
-	addr    netip.Addr
-}
-
-const maxSpent = 1 << 15 // entries of a generation
-
-func (t *spentTable) empty() bool { return t.size.Load() == 0 }
-
-func (t *spentTable) add(k spentKey, until time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.young == nil || len(t.young) >= maxSpent {
-		t.old, t.young = t.young, make(map[spentKey]time.Time)
-	}
-	if until.After(t.young[k]) {
-		t.young[k] = until
-	}
-	t.size.Store(int64(len(t.young) + len(t.old)))
-}
-
-// holds reports whether k is spent at now, and removes it if it no longer is.
-func (t *spentTable) holds(k spentKey, now time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, m := range []map[spentKey]time.Time{t.young, t.old} {
-		until, ok := m[k]
-		if !ok {
-			continue
-		}
-		if now.Before(until) {
-			return true
-		}
-		delete(m, k)
-		t.size.Store(int64(len(t.young) + len(t.old)))
-	}
-	return false
-}
-
-// drop removes k.
-func (t *spentTable) drop(k spentKey) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.young, k)
-	delete(t.old, k)
-	t.size.Store(int64(len(t.young) + len(t.old)))
 }

@@ -2,13 +2,9 @@ package identity
 
 import (
 	"fmt"
-	"hash/maphash"
-	"net/netip"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // entries returns the number of a cache's entries, and the bytes of their
@@ -112,86 +108,4 @@ func TestACacheIsSharedByManyRequests(t *testing.T) { // for the race detector, 
 		})
 	}
 	all.Wait()
-}
-
-func TestAMillionSpentAddressesStayBounded(t *testing.T) {
-	var s spentTable
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	key := func(i int) spentKey {
-		return spentKey{"chat", netip.AddrFrom4([4]byte{byte(i >> 24), byte(i >> 16), byte(i >> 8), byte(i)})}
-	}
-	for i := range 1_000_000 {
-		s.add(key(i), now.Add(time.Minute))
-	}
-	if n := len(s.young) + len(s.old); n > 2*maxSpent || int64(n) != s.size.Load() {
-		t.Errorf("%d entries, %d counted, at most %d are allowed", n, s.size.Load(), 2*maxSpent)
-	}
-	for i := 1_000_000 - maxSpent; i < 1_000_000; i++ {
-		if !s.holds(key(i), now.Add(time.Minute-1)) {
-			t.Fatalf("the one %d before the last is forgotten", 1_000_000-i)
-		}
-	}
-	if s.holds(key(0), now) {
-		t.Error("the first of a million is still there")
-	}
-	for i := range 1_000_000 {
-		if s.holds(key(i), now.Add(time.Minute)) {
-			t.Fatal("one is spent beyond its reset")
-		}
-	}
-	if !s.empty() {
-		t.Errorf("%d are kept beyond their reset", s.size.Load())
-	}
-}
-
-// Two windows of one limiter (D16).
-func TestAnAddressSpentAgainIsSpentUntilTheLaterReset(t *testing.T) {
-	var s spentTable
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	k := spentKey{"chat", netip.MustParseAddr("203.0.113.7")}
-	s.add(k, now.Add(time.Hour))
-	s.add(k, now.Add(time.Minute))
-	if !s.holds(k, now.Add(time.Minute)) || s.holds(k, now.Add(time.Hour)) {
-		t.Error("the shorter span ended the longer")
-	}
-}
-
-// A flood of addresses frees no address from its bound (D16).
-func TestTenMillionAddressesForgetNoChecks(t *testing.T) {
-	checks := checkTable{seed: maphash.MakeSeed()}
-	now, guesser := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), netip.MustParseAddr("203.0.113.7")
-	for range checkBurst {
-		if !checks.take(guesser, now) {
-			t.Fatal("a check is missing")
-		}
-	}
-	for i := range 10_000_000 {
-		checks.take(netip.AddrFrom4([4]byte{byte(i >> 24), byte(i >> 16), byte(i >> 8), byte(i)}), now)
-	}
-	if checks.take(guesser, now) {
-		t.Error("the address that has spent its checks has another one")
-	}
-	if !checks.take(guesser, now.Add(time.Second)) {
-		t.Error("a second later it has none: the flood took them")
-	}
-}
-
-func TestParallelGuessesAreCountedExactly(t *testing.T) {
-	checks := checkTable{seed: maphash.MakeSeed()}
-	now, guesser := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), netip.MustParseAddr("203.0.113.7")
-	var all sync.WaitGroup
-	var checked atomic.Int64
-	for range 8 {
-		all.Go(func() {
-			for range 1000 {
-				if checks.take(guesser, now) {
-					checked.Add(1)
-				}
-			}
-		})
-	}
-	all.Wait()
-	if checked.Load() != checkBurst {
-		t.Errorf("%d of 8000 guesses were checked, want %d", checked.Load(), checkBurst)
-	}
 }

@@ -32,6 +32,7 @@ const (
 	knowsToken
 	knowsTime
 	knowsCert
+	putOff // its session is ErrNotChecked for a limiter, and has no second try in this request
 )
 
 var (
@@ -40,8 +41,8 @@ var (
 	// ErrUnverifiable means that this deployment has no key for credentials of that kind.
 	ErrUnverifiable = errors.New("credentials of this kind are not verified here")
 	// ErrNotChecked means that a session signed with a public key was not verified. Its address has
-	// spent the budget for requests without a verified credential, and a few bad signatures have
-	// come from it within the last second (D16). It will be verified in a second.
+	// spent the budget for requests without a verified credential, and many bad signatures have
+	// come from it within the last second (D16). It has priority when it comes again.
 	ErrNotChecked = errors.New("too many unverified requests from this address: the credential was not checked; send it again in a second")
 )
 
@@ -194,15 +195,16 @@ func (c *Caller) verifySession() (*verifiedSession, error) {
 		}
 	}
 	took := false
-	claims, err := r.options.Sessions.verify(credential, now, func() bool {
+	claims, err := r.options.Sessions.verify(credential, now, func() error {
 		if seen != nil || !c.isSpent(now) { // a session in the cache keeps working (D16)
-			return true
+			return nil
 		}
-		took = r.checks.take(c.network(), now)
-		return took
+		err := c.allowCheck(credential, now)
+		took = err == nil
+		return err
 	})
-	if took && err == nil {
-		r.checks.giveBack(c.network())
+	if took {
+		r.checks.checked(c.network(), credential, now, err)
 	}
 	if err != nil {
 		if seen != nil {
@@ -213,6 +215,19 @@ func (c *Caller) verifySession() (*verifiedSession, error) {
 	s := &verifiedSession{SessionClaims: *claims}
 	r.sessions.keep(credential, s)
 	return s, nil
+}
+
+// allowCheck takes a check of the caller's address, which is spent, for a session. Another limiter
+// that asks for the session in the same request is no second try of it.
+func (c *Caller) allowCheck(credential string, now time.Time) error {
+	if c.known&putOff != 0 {
+		return ErrNotChecked
+	}
+	err := c.resolver.checks.allow(c.network(), credential, now)
+	if err == ErrNotChecked {
+		c.known |= putOff
+	}
+	return err
 }
 
 // Token returns the verified API token, or the reason that there is none, as Session does.
@@ -326,8 +341,9 @@ func tooLong(credential string) error {
 }
 
 // Spent records that the caller's address has spent the fallback budget of limiter for that long.
-// Until then, only a few bad public-key signatures from that address are verified a second for that
-// limiter. Sessions in the cache, sessions under HS256 and API tokens are always verified (D16).
+// Until then, at most a hundred bad public-key signatures from that address are verified a second
+// for that limiter. Sessions in the cache, sessions under HS256 and API tokens are always verified
+// (D16).
 func (r *Resolver) Spent(c *Caller, limiter string, span time.Duration) {
 	if a := c.network(); a.IsValid() {
 		r.spent.add(spentKey{limiter, a}, r.now(c).Add(span))
@@ -343,6 +359,11 @@ func (r *Resolver) Unspent(c *Caller, limiter string) {
 
 // Unchecked reports whether the session of c was asked for but not verified (ErrNotChecked).
 func (c *Caller) Unchecked() bool { return c.known&knowsSession != 0 && c.errs[0] == ErrNotChecked }
+
+type spentKey struct {
+	limiter string
+	addr    netip.Addr
+}
 
 func (c *Caller) isSpent(now time.Time) bool {
 	if c.limiter == "" || c.resolver.spent.empty() {

@@ -106,7 +106,7 @@ type Resolver struct {
 	places   []Place // of tokens
 	sessions verifiedCache[verifiedSession]
 	tokens   verifiedCache[checkedToken]
-	spent    spentTable
+	spent    timedSet[spentKey] // addresses that have spent the fallback budget of a limiter
 	checks   checkTable
 	clock    wallClock // if Options.Now is nil
 }

@@ -118,9 +118,9 @@ func (c *SessionClaims) holds(now time.Time) error {
 	return nil
 }
 
-// verify checks everything about a token and returns its claims. It calls mayCheck before it
-// verifies a public-key signature, which is expensive, and returns ErrNotChecked if that is false.
-func (s *Sessions) verify(token string, now time.Time, mayCheck func() bool) (*SessionClaims, error) {
+// verify checks everything about a token and returns its claims. It calls allow before it verifies
+// a public-key signature, which is expensive, and returns the error if there is one.
+func (s *Sessions) verify(token string, now time.Time, allow func() error) (*SessionClaims, error) {
 	if err := checkSpelling(token); err != nil {
 		return nil, err
 	}
@@ -139,16 +139,21 @@ func (s *Sessions) verify(token string, now time.Time, mayCheck func() bool) (*S
 	}
 	var keys jwt.VerificationKeySet
 	var ids []string
+	var early error // found before the signature was verified
 	parsed, err := jwt.NewParser(options...).Parse(token, func(t *jwt.Token) (any, error) {
 		var err error
 		keys, ids, err = s.keysFor(t)
-		if err == nil && t.Method.Alg() != "HS256" && !mayCheck() {
-			err = ErrNotChecked
+		if err != nil || t.Method.Alg() == "HS256" {
+			return keys, err
 		}
-		return keys, err
+		// The parser checks the claims after the signature, and they cost less.
+		if early = checkClaims(t.Claims.(jwt.MapClaims), options); early == nil {
+			early = allow()
+		}
+		return keys, early
 	})
-	if errors.Is(err, ErrNotChecked) {
-		return nil, ErrNotChecked
+	if early != nil {
+		return nil, early
 	}
 	if err != nil {
 		return nil, explain(err)
@@ -208,6 +213,15 @@ func weigh(value any) int {
 		return n
 	}
 	return 8
+}
+
+// checkClaims rejects claims that the parser would reject with those options, and times that
+// checkTimes rejects.
+func checkClaims(claims jwt.MapClaims, options []jwt.ParserOption) error {
+	if err := jwt.NewValidator(options...).Validate(claims); err != nil {
+		return explain(err)
+	}
+	return checkTimes(claims)
 }
 
 // checkTimes rejects exp and nbf outside the years 1970 to 9999 (RFC 7519, section 2: seconds since
@@ -390,6 +404,8 @@ func appendNamed(dst []byte, kind byte, value string) []byte {
 	return append(dst, value...)
 }
 
+var errBadSignature = errors.New("the token's signature does not verify under any key here")
+
 // explain turns the library's errors into messages for the client that sent the token.
 func explain(err error) error {
 	switch {
@@ -404,7 +420,7 @@ func explain(err error) error {
 	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):
 		return errors.New("the token lacks a required claim, such as exp")
 	case errors.Is(err, jwt.ErrTokenSignatureInvalid):
-		return errors.New("the token's signature does not verify under any key here")
+		return errBadSignature
 	case errors.Is(err, jwt.ErrTokenUnverifiable):
 		return errors.New("the token cannot be verified: its key or an extension of it is unknown here")
 	}
