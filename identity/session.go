@@ -63,6 +63,12 @@ type SessionsOptions struct {
 	// service that refreshes its tokens gives a new budget with each. It is not called with
 	// BudgetPerToken. It must not block.
 	Refreshed func(issuer string)
+
+	// WithoutSid, if set, is called once, with their number, when 20 verified tokens of different
+	// budgets have come, and none with a sid. Whether some of them were refreshed is not known:
+	// they had no subject, or each another one. It is not called after Refreshed, nor with
+	// BudgetPerToken. It must not block.
+	WithoutSid func(tokens int)
 }
 
 // Sessions verifies visitor sessions: JWTs under HS256, RS256, ES256 or EdDSA (D14). It is safe for
@@ -82,7 +88,7 @@ func NewSessions(o SessionsOptions) (*Sessions, error) {
 		return nil, fmt.Errorf("new sessions: leeway %v: 0 to 10m is allowed", o.Leeway)
 	}
 	s := &Sessions{options: o}
-	if o.Refreshed != nil && !o.BudgetPerToken {
+	if (o.Refreshed != nil || o.WithoutSid != nil) && !o.BudgetPerToken {
 		s.refreshed = &refreshedTable{seed: maphash.MakeSeed()}
 	}
 	for _, k := range o.Keys {
@@ -166,10 +172,25 @@ func (s *Sessions) verify(token string, now time.Time, allow func() error) (*Ses
 	if err := claims.holds(now); err != nil {
 		return nil, err
 	}
-	if s.refreshed != nil && s.refreshed.note(claims) {
-		s.options.Refreshed(claims.Issuer)
-	}
+	s.note(claims)
 	return claims, nil
+}
+
+// note calls Refreshed or WithoutSid if a verified session shows that.
+func (s *Sessions) note(c *SessionClaims) {
+	if s.refreshed == nil {
+		return
+	}
+	switch s.refreshed.note(c) {
+	case refreshedSubject:
+		if s.options.Refreshed != nil {
+			s.options.Refreshed(c.Issuer)
+		}
+	case withoutSid:
+		if s.options.WithoutSid != nil {
+			s.options.WithoutSid(manyWithoutSid)
+		}
+	}
 }
 
 // checkSpelling rejects a text that is no JWS in compact form, before anything is decoded.

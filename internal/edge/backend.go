@@ -34,12 +34,12 @@ func (b *backend) rows() (itself Row, credentials []Row) {
 
 // openBackend opens the sample backend, or what the upstream's callers are verified by. self
 // rejects addresses of this server.
-func openBackend(ctx context.Context, c *Config, self *ownListeners, own *parts) (*backend, error) {
+func openBackend(ctx context.Context, c *Config, self *ownListeners, h *hooks, own *parts) (*backend, error) {
 	if len(c.Sites) > 0 {
-		return openUpstream(ctx, c, self, own)
+		return openUpstream(ctx, c, self, h, own)
 	}
 	if c.asksAlone() {
-		return openNone(ctx, c, self, own)
+		return openNone(ctx, c, self, h, own)
 	}
 	return openSample(ctx, c, own)
 }
@@ -78,7 +78,7 @@ func openSample(ctx context.Context, c *Config, own *parts) (*backend, error) {
 	return b, nil
 }
 
-func openUpstream(ctx context.Context, c *Config, self *ownListeners, own *parts) (*backend, error) {
+func openUpstream(ctx context.Context, c *Config, self *ownListeners, h *hooks, own *parts) (*backend, error) {
 	b := &backend{attach: func(o *gateway.Options) {
 		o.Sites, o.UpstreamTLS, o.Avoid = c.Sites, c.UpstreamTLS, self.checkSelfProxy
 		o.Credentials = map[string]string{
@@ -89,7 +89,7 @@ func openUpstream(ctx context.Context, c *Config, self *ownListeners, own *parts
 	}}
 	b.lines[0] = describeSites(c.Sites)
 	var err error
-	if b.sessions, b.lines[1], err = openSessions(ctx, c, own); err != nil {
+	if b.sessions, b.lines[1], err = openSessions(ctx, c, h, own); err != nil {
 		return nil, err
 	}
 	b.tokens, b.lines[2], err = openTokens(ctx, c, own)

@@ -65,16 +65,15 @@ func countsBy(l *weir.Limiter, credential string) bool {
 
 // openSessions returns the verifier of sessions that another service issues, and its start-up line.
 // It returns nil if no key is configured.
-func openSessions(ctx context.Context, c *Config, own *parts) (*identity.Sessions, string, error) {
+func openSessions(ctx context.Context, c *Config, h *hooks, own *parts) (*identity.Sessions, string, error) {
 	s := &c.Sessions
 	if len(s.KeyFiles) == 0 && s.JWKS == nil {
 		return nil, unverified(c, identity.Session, "--jwt-key or --jwks gives the key"), nil
 	}
 	o := identity.SessionsOptions{Issuer: s.Issuer, Audience: s.Audience, Leeway: s.Leeway}
-	o.Refreshed = func(issuer string) {
-		c.Log.Warn("two sessions of one subject came, and their tokens have no sid: each token has a budget of its own, so a refreshed token "+
-			"is a new budget; give all tokens of a session the same sid", "issuer", issuer)
-	}
+	advice := &sidAdvice{log: c.Log}
+	o.Refreshed, o.WithoutSid = advice.refreshed, advice.withoutSid
+	h.policies = append(h.policies, advice.policyChanged)
 	var by []string
 	for _, path := range s.KeyFiles {
 		key, err := identity.LoadKey(path)

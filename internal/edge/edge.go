@@ -8,6 +8,7 @@
 //	hooks.go      the list of observers, and the points at which they are called
 //	metrics.go recorder.go denials.go events.go accesslog.go tracer.go    one file per observer
 //	backend.go credentials.go    the sample backend, or an upstream and what verifies its callers
+//	sids.go       warnings of session tokens that have no sid
 //	policy.go     the policy in force, which follows its file, and the candidate
 //	doors.go      what is served: the set of doors that a server waits for
 //	acme.go       the certificates that are obtained by ACME
@@ -107,7 +108,7 @@ func (s *Server) open(ctx context.Context, h *hooks) (err error) {
 	if err := s.openCounting(ctx, operators, h); err != nil {
 		return err
 	}
-	if s.backend, err = openBackend(context.WithoutCancel(ctx), c, self, own); err != nil {
+	if s.backend, err = openBackend(context.WithoutCancel(ctx), c, self, h, own); err != nil {
 		return err
 	}
 	if s.public, err = openPublic(c, s.listeners, s.counter, s.backend, s.acme, h); err != nil {

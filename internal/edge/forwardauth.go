@@ -166,8 +166,8 @@ func (s *Server) front() front {
 }
 
 // openNone returns the backend of a server that forwards nothing.
-func openNone(ctx context.Context, c *Config, self *ownListeners, own *parts) (*backend, error) {
-	b, err := openUpstream(ctx, c, self, own)
+func openNone(ctx context.Context, c *Config, self *ownListeners, h *hooks, own *parts) (*backend, error) {
+	b, err := openUpstream(ctx, c, self, h, own)
 	if err != nil {
 		return nil, err
 	}
