@@ -19,9 +19,10 @@ import (
 // ID is the public name that the token is counted by (CheckTokenID), SHA256 the hash of the whole
 // token in hex (HashKey), and TIME when it is refused (ParseExpires). Words are separated by
 // blanks. Empty lines and lines that begin with # are skipped. Two lines with one id, or with one
-// hash, are an error. The file is read again when it has changed, and a token that is no longer in
-// it is revoked. Replace the file by renaming another over it: a file that is written in place may
-// be read half-written. A TokenFile is safe for concurrent use.
+// hash, are an error, and so is an id that is the key itself. The file is read again when it has
+// changed, and a token that is no longer in it is revoked. Replace the file by renaming another
+// over it: a file that is written in place may be read half-written. A TokenFile is safe for
+// concurrent use.
 type TokenFile struct {
 	path   string
 	report func(error)

@@ -118,6 +118,7 @@ func TestErrorsInATokenFileHaveTheirLine(t *testing.T) {
 		{"an id twice", lineA + lineB + "\n" + lineA, ":4: the id is that of line 1"},
 		{"a hash twice", "#\n" + lineA + lineB + "c " + hashA, ":4: the hash is that of line 2"},
 		{"a hash twice, in capitals", "a " + strings.Repeat("ab", 32) + "\nb " + strings.Repeat("AB", 32), ":2: the hash is that of line 1"},
+		{"the key as its id", lineA + lineOf("sk_live_27ab27ab", "sk_live_27ab27ab", ""), ":2: id is the key itself: an id is public"},
 		{"no attribute", "a " + hashA + " acme", `:1: word 3 has no "=": a line is: ID SHA256 [workspace=NAME]`},
 		{"an unknown attribute", lineA + "a " + hashA + " plan=gold Plan=gold", `:2: attribute "Plan": workspace=, plan= and expires= are allowed`},
 		{"an attribute twice", "a " + hashA + " plan=gold plan=gold", ":1: plan= occurs twice"},
@@ -152,9 +153,10 @@ func TestErrorsInATokenFileHaveTheirLine(t *testing.T) {
 func TestErrorsInATokenFileContainNoSecret(t *testing.T) {
 	token, id, _, _ := NewToken(rand.Reader)
 	path := filepath.Join(t.TempDir(), "tokens")
-	for _, content := range []string{id + " " + token, token, token + " " + id, lineB + idA + " " + hashA + " plan=" + token, idA + " " + hashA + " workspace=" + token} {
+	key := token[16:40]
+	for _, content := range []string{id + " " + token, token, token + " " + id, lineOf(key, key, ""), lineB + idA + " " + hashA + " plan=" + token, idA + " " + hashA + " workspace=" + token} {
 		os.WriteFile(path, []byte(content), 0o600)
-		if _, err := OpenTokenFile(path, nil); err == nil || strings.Contains(err.Error(), token[16:40]) {
+		if _, err := OpenTokenFile(path, nil); err == nil || strings.Contains(err.Error(), key) {
 			t.Errorf("%q: error %v", content, err)
 		}
 	}

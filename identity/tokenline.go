@@ -2,6 +2,7 @@ package identity
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -119,13 +120,24 @@ func parseStored(words []string) (StoredToken, error) {
 			return StoredToken{}, err
 		}
 	}
-	return t, nil
+	return t, t.checkIDIsNoKey()
+}
+
+// checkIDIsNoKey returns an error if the public id of t is the key itself.
+func (t *StoredToken) checkIDIsNoKey() error {
+	if sha256.Sum256([]byte(t.ID)) != t.Hash {
+		return nil
+	}
+	return errors.New("id is the key itself: an id is public, and commands, logs and the dashboard show it; give the key another name, such as its owner's")
 }
 
 // Line returns the line that a TokenFile has for the token, without a line break. It returns an
 // error if the line would be rejected.
 func (t *StoredToken) Line() (string, error) {
 	if err := CheckTokenID(t.ID); err != nil {
+		return "", err
+	}
+	if err := t.checkIDIsNoKey(); err != nil {
 		return "", err
 	}
 	line := t.ID + " " + hex.EncodeToString(t.Hash[:])

@@ -17,6 +17,8 @@ Standard input is the key alone, 16 to 8192 visible ASCII characters; one line b
 an argument, since other users of the machine can read those. Only its SHA-256 is printed, and it has no salt: a key
 needs at least 128 random bits, such as 22 random letters and digits.`
 
+const hashExample = `for example: printf %s "$KEY" | weir token hash --id acme`
+
 // tokenHashFlags are the flags of weir token hash, as given.
 type tokenHashFlags struct{ id, workspace, plan, expires string }
 
@@ -29,7 +31,7 @@ func newTokenHash() *cobra.Command {
 		Example: `  printf %s "$KEY" | weir token hash --id acme --plan gold >> keys
   weir token hash --id acme --expires 2027-01-31 < key
   weir serve --upstream http://127.0.0.1:3000 --policy my-policy.yaml --token-file keys --token-from header:X-Api-Key`,
-		Args: cli.Arguments(),
+		Args: noKeys,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			line, err := f.line(cmd.InOrStdin())
 			if err != nil {
@@ -45,6 +47,14 @@ func newTokenHash() *cobra.Command {
 	cmd.Flags().StringVar(&f.expires, "expires", "", "`TIME` from which it is refused: a date, 2027-01-31, which begins at midnight UTC, or a time with its zone, 2027-01-31T18:00:00Z")
 	cli.NoVariables(cmd, "id", "workspace", "plan", "expires")
 	return cmd
+}
+
+// noKeys rejects arguments without showing them: each may be a key.
+func noKeys(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return cli.UsageError(hashExample, "%s: the key is read from standard input and not from an argument, which other users of the machine can read: if that was a key, replace it", cmd.CommandPath())
 }
 
 // line reads a key and returns its line.
@@ -65,7 +75,7 @@ func (f *tokenHashFlags) line(stdin io.Reader) (string, error) {
 	}
 	key := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
 	if t.Hash, err = identity.HashKey(key); err != nil {
-		return "", cli.Fail(fmt.Errorf("hash the key on standard input: %w", err), `for example: printf %s "$KEY" | weir token hash --id acme`)
+		return "", cli.Fail(fmt.Errorf("hash the key on standard input: %w", err), hashExample)
 	}
 	line, err := t.Line()
 	if err != nil {

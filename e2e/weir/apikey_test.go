@@ -154,6 +154,7 @@ func TestTheUpstreamGetsThePlacesThatItIsToldTo(t *testing.T) {
 }
 
 func TestAKeyToHashIsReadFromStandardInput(t *testing.T) {
+	const plain = "sk_live_47114711" // of letters that an id may have
 	var out, errs bytes.Buffer
 	for _, c := range []struct {
 		args  []string
@@ -166,11 +167,15 @@ func TestAKeyToHashIsReadFromStandardInput(t *testing.T) {
 		{nil, customerKey, 2, "for example: weir token hash --id acme"},
 		{[]string{"--id", "acme", "--plan", "a b"}, customerKey, 2, `plan="a b"`},
 		{[]string{"--id", "acme", "--expires", "tomorrow"}, customerKey, 2, `expires="tomorrow": expected a date`},
-		{[]string{"--id", "acme", customerKey}, "", 2, ""},
+		{[]string{"--id", "acme", customerKey}, "", 2, "the key is read from standard input and not from an argument"},
+		{[]string{"--id", plain}, plain, 2, "--id is the key itself: an id is public"},
 	} {
 		out.Reset()
 		errs.Reset()
 		code := run(append([]string{"token", "hash"}, c.args...), nil, io.Reader(strings.NewReader(c.stdin)), &out, &errs)
+		if strings.Contains(errs.String(), customerKey) || strings.Contains(errs.String(), plain) {
+			t.Errorf("%q: the key is printed: %s", c.args, errs.String())
+		}
 		if code != c.code || out.Len() > 0 || !strings.Contains(errs.String(), c.want) {
 			t.Errorf("%q: status %d %s%s, want %d …%s…", c.args, code, out.String(), errs.String(), c.code, c.want)
 		}
