@@ -31,9 +31,33 @@ func newCandidate(c *compiled, s Store) *candidate {
 // its cost, the Outcome is Unlimited too, and Allowed is false.
 type Compared struct {
 	Live, Candidate *Decision
+	// LiveRejects and CandidateRejects mean that the policy rejects the request although its
+	// decision admits it: the caller lacks the credential that the limiter requires.
+	LiveRejects, CandidateRejects bool
 	// LiveWho and CandidateWho are the callers that the binding windows count (see Scratch.Who);
 	// nil for Unlimited and Denied.
 	LiveWho, CandidateWho []byte
+}
+
+// An Effect is what the candidate would change for one request.
+type Effect uint8
+
+const (
+	Same          Effect = iota // both policies serve it, or neither does
+	NewlyRefused                // the policy in force serves it, and the candidate does not
+	NewlyAdmitted               // the opposite
+)
+
+// Effect returns what the candidate would change for the request.
+func (c *Compared) Effect() Effect {
+	live, candidate := c.Live.Allowed && !c.LiveRejects, c.Candidate.Allowed && !c.CandidateRejects
+	switch {
+	case live && !candidate:
+		return NewlyRefused
+	case !live && candidate:
+		return NewlyAdmitted
+	}
+	return Same
 }
 
 // SetCandidate tries p out: every request is also charged under p, in s, and Options.OnCandidate
@@ -81,7 +105,33 @@ func (m Match) with(c *candidate, would *cover, path string) Match {
 func (d *Decider) compare(ctx context.Context, c *candidate, r *Request, live *Scratch, out *Decision) {
 	s := d.newTrial()
 	s.quiet = true
-	defer d.keepOrEnd(ctx, live, s, r, out)
+	if !d.decideCandidate(ctx, c, r, live, s) {
+		d.endTrial(ctx, s)
+		return
+	}
+	rejects := s.trial.rejects(r.Keys)
+	if d.options.OnCandidate != nil {
+		s.live = *out
+		both := Compared{Live: &s.live, Candidate: &s.trial, LiveRejects: out.rejects(r.Keys), CandidateRejects: rejects}
+		if live.n > 0 {
+			both.LiveWho = live.Who(&out.Standings()[0])
+		}
+		// A request that the candidate can never serve has charges, and no standing.
+		if judged := s.trial.Standings(); len(judged) > 0 {
+			both.CandidateWho = s.Who(&judged[0])
+		}
+		d.options.OnCandidate(both)
+	}
+	if rejects {
+		d.endRejected(ctx, s)
+	} else {
+		d.keepOrEnd(ctx, live, s, r, out)
+	}
+}
+
+// decideCandidate writes the candidate's decision to s.trial. It returns false if there is none,
+// because the candidate is being removed.
+func (d *Decider) decideCandidate(ctx context.Context, c *candidate, r *Request, live, s *Scratch) bool {
 	would := &s.trial // not a variable, which would escape to the heap
 	*would = Decision{Allowed: true, Outcome: Unlimited}
 	switch err := c.charge(s, live, r); {
@@ -91,7 +141,7 @@ func (d *Decider) compare(ctx context.Context, c *candidate, r *Request, live *S
 		s.deny(would)
 	case s.n > 0:
 		if err := c.store.Take(ctx, s.charges[:s.n], &s.receipt); err != nil {
-			return // the candidate is being removed
+			return false
 		}
 		settler, _ := c.store.(Settler)
 		s.awaiting(settler, true)
@@ -100,19 +150,7 @@ func (d *Decider) compare(ctx context.Context, c *candidate, r *Request, live *S
 			d.penalize(ctx, c.store, s, would)
 		}
 	}
-	if d.options.OnCandidate == nil {
-		return
-	}
-	s.live = *out
-	both := Compared{Live: &s.live, Candidate: would}
-	if live.n > 0 {
-		both.LiveWho = live.Who(&out.Standings()[0])
-	}
-	// A request that the candidate can never serve has charges, and no standing.
-	if judged := would.Standings(); len(judged) > 0 {
-		both.CandidateWho = s.Who(&judged[0])
-	}
-	d.options.OnCandidate(both)
+	return true
 }
 
 // charge writes the charges of r under the candidate: those of the limiter that covers it, or of

@@ -46,7 +46,7 @@ type Scratch struct {
 	unread      bool // a charge is for a body that was not read
 
 	path   string  // of the request, folded; empty if it names its limiters
-	routed routed  // the Keys with the route's parameters; zero if no window counts by one
+	own    ownKeys // the Keys as the limiter counts the caller; zero if it is as they are
 	trials *trials // what the request is tried out under; nil: nothing
 
 	// The trials of the request that get reports on how it goes on, and what they await.
@@ -74,12 +74,13 @@ func (s *Scratch) Who(of *Standing) []byte {
 
 // Caller returns the Keys by which the last decision with this Scratch counted the sender k: k
 // itself, or k with the parameters of the request's route if its limiter counts by one or answers
-// usage. The result is valid until the next use of the Scratch.
+// usage, and without what all callers share if k lacks the credential that the limiter requires. The
+// result is valid until the next use of the Scratch.
 func (s *Scratch) Caller(k Keys) Keys {
-	if s.routed.route == nil {
+	if s.own.Keys == nil {
 		return k
 	}
-	return &s.routed
+	return &s.own
 }
 
 // charge writes the charges of r: those of the limiters that it names, or of the limiter that m
@@ -137,8 +138,8 @@ func (s *Scratch) reset() {
 	s.denied, s.path, s.body, s.unread = nil, "", bodyIsRead, false
 	s.settler, s.canAwait, s.awaits, s.settled, s.charged, s.reportedHeld = nil, 0, 0, 0, false, false
 	s.watches, s.sender = false, nil
-	if s.routed.route != nil {
-		s.routed = routed{}
+	if s.own.Keys != nil {
+		s.own = ownKeys{}
 	}
 	s.receipt.Outcome, s.receipt.Ticket = Counted, Ticket{}
 }
@@ -184,10 +185,13 @@ func (s *Scratch) add(by *cover, path string, r *Request) error {
 // move, so complete slices them.
 func (s *Scratch) addWindows(by *cover, path string, r *Request, holds *exception) error {
 	l, keys := by.limiter, r.Keys
-	// Usage looks at the windows of other limiters, too.
-	if (l.byPath || l.Answers == AnswerUsage) && by.route != nil {
-		s.routed = routed{keys, by.route, path}
-		keys = &s.routed
+	own := ownKeys{Keys: keys, apart: l.shares && l.rejects(keys)}
+	if l.byPath || l.Answers == AnswerUsage { // usage looks at other limiters' windows, too
+		own.route, own.path = by.route, path
+	}
+	if own.route != nil || own.apart {
+		s.own = own
+		keys = &s.own
 	}
 	first, charges := s.n, l.rows
 	if l.gate != nil {
@@ -199,7 +203,7 @@ func (s *Scratch) addWindows(by *cover, path string, r *Request, holds *exceptio
 	cost := r.Cost
 	switch cost {
 	case 0:
-		cost = s.reservation(l, r.Reporter)
+		cost = s.reservation(l, r)
 	case Peek:
 		cost = 0
 	}

@@ -29,6 +29,7 @@ type limiter struct {
 	named     cover      // for requests that name the limiter
 	covers    []cover    // for each route
 	byPath    bool       // a window counts by a parameter of the route
+	shares    bool       // it requires a credential, and a window counts all callers together
 }
 
 // compile returns the policy ready to serve, and its problems. If it has any, the first result must
@@ -59,7 +60,7 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 		names[l.Name] = i
 		ready := &limiter{
 			Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l), plans: newPlanned(l), gate: newGate(l),
-			responses: &c.policy.Responses, byPath: countsByPath(l), all: l.Rows(), awaits: l.awaits(),
+			responses: &c.policy.Responses, byPath: countsByPath(l), shares: l.Requires != "" && l.isShared(), all: l.Rows(), awaits: l.awaits(),
 		}
 		ready.named.limiter = ready
 		for j := range l.Routes {

@@ -127,16 +127,21 @@ func cutSegment(path string) (segment, after string) {
 	return path, ""
 }
 
-// routed are the Keys of a caller, and the parameters of the route that covers its request.
-type routed struct {
+// ownKeys are the Keys of a caller as one limiter counts it.
+type ownKeys struct {
 	Keys
-	route *Route
+	route *Route // that covers the request, if the limiter counts by its parameters; nil: it does not
 	path  string // folded
+	// The limiter rejects the caller, so it spends nothing of what all callers share (D16).
+	apart bool
 }
 
 // AppendKey implements Keys.
-func (k *routed) AppendKey(dst []byte, source string) (value []byte, ok bool) {
-	if name, ok := strings.CutPrefix(source, pathSource+":"); ok {
+func (k *ownKeys) AppendKey(dst []byte, source string) (value []byte, ok bool) {
+	if k.apart && source == everyoneSource {
+		return dst, false
+	}
+	if name, ok := strings.CutPrefix(source, pathSource+":"); ok && k.route != nil {
 		value, ok := k.route.parameter(k.path, name)
 		return append(dst, value...), ok
 	}
@@ -144,7 +149,7 @@ func (k *routed) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 }
 
 // Addr implements Addresser. It is the zero Addr if the caller is no Addresser.
-func (k *routed) Addr() netip.Addr {
+func (k *ownKeys) Addr() netip.Addr {
 	if who, ok := k.Keys.(Addresser); ok {
 		return who.Addr()
 	}
@@ -152,7 +157,7 @@ func (k *routed) Addr() netip.Addr {
 }
 
 // Plan implements Planner. The plan is not known if the caller is no Planner.
-func (k *routed) Plan(by string) (plan string, known bool) {
+func (k *ownKeys) Plan(by string) (plan string, known bool) {
 	if who, ok := k.Keys.(Planner); ok {
 		return who.Plan(by)
 	}
@@ -160,8 +165,11 @@ func (k *routed) Plan(by string) (plan string, known bool) {
 }
 
 // Digested reports whether AppendKey appends the digest of a value.
-func (k *routed) Digested(source string) bool {
-	return !strings.HasPrefix(source, pathSource+":") && isDigested(k.Keys, source)
+func (k *ownKeys) Digested(source string) bool {
+	if k.route != nil && strings.HasPrefix(source, pathSource+":") {
+		return false
+	}
+	return isDigested(k.Keys, source)
 }
 
 // countsByPath reports whether a window of l counts by a parameter.

@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 	"sync"
 )
@@ -75,6 +76,13 @@ func (d *Decider) keepOrEnd(ctx context.Context, live, trial *Scratch, r *Reques
 	}
 	trial.reports.taken = true
 	live.keep(trial, trial.awaits, trial.ReadingInForce())
+}
+
+// endRejected settles and ends a trial that rejects its request, as if it had been answered so.
+func (d *Decider) endRejected(ctx context.Context, trial *Scratch) {
+	trial.KeepReserved()
+	d.Answered(ctx, trial, cmp.Or(trial.trial.responses.Answers.Unauthenticated.Status, 401), nil)
+	d.endTrial(ctx, trial)
 }
 
 // include adds what a trial awaits.

@@ -11,19 +11,22 @@ const (
 	bodyCostsMost          // it is not read: the request is charged the most that it can cost
 )
 
-// reservation returns what a request reserves that leaves its cost to the limiter.
-func (s *Scratch) reservation(l *limiter, r Reporter) int64 {
+// reservation returns what a request reserves that leaves its cost to the limiter. The body of one
+// that l rejects is not read: it costs the least.
+func (s *Scratch) reservation(l *limiter, r *Request) int64 {
 	from := l.Reserve.From
-	if from == (Reading{}) || r == nil {
+	if from == (Reading{}) || r.Reporter == nil {
 		return l.cost
 	}
-	if s.body != bodyIsRead && r.Waits(from) {
-		if s.unread = true; s.body == bodyCostsLeast {
-			return l.Reserve.Units(0, l.cost)
-		}
+	waits := s.body != bodyIsRead && r.Reporter.Waits(from)
+	s.unread = s.unread || waits
+	switch {
+	case waits && s.body == bodyCostsLeast, from.Form == ReadJSON && l.rejects(r.Keys):
+		return l.Reserve.Units(0, l.cost)
+	case waits:
 		return l.cost
 	}
-	n, ok := r.Reported(from)
+	n, ok := r.Reporter.Reported(from)
 	if !ok {
 		return l.cost
 	}

@@ -16,6 +16,7 @@
 //	who.go           the callers that have other limits, or none, or are denied
 //	special.go       what holds for one caller        networks.go  the sets that files have
 //	plan.go          limits by a caller's plan
+//	required.go      callers without the credential that the limiter requires
 //	key.go           the bytes that a window counts by
 //	unread.go        a request that is refused before its body reports its cost
 //	store.go      3. the store takes all charges, or none

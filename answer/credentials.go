@@ -22,40 +22,22 @@ const (
 
 // decide charges a caller. It returns anonymous if the caller lacks the credential that the limiter
 // requires, and the limiter has a window that all callers share.
-func (j *Judge) decide(ctx context.Context, l *weir.Limiter, a access, c *identity.Caller, r *weir.Request, d *weir.Decision) (access, error) {
-	r.Keys = c
-	if a == anonymous {
+func (j *Judge) decide(ctx context.Context, a access, r *weir.Request, d *weir.Decision) (access, error) {
+	err := j.decider.DecideInto(ctx, r, d)
+	switch {
+	case r.Scratch.CountedApart():
+		a = anonymous
+	case a == anonymous:
 		a = protected
 	}
-	if a == protected && hasSharedWindow(l) && !r.Match.DeniesAddress(c) {
-		if source, _ := j.unverified(l, c); source != "" {
-			a, r.Keys = anonymous, anonymousKeys{c}
-		}
-	}
-	return a, j.decider.DecideInto(ctx, r, d)
+	return a, err
 }
 
-// anonymousKeys are the keys of a caller that will be answered 401. They count it by its address in
-// windows that all callers share: a rejected request must not spend the budget of the callers that
-// are served (D16).
-type anonymousKeys struct{ *identity.Caller }
+// publicKeys are the keys of a caller whose request needs no credential.
+type publicKeys struct{ *identity.Caller }
 
-func (k anonymousKeys) AppendKey(dst []byte, source string) (value []byte, ok bool) {
-	if source == identity.Everyone {
-		return dst, false
-	}
-	return k.Caller.AppendKey(dst, source)
-}
-
-// hasSharedWindow reports whether all callers share one of l's windows.
-func hasSharedWindow(l *weir.Limiter) bool {
-	for i := range l.Windows {
-		if l.Windows[i].Key.Uses(identity.Everyone) {
-			return true
-		}
-	}
-	return false
-}
+// Lacks implements weir.Credentialed.
+func (publicKeys) Lacks(string) bool { return false }
 
 // requireCredential answers 401 if the caller of an admitted request lacks the credential that the
 // limiter requires, and 503 if its validity cannot be determined now.

@@ -162,9 +162,6 @@ func (j *Judge) Answer(ctx context.Context, q *Question, a *Answer) error {
 		r.Reporter = q.Reporter
 	} else if reservesFrom(r.Match).Form != 0 || r.Match.HasTrials() {
 		a.reporter = reporter{judge: j, caller: q.Caller}
-		if !q.Public {
-			a.reporter.requires = r.Match.Limiter()
-		}
 		r.Reporter = &a.reporter
 		defer a.reporter.forget()
 	}
@@ -226,6 +223,10 @@ func (j *Judge) charge(ctx context.Context, q *Question, r *weir.Request, a *Ans
 		r.Keys = q.Keys
 		return public, j.decider.DecideInto(ctx, r, &a.Decision)
 	}
+	r.Keys = c
+	if q.Public {
+		r.Keys = publicKeys{c}
+	}
 	l := r.Match.Limiter()
 	switch {
 	case j.options.Identity == nil:
@@ -233,7 +234,6 @@ func (j *Judge) charge(ctx context.Context, q *Question, r *weir.Request, a *Ans
 	case len(q.Limiters) > 0:
 		return public, errors.New("answer: the question names Limiters, which need Keys in place of a Caller")
 	case l == nil:
-		r.Keys = c
 		return public, j.decider.DecideInto(ctx, r, &a.Decision)
 	}
 	access := protected
@@ -241,7 +241,7 @@ func (j *Judge) charge(ctx context.Context, q *Question, r *weir.Request, a *Ans
 		access = public
 	}
 	c.Limiter(l.Name)
-	access, err := j.decide(ctx, l, access, c, r, &a.Decision)
+	access, err := j.decide(ctx, access, r, &a.Decision)
 	if err == nil && a.Decision.Allowed && c.Unchecked() {
 		// The address was recorded as spent, and has budget: a window has ended, or an operator has
 		// given some back. If the windows count a credential elsewhere, both the address and the
@@ -250,7 +250,7 @@ func (j *Judge) charge(ctx context.Context, q *Question, r *weir.Request, a *Ans
 		if !countsByCredential(l) {
 			return access, nil // the session only has a plan: the request is charged already
 		}
-		access, err = j.decide(ctx, l, access, c, r, &a.Decision)
+		access, err = j.decide(ctx, access, r, &a.Decision)
 	}
 	return access, err
 }

@@ -50,7 +50,6 @@ func reservesFrom(m weir.Match) weir.Reading {
 type reporter struct {
 	judge    *Judge
 	caller   *identity.Caller
-	requires *weir.Limiter // the limiter whose credential the caller needs; nil: it needs none
 	bodyRead bool
 
 	last  weir.Reading // that was read last; the others are of it
@@ -67,16 +66,13 @@ func (r *reporter) Waits(from weir.Reading) bool {
 	return ok && size > 0
 }
 
-// Reported implements weir.Reporter. A request that will be answered 401 reports 0: it is counted,
-// and its body is not read.
+// Reported implements weir.Reporter.
 func (r *reporter) Reported(from weir.Reading) (units int64, ok bool) {
 	switch {
 	case from.Form == weir.ReadHeader:
 		return unitsOf(r.caller.Request().Header(from.Name))
 	case r.bodyRead && from == r.last:
 		return r.units, r.ok
-	case !r.bodyRead && r.lacksCredential():
-		return 0, true
 	}
 	body, read := r.body()
 	if !read {
@@ -88,14 +84,6 @@ func (r *reporter) Reported(from weir.Reading) (units int64, ok bool) {
 	r.bodyRead, r.last = true, from
 	r.units, r.ok = m.Units()
 	return r.units, r.ok
-}
-
-func (r *reporter) lacksCredential() bool {
-	if r.requires == nil {
-		return false
-	}
-	source, _ := r.judge.unverified(r.requires, r.caller)
-	return source != ""
 }
 
 // forget drops the request, whose memory the Answer must not keep.

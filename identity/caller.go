@@ -256,6 +256,11 @@ func (c *Caller) Verified(source string) (err error) {
 	return err
 }
 
+// Lacks implements weir.Credentialed: credential is the name of a key source, such as "session".
+func (c *Caller) Lacks(credential string) bool {
+	return c.resolver.Verifies(credential) && c.Verified(credential) != nil
+}
+
 func (c *Caller) tokenClaims() (*TokenClaims, error) {
 	if c.known&knowsToken == 0 {
 		c.known |= knowsToken
