@@ -301,8 +301,14 @@ func TestShadowsAndCandidatesAreCountedByWhatTheyWouldHaveSaid(t *testing.T) {
 	m.Candidate(weir.Compared{Live: &refused, Candidate: &refused})
 	m.Candidate(weir.Compared{Live: &unlimited, Candidate: &unlimited})
 	want(t, m, `weir_candidate_decisions_total{limiter="api",outcome="newly_refused"}`, 2)
+	want(t, m, `weir_candidate_unauthenticated_total{limiter="api"}`, 0)
+	m.Candidate(weir.Compared{Live: &allowed, Candidate: &allowed, CandidateRejects: true})
+	m.Candidate(weir.Compared{Live: &allowed, Candidate: &allowed, LiveRejects: true, CandidateRejects: true})
+	m.Candidate(weir.Compared{Live: &refused, Candidate: &allowed, CandidateRejects: true})
+	want(t, m, `weir_candidate_decisions_total{limiter="api",outcome="newly_refused"}`, 3)
+	want(t, m, `weir_candidate_unauthenticated_total{limiter="api"}`, 1)
 	want(t, m, `weir_candidate_decisions_total{limiter="api",outcome="newly_admitted"}`, 1)
-	want(t, m, `weir_candidate_decisions_total{limiter="api",outcome="same"}`, 1)
+	want(t, m, `weir_candidate_decisions_total{limiter="api",outcome="same"}`, 3)
 	want(t, m, `weir_candidate_decisions_total{limiter="",outcome="same"}`, 1)
 }
 

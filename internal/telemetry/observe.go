@@ -24,8 +24,12 @@ const slotMisdirected = slotNear
 var (
 	fallbackHow      = [...]string{"counted_locally", "allowed_uncounted", "store_unavailable"}
 	shadowOutcome    = [...]string{"would_admit", "would_refuse", "skipped"}
-	candidateOutcome = [...]string{"same", "newly_refused", "newly_admitted"}
+	candidateOutcome = [...]string{weir.Same: "same", weir.NewlyRefused: "newly_refused", weir.NewlyAdmitted: "newly_admitted"}
 )
+
+// slotRejected is the slot after candidateOutcome: of the newly refused, those that lack a
+// credential.
+const slotRejected = len(candidateOutcome)
 
 // Observe counts one decision: it is for answer.Options.Observe. It takes about 40 ns and does
 // not allocate if it has seen the window before. It retains only pointers into the policy.
@@ -106,13 +110,6 @@ func (m *Metrics) Shadow(s weir.Shadowed) {
 // weir.Options.OnCandidate. It counts under the limiter in force, or under the candidate's limiter
 // if only that one covers the request.
 func (m *Metrics) Candidate(c weir.Compared) {
-	i := 0
-	switch {
-	case c.Live.Allowed && !c.Candidate.Allowed:
-		i = 1
-	case !c.Live.Allowed && c.Candidate.Allowed:
-		i = 2
-	}
 	var l *weir.Limiter
 	for _, d := range [...]*weir.Decision{c.Live, c.Candidate} {
 		if l == nil {
@@ -120,7 +117,11 @@ func (m *Metrics) Candidate(c weir.Compared) {
 		}
 	}
 	lane := m.lanes.get()
-	limiterSeries(&m.candidates, l).cells[lane.i].n[i].Add(1)
+	effect, counts := c.Effect(), &limiterSeries(&m.candidates, l).cells[lane.i].n
+	counts[effect].Add(1)
+	if effect == weir.NewlyRefused && c.CandidateRejects {
+		counts[slotRejected].Add(1)
+	}
 	m.lanes.put(lane)
 }
 
@@ -162,6 +163,8 @@ var (
 		"What limiters in shadow mode would have decided; skipped: not evaluated, because too many of their takes were waiting for the store.", []string{"limiter", "outcome"}, nil)
 	descCandidates = prometheus.NewDesc("weir_candidate_decisions_total",
 		"How the candidate policy differs from the one in force, under the limiter in force.", []string{"limiter", "outcome"}, nil)
+	descRejected = prometheus.NewDesc("weir_candidate_unauthenticated_total",
+		"Of the newly refused requests, those that the candidate policy would answer 401, because they lack the credential that its limiter requires.", []string{"limiter"}, nil)
 	descLatency = prometheus.NewDesc("weir_decision_duration_seconds",
 		"Time from the arrival of a request at its limiter to the decision, including the store's answer.", nil, nil)
 )
@@ -170,7 +173,7 @@ var (
 type countedCollector struct{ *Metrics }
 
 func (m countedCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range [...]*prometheus.Desc{descDecisions, descNear, descExempt, descPenalties, descFallbacks, descShadows, descCandidates, descLatency} {
+	for _, d := range [...]*prometheus.Desc{descDecisions, descNear, descExempt, descPenalties, descFallbacks, descShadows, descCandidates, descRejected, descLatency} {
 		to <- d
 	}
 	for _, of := range settledCounters {
@@ -222,6 +225,9 @@ func (m countedCollector) Collect(to chan<- prometheus.Metric) {
 		for _, s := range of.family.sweep(of.inForce, now, keep) {
 			for i, name := range of.slots {
 				counter(of.desc, s.total(i), s.limiter, name)
+			}
+			if of.desc == descCandidates {
+				counter(descRejected, s.total(slotRejected), s.limiter)
 			}
 		}
 	}

@@ -9,12 +9,11 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// The results of comparing the candidate's decision with the one in force.
+// What a comparison counts: each weir.Effect, and of the newly refused requests those that lack a
+// credential.
 const (
-	same = iota
-	newlyRefused
-	newlyAdmitted
-	comparisons
+	rejectedAnew = weir.NewlyAdmitted + 1
+	comparisons  = rejectedAnew + 1
 )
 
 // A candidate has the comparisons with one candidate policy, since it was loaded.
@@ -80,12 +79,12 @@ func (r *Recorder) Candidate(v weir.Compared) {
 	if v.Live == nil || v.Candidate == nil {
 		return
 	}
-	what, of, who := same, v.Live, []byte(nil)
+	what, of, who := v.Effect(), v.Live, []byte(nil)
 	switch {
-	case v.Live.Allowed && !v.Candidate.Allowed:
-		what, of, who = newlyRefused, v.Candidate, v.CandidateWho
-	case !v.Live.Allowed && v.Candidate.Allowed:
-		what, who = newlyAdmitted, v.LiveWho
+	case what == weir.NewlyRefused:
+		of, who = v.Candidate, v.CandidateWho
+	case what == weir.NewlyAdmitted:
+		who = v.LiveWho
 	case v.Live.Outcome == weir.Unlimited:
 		of = v.Candidate
 	}
@@ -108,11 +107,14 @@ func (r *Recorder) Candidate(v weir.Compared) {
 		return
 	}
 	c.compared[what]++
-	if what == same || len(who) == 0 {
+	if what == weir.NewlyRefused && v.CandidateRejects {
+		c.compared[rejectedAnew]++
+	}
+	if what == weir.Same || len(who) == 0 {
 		return
 	}
 	to := &d.refused
-	if what == newlyAdmitted {
+	if what == weir.NewlyAdmitted {
 		to = &d.admitted
 	}
 	if hash := r.hash(who); !s.distinct.seen(to, hash) {

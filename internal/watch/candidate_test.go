@@ -45,11 +45,11 @@ func TestWhatWouldChangeIsReportedByLimiter(t *testing.T) {
 	}
 	since := c.seconds.Load()
 	reports(fmt.Sprintf(`{"since":%d,"limiters":[`+
-		`{"limiter":"","same":1,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
-		`{"limiter":"ask","same":6,"newly_refused":0,"newly_admitted":4,"callers_newly_refused":0,"callers_newly_admitted":2},`+
-		`{"limiter":"fresh","same":1,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
-		`{"limiter":"tell","same":2,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
-		`{"limiter":"tell-less","same":0,"newly_refused":9,"newly_admitted":0,"callers_newly_refused":2,"callers_newly_admitted":0}]}`, since))
+		`{"limiter":"","same":1,"newly_refused":0,"newly_unauthenticated":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
+		`{"limiter":"ask","same":6,"newly_refused":0,"newly_unauthenticated":0,"newly_admitted":4,"callers_newly_refused":0,"callers_newly_admitted":2},`+
+		`{"limiter":"fresh","same":1,"newly_refused":0,"newly_unauthenticated":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
+		`{"limiter":"tell","same":2,"newly_refused":0,"newly_unauthenticated":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
+		`{"limiter":"tell-less","same":0,"newly_refused":9,"newly_unauthenticated":0,"newly_admitted":0,"callers_newly_refused":2,"callers_newly_admitted":0}]}`, since))
 
 	c.move(time.Hour)
 	r.ResetCandidate()
@@ -61,9 +61,30 @@ func TestWhatWouldChangeIsReportedByLimiter(t *testing.T) {
 		r.Candidate(compared(live, candidate, "tell", "tell-less", "192.0.2.1"))
 	}
 	reports(fmt.Sprintf(`{"since":%d,"limiters":[`+
-		`{"limiter":"ask","same":2,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
-		`{"limiter":"tell","same":1,"newly_refused":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
-		`{"limiter":"tell-less","same":0,"newly_refused":1,"newly_admitted":0,"callers_newly_refused":1,"callers_newly_admitted":0}]}`, since+3600))
+		`{"limiter":"ask","same":2,"newly_refused":0,"newly_unauthenticated":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
+		`{"limiter":"tell","same":1,"newly_refused":0,"newly_unauthenticated":0,"newly_admitted":0,"callers_newly_refused":0,"callers_newly_admitted":0},`+
+		`{"limiter":"tell-less","same":0,"newly_refused":1,"newly_unauthenticated":0,"newly_admitted":0,"callers_newly_refused":1,"callers_newly_admitted":0}]}`, since+3600))
+}
+
+// The candidate's limiter requires a credential that the caller lacks.
+func TestNewlyRefusedForACredentialIsCountedApart(t *testing.T) {
+	c := newClock()
+	r := newRecorder(t, c.now)
+	live, candidate := newDesk(t, c.now, byIP(t, "ask", 100)), newDesk(t, c.now, byIP(t, "ask", 100))
+	for range 2 {
+		v := compared(live, candidate, "ask", "ask", "192.0.2.1")
+		v.CandidateRejects = true
+		r.Candidate(v)
+		v.LiveRejects = true
+		r.Candidate(v)
+		v.CandidateRejects = false
+		r.Candidate(v)
+	}
+	got := r.Snapshot(watch.Query{}).Candidate.Limiters
+	want := watch.Difference{Limiter: "ask", Same: 2, NewlyRefused: 2, NewlyUnauthenticated: 2, NewlyAdmitted: 2, CallersNewlyRefused: 1, CallersNewlyAdmitted: 1}
+	if len(got) != 1 || got[0] != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
 }
 
 func TestDistinctCallersAreCountedByAllCores(t *testing.T) {

@@ -167,6 +167,7 @@ type Difference struct {
 	Limiter              string `json:"limiter"`
 	Same                 uint64 `json:"same"`
 	NewlyRefused         uint64 `json:"newly_refused"`
+	NewlyUnauthenticated uint64 `json:"newly_unauthenticated"` // of NewlyRefused, by a 401
 	NewlyAdmitted        uint64 `json:"newly_admitted"`
 	CallersNewlyRefused  uint64 `json:"callers_newly_refused"`
 	CallersNewlyAdmitted uint64 `json:"callers_newly_admitted"`
@@ -306,7 +307,8 @@ func (n *candidate) snapshot() Candidate {
 	n.mu.Unlock()
 	for name, d := range by {
 		out.Limiters = append(out.Limiters, Difference{
-			Limiter: name, Same: d.counts[same].Load(), NewlyRefused: d.counts[newlyRefused].Load(), NewlyAdmitted: d.counts[newlyAdmitted].Load(),
+			Limiter: name, Same: d.counts[weir.Same].Load(), NewlyRefused: d.counts[weir.NewlyRefused].Load(), NewlyUnauthenticated: d.counts[rejectedAnew].Load(),
+			NewlyAdmitted: d.counts[weir.NewlyAdmitted].Load(),
 			CallersNewlyRefused: d.refused.count(), CallersNewlyAdmitted: d.admitted.count(),
 		})
 	}

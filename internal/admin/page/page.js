@@ -867,7 +867,9 @@ function drawTrials(s) {
   problems(part("candidate-problems"), c.last);
   show(part("candidate-table"), difference.limiters.length > 0);
   renew(part("candidate-rows"), difference.limiters, (d) => {
-    const row = cells(limiterOf(d.limiter), ...[d.newly_refused, d.callers_newly_refused, d.newly_admitted, d.callers_newly_admitted, d.same].map((n) => whole.format(n)));
+    const unauthenticated = d.newly_unauthenticated > 0 ? ` (${whole.format(d.newly_unauthenticated)} unauthenticated)` : "";
+    const row = cells(limiterOf(d.limiter), whole.format(d.newly_refused) + unauthenticated,
+      ...[d.callers_newly_refused, d.newly_admitted, d.callers_newly_admitted, d.same].map((n) => whole.format(n)));
     row.dataset.limiter = d.limiter;
     row.children[1].classList.toggle("some", d.newly_refused > 0);
     return row;
