@@ -130,7 +130,7 @@ func cutSegment(path string) (segment, after string) {
 // ownKeys are the Keys of a caller as one limiter counts it.
 type ownKeys struct {
 	Keys
-	route *Route // that covers the request, if the limiter counts by its parameters; nil: it does not
+	route *Route // whose parameters the limiter counts by; nil: it counts by none
 	path  string // folded
 	// The limiter rejects the caller, so it spends nothing of what all callers share (D16).
 	apart bool

@@ -3,8 +3,8 @@ package weir
 // A Credentialed is a caller that may lack the credential that a limiter requires
 // (Limiter.Requires). Keys without this method lack none.
 //
-// Decide counts such a caller apart from what all callers share, and reports that to OnCandidate. It
-// does not reject the request: the front door does, once Decide has admitted it.
+// Decide counts such a caller apart from what all callers share, and reports that to OnCandidate.
+// It does not reject the request: the front door does, once Decide has admitted it.
 type Credentialed interface {
 	// Lacks reports whether a limiter that requires the credential rejects the caller. It is false
 	// for a credential that cannot be verified here. It may verify one, so it is only called if the
