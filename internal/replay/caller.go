@@ -26,10 +26,11 @@ type caller struct {
 	lines [3][1]string
 	peer  []byte // buffer for an address with a port
 	// the sources that the present request was asked for and lacks, by their place in sources.all
-	lacks uint64
-	seen  uint64 // the sources that any request had a field for
-	// the place in sources.all of the credential that the present limiter requires; 0: none
-	requires int
+	lacks    uint64
+	seen     uint64     // the sources that any request had a field for
+	requires string     // the credential that the present limiter requires; empty: none
+	public   bool       // the server itself answers the request, which needs no credential
+	rejected bool       // the present decision admits the request, and it is answered 401
 	match    weir.Match // of the present limiter
 }
 
@@ -153,7 +154,7 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 			v, ok := c.match.Parameter(parameter)
 			return append(dst, v...), ok
 		}
-		return dst, weir.SourceOf(source).Kind == weir.Common && !c.rejected()
+		return dst, weir.SourceOf(source).Kind == weir.Common && !c.Lacks(c.requires)
 	case placeIP:
 		if len(c.sources.trusted) == 0 {
 			return c.appendPeer(dst)
@@ -195,22 +196,25 @@ func (c *caller) AppendKey(dst []byte, source string) (value []byte, ok bool) {
 
 // asks sets the limiter that is about to count the request, and how it covers the request.
 func (c *caller) asks(m weir.Match) {
-	c.match = m
-	if l := m.Limiter(); l == nil || l.Requires == "" {
-		c.requires = 0
-	} else {
-		c.requires = slices.Index(c.sources.all, l.Requires)
+	c.match, c.requires = m, ""
+	if l := m.Limiter(); l != nil {
+		c.requires = l.Requires
 	}
 }
 
-// rejected reports whether the request is answered 401 as far as the log shows it: it lacks the
-// credential that its limiter requires. Then it spends nothing of what everyone shares (D16). If no
-// field of the log holds such credentials, no request is known to be rejected.
-func (c *caller) rejected() bool {
-	if c.requires <= 0 || c.sources.mapped[c.requires] < 0 {
+// Lacks implements weir.Credentialed, as far as the log shows it. If no field of the log holds such
+// credentials, no request is known to lack one.
+func (c *caller) Lacks(credential string) bool {
+	if credential == "" || c.public {
 		return false
 	}
-	return len(counted(&c.sources.rows[c.requires], c.line.Field(c.sources.mapped[c.requires]))) == 0
+	place := slices.Index(c.sources.all, credential)
+	field := c.sources.mapped[place]
+	if field < 0 {
+		c.lacks |= 1 << place
+		return false
+	}
+	return len(counted(&c.sources.rows[place], c.line.Field(field))) == 0
 }
 
 // has reports whether the line has a field, and records that the log has the source at place. A

@@ -120,16 +120,43 @@ func TestARequestWithoutTheRequiredTokenSpendsNothingShared(t *testing.T) {
 		requires string
 		keys     map[string]int
 		refused  int64
+		rejected int64 // of refused
 	}{
-		{"token", map[string]int{"token": 0}, 2}, // the third of the address, and the third of all
-		{"token", nil, 4},                        // the log does not show who has a token
-		{"", map[string]int{"token": 0}, 4},
+		{"token", map[string]int{"token": 0}, 4, 2}, // the three of the address, and the third of all
+		{"token", nil, 4, 0},                        // the log does not show who has a token
+		{"", map[string]int{"token": 0}, 4, 0},
 	} {
 		l.Requires = test.requires
 		out := fromLog(t, Options{Policy: policyOf(l), Forwarded: -1, Keys: test.keys}, log...)
-		if got := out.Policy.Limiters[0].Refused; got != test.refused {
-			t.Errorf("requires %q, fields %v: %d refused, want %d", test.requires, test.keys, got, test.refused)
+		if got := out.Policy.Limiters[0]; got.Refused != test.refused || got.Unauthenticated != test.rejected {
+			t.Errorf("requires %q, fields %v: %d refused, %d of them 401; want %d, %d", test.requires, test.keys, got.Refused, got.Unauthenticated, test.refused, test.rejected)
 		}
+	}
+}
+
+// A policy that begins to require a token refuses those without one, and one that no longer does
+// admits them. What is not counted by its status stays so if that is 401.
+func TestWhoLacksWhatASecondPolicyRequiresIsNewlyRefused(t *testing.T) {
+	free, closed := policyOf(limiterOf(t, "all", "9 per minute by ip")), policyOf(limiterOf(t, "all", "9 per minute by ip"))
+	closed.Limiters[0].Requires = "token"
+	closed.Limiters[0].Count = weir.Count{Not: true, Statuses: []weir.Statuses{{Low: 401, High: 401}}}
+	var log []string
+	for range 3 {
+		log = append(log, logged("192.0.2.4", "-", "-", "-"), logged("192.0.2.1", "wpt_abcdefgh23", "-", "-"))
+	}
+	o := Options{Policy: free, Against: &closed, Forwarded: -1, Keys: map[string]int{"token": 0}}
+	out := fromLog(t, o, log...)
+	if d, under := out.Difference, out.Against; d.NewlyRefused != 3 || d.NewlyAdmitted != 0 || d.NewlyTouched.N != 1 || under.Unauthenticated != 3 || under.Limiters[0].Settled.GivenBack != 3 {
+		t.Errorf("%+v, %+v, %+v", d, under, under.Limiters[0].Settled)
+	}
+	o.Policy, o.Against = closed, &free
+	if d := fromLog(t, o, log...).Difference; d.NewlyRefused != 0 || d.NewlyAdmitted != 3 {
+		t.Errorf("%+v", d)
+	}
+	o.Keys = nil
+	out = fromLog(t, o, log...)
+	if got := out.Log.Lacks; out.Difference.NewlyAdmitted != 0 || len(got) != 1 || got[0].Source != "token" || !got[0].Required || got[0].Instead != "" || got[0].Requests != 6 {
+		t.Errorf("%+v, %+v", out.Difference, got)
 	}
 }
 

@@ -28,6 +28,7 @@ func (r *Replay) lacks() []Lack {
 					lack.Limiters = append(lack.Limiters, s.rules.Name)
 				}
 				instead = r.instead(instead, s.rules, source)
+				lack.Required = lack.Required || s.rules.Requires == source
 			}
 			lack.Requests = max(lack.Requests, requests)
 		}

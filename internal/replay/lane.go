@@ -1,9 +1,11 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
+	"net/http"
 	"slices"
 	"time"
 
@@ -44,6 +46,7 @@ type lane struct {
 	shadow    Shadow
 	refused   int64
 	denied    int64 // of refused
+	rejected  int64 // of refused, those that lack the credential that their limiter requires
 	unknown   int64
 	points    *points
 }
@@ -68,6 +71,7 @@ type limiter struct {
 	requests int64
 	refused  int64
 	denied   int64 // of refused
+	rejected int64 // of refused, as in lane
 	punished int64 // of refused, those of callers under a penalty
 	unknown  int64 // requests that it admits except for windows that cannot be decided
 	hidden   int64 // requests that such a window should have counted
@@ -194,7 +198,7 @@ func (l *lane) add(choice, agentless *target.Choice) error {
 	if err := l.until(r.now); err != nil {
 		return err
 	}
-	l.now, l.verdict, l.covers = r.now, uncovered, nil
+	l.now, l.verdict, l.covers, r.caller.rejected = r.now, uncovered, nil, false
 	l.requests++
 	l.points.request(&r.timeline)
 	choice = l.choose(choice, agentless)
@@ -207,8 +211,12 @@ func (l *lane) add(choice, agentless *target.Choice) error {
 	}
 	l.tried = uncovered
 	request := weir.Request{Keys: &r.caller, Match: choice.Match, Cost: r.end.reserve(rules), Scratch: l.scratch}
-	r.caller.lacks = 0
+	r.caller.lacks, r.caller.public = 0, choice.Kind != target.Plain
 	r.caller.asks(choice.Match)
+	lacks := r.caller.Lacks(r.caller.requires)
+	if lacks && rules.Reserve.From.Form == weir.ReadJSON { // its body is not read
+		request.Cost = rules.Reserve.Units(0, max(rules.Cost, 1))
+	}
 	if err := l.current().DecideInto(context.Background(), &request, &l.decision); err != nil {
 		return fmt.Errorf("replay under policy %q: %w", l.name, err)
 	}
@@ -223,23 +231,32 @@ func (l *lane) add(choice, agentless *target.Choice) error {
 	l.verdict = admitted
 	s := l.of(rules)
 	l.covers = s
+	e := r.end
+	if r.caller.rejected = lacks && l.decision.Allowed; r.caller.rejected {
+		e = end{status: cmp.Or(l.policy.Answers.Unauthenticated.Status, http.StatusUnauthorized), cost: -1}
+		l.scratch.KeepReserved()
+	}
 	s.count(r, &l.decision, l.scratch.Who)
-	s.noteEnd(&l.decision, r.end)
-	defer l.begin(&l.scratch, l.current(), r.end) // waiting reads the scratch
-	if l.agentUnknown && s.noteUnknown(&l.decision) {
+	s.noteEnd(&l.decision, e)
+	defer l.begin(&l.scratch, l.current(), e) // waiting reads the scratch
+	if l.agentUnknown && s.noteUnknown(&l.decision) && !r.caller.rejected {
 		l.verdict = unknown
 		l.unknown++
 		return nil
 	}
-	if l.decision.Allowed {
+	if l.decision.Allowed && !r.caller.rejected {
 		return nil
 	}
 	l.verdict = refused
 	l.refused++
 	l.points.refuse(&r.timeline)
-	if l.decision.Outcome == weir.Denied {
+	switch { // these are not sent again
+	case l.decision.Outcome == weir.Denied:
 		l.denied++
-		return nil // it is not sent again
+		return nil
+	case r.caller.rejected:
+		l.rejected++
+		return nil
 	}
 	if l.waiting != nil {
 		l.waiting.add(s, &l.decision)
@@ -283,7 +300,8 @@ func (l *lane) shadowed(v weir.Shadowed) {
 	s := l.of(v.Limiter)
 	s.noteEnd(v.Decision, r.end)
 	lacks, match := r.caller.lacks, r.caller.match
-	r.caller.lacks, r.caller.match = 0, v.Match
+	r.caller.lacks, r.caller.rejected = 0, false
+	r.caller.asks(v.Match)
 	if plans := &s.rules.Plans; len(plans.List) > 0 {
 		r.caller.Plan(plans.By) // which the decision asked for too
 	}
@@ -300,7 +318,8 @@ func (l *lane) shadowed(v weir.Shadowed) {
 		r.key = key
 		return key
 	})
-	r.caller.lacks, r.caller.match = lacks, match
+	r.caller.lacks = lacks
+	r.caller.asks(match)
 	if l.agentUnknown && s.noteUnknown(v.Decision) {
 		l.tried = max(l.tried, unknown)
 	}
@@ -310,8 +329,12 @@ func (l *lane) shadowed(v weir.Shadowed) {
 func (s *limiter) count(r *Replay, d *weir.Decision, who func(of *weir.Standing) []byte) {
 	s.requests++
 	s.points.request(&r.timeline)
-	if !d.Allowed {
+	refused := !d.Allowed || r.caller.rejected
+	if refused {
 		s.refused++
+		if r.caller.rejected {
+			s.rejected++
+		}
 		if slices.ContainsFunc(d.Standings(), func(w weir.Standing) bool { return w.Penalty }) {
 			s.punished++
 		}
@@ -344,7 +367,7 @@ func (s *limiter) count(r *Replay, d *weir.Decision, who func(of *weir.Standing)
 			}
 		}
 	}
-	if d.Allowed {
+	if !refused {
 		return
 	}
 	lead := s.leaders[binding]

@@ -96,6 +96,9 @@ type Verdict struct {
 	Kind     target.Kind
 	Limiter  string         // the enforced limiter that covers it; empty: none
 	Decision *weir.Decision // nil if no limiter covers it
+	// the request is answered 401 although the decision admits it: it lacks the credential that the
+	// limiter requires
+	Rejected bool
 	// the log has no agent, by which a window counts: that window is not in Decision
 	Unknown bool
 }
@@ -278,7 +281,7 @@ func (r *Replay) move(at int64) {
 
 func (r *Replay) report(l *accesslog.Line, index int, kind target.Kind) {
 	lane := r.lanes[index]
-	v := Verdict{Line: l, Against: index == 1, Kind: kind, Unknown: lane.verdict == unknown}
+	v := Verdict{Line: l, Against: index == 1, Kind: kind, Unknown: lane.verdict == unknown, Rejected: r.caller.rejected}
 	if lane.covers != nil {
 		v.Limiter, v.Decision = lane.covers.rules.Name, &lane.decision
 	}
@@ -372,7 +375,7 @@ func (r *Replay) Report() (*Report, error) {
 
 // outcome returns the results of the requests, without their addresses.
 func (l *lane) outcome() Outcome {
-	o := Outcome{Name: l.name, Version: policyfile.Version(l.policy), Requests: l.requests, Unlimited: l.unlimited, Refused: l.refused, Denied: l.denied, Unknown: l.unknown, Shadow: l.shadow,
+	o := Outcome{Name: l.name, Version: policyfile.Version(l.policy), Requests: l.requests, Unlimited: l.unlimited, Refused: l.refused, Denied: l.denied, Unauthenticated: l.rejected, Unknown: l.unknown, Shadow: l.shadow,
 		Limiters: []Limiter{}, Series: l.points.series(&l.replay.timeline), Shared: l.store.Stats().Shared, EndedEarly: l.flights.early}
 	if l.waiting != nil {
 		o.Delay = l.waiting.delay.result()
@@ -384,7 +387,7 @@ func (l *lane) outcome() Outcome {
 }
 
 func (s *limiter) result(l *lane) Limiter {
-	out := Limiter{Name: s.rules.Name, Mode: s.rules.Mode.String(), Requests: s.requests, Refused: s.refused, Denied: s.denied, Penalized: s.punished, Unknown: s.unknown,
+	out := Limiter{Name: s.rules.Name, Mode: s.rules.Mode.String(), Requests: s.requests, Refused: s.refused, Denied: s.denied, Unauthenticated: s.rejected, Penalized: s.punished, Unknown: s.unknown,
 		Windows: []Window{}, Series: s.points.series(&l.replay.timeline)}
 	out.Settled = s.settledResult()
 	out.Worst = s.worst.callers(func(group int) *callers { return &s.windows[group].callers })

@@ -60,6 +60,9 @@ type Lack struct {
 	// Routes is true for a host that the routes of these limiters name: none of the requests, which
 	// are then all of the log, could be found to be theirs.
 	Routes bool `json:"routes,omitempty"`
+	// Required is true for a credential that limiters require: none of the requests is known to be
+	// answered 401.
+	Required bool `json:"required,omitempty"`
 }
 
 // A Count is a number of distinct callers.
@@ -79,6 +82,9 @@ type Outcome struct {
 	Unlimited int64 `json:"unlimited"`
 	Refused   int64 `json:"refused"`
 	Denied    int64 `json:"denied"` // of Refused, those that a limiter denies (403)
+	// of Refused, those that lack the credential that their limiter requires (401), and would have
+	// been admitted with it
+	Unauthenticated int64 `json:"unauthenticated"`
 	// requests that are not in Refused, though an unknown window may have refused them
 	Unknown  int64     `json:"unknown"`
 	Shadow   Shadow    `json:"shadow"`
@@ -111,6 +117,8 @@ type Limiter struct {
 	Requests int64  `json:"requests"`
 	Refused  int64  `json:"refused"`
 	Denied   int64  `json:"denied"` // of Refused, those that it denies: no window counts them
+	// of Refused, those that lack the credential that it requires: the windows count them
+	Unauthenticated int64 `json:"unauthenticated"`
 	// of Refused, those of callers under the limiter's penalty, with the ones that began it
 	Penalized int64 `json:"penalized"`
 	// requests that are not in Refused, though an unknown window may have refused them

@@ -151,13 +151,22 @@ func Notes(l *replay.Log) (all []string) {
 				many(lack.Requests, "request"), Names(lack.Limiters)))
 			continue
 		}
+		if lack.Required && lack.Instead == "" {
+			all = append(all, fmt.Sprintf("no %s in the log for %s of %s: none is known to be answered 401; --key %s=FIELD names the field that has it",
+				Shown(lack.Source, 80), many(lack.Requests, "request"), Names(lack.Limiters), Shown(lack.Source, 80)))
+			continue
+		}
 		if lack.Instead == "" {
 			all = append(all, fmt.Sprintf("no %s in the log for %s of %s: windows that count by it are unknown; --key %s=FIELD names the field that has it",
 				Shown(lack.Source, 80), many(lack.Requests, "request"), Names(lack.Limiters), Shown(lack.Source, 80)))
 			continue
 		}
-		all = append(all, fmt.Sprintf("no %s in the log for %s of %s: counted by %s; --key %s=FIELD names the field that has it",
-			Shown(lack.Source, 80), many(lack.Requests, "request"), Names(lack.Limiters), Shown(lack.Instead, 80), Shown(lack.Source, 80)))
+		known := ""
+		if lack.Required {
+			known = ", and none is known to be answered 401"
+		}
+		all = append(all, fmt.Sprintf("no %s in the log for %s of %s: counted by %s%s; --key %s=FIELD names the field that has it",
+			Shown(lack.Source, 80), many(lack.Requests, "request"), Names(lack.Limiters), Shown(lack.Instead, 80), known, Shown(lack.Source, 80)))
 	}
 	return all
 }
@@ -206,6 +215,9 @@ func besides(o *replay.Outcome) (all []string) {
 	}
 	if o.Denied > 0 {
 		all = append(all, fmt.Sprintf("%s of the refused are denied (403), and counted by no window", thousands(o.Denied)))
+	}
+	if o.Unauthenticated > 0 {
+		all = append(all, fmt.Sprintf("%s of the refused are answered 401, because they lack the credential that their limiter requires", thousands(o.Unauthenticated)))
 	}
 	if s := o.Shadow; s.Requests > 0 {
 		all = append(all, fmt.Sprintf("in shadow: %s of %s would be refused (%s), and are not%s", thousands(s.Refused), many(s.Requests, "request"), share(s.Refused, s.Requests), more(s.Unknown)))
