@@ -122,8 +122,10 @@ func TestARequestWithoutTheRequiredTokenSpendsNothingShared(t *testing.T) {
 		refused  int64
 		rejected int64 // of refused
 	}{
-		{"token", map[string]int{"token": 0}, 4, 2}, // the three of the address, and the third of all
-		{"token", nil, 4, 0},                        // the log does not show who has a token
+		// the three of the address, and the third of all
+		{"token", map[string]int{"token": 0}, 4, 2},
+		// the log does not show who has a token
+		{"token", nil, 4, 0},
 		{"", map[string]int{"token": 0}, 4, 0},
 	} {
 		l.Requires = test.requires

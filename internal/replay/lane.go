@@ -250,15 +250,12 @@ func (l *lane) add(choice, agentless *target.Choice) error {
 	l.verdict = refused
 	l.refused++
 	l.points.refuse(&r.timeline)
-	switch { // these are not sent again
-	case l.decision.Outcome == weir.Denied:
+	switch {
+	case l.decision.Outcome == weir.Denied: // it is not sent again
 		l.denied++
-		return nil
-	case r.caller.rejected:
+	case r.caller.rejected: // nor is this one
 		l.rejected++
-		return nil
-	}
-	if l.waiting != nil {
+	case l.waiting != nil:
 		l.waiting.add(s, &l.decision)
 	}
 	return nil

@@ -308,7 +308,7 @@ func (n *candidate) snapshot() Candidate {
 	for name, d := range by {
 		out.Limiters = append(out.Limiters, Difference{
 			Limiter: name, Same: d.counts[weir.Same].Load(), NewlyRefused: d.counts[weir.NewlyRefused].Load(), NewlyUnauthenticated: d.counts[rejectedAnew].Load(),
-			NewlyAdmitted: d.counts[weir.NewlyAdmitted].Load(),
+			NewlyAdmitted:       d.counts[weir.NewlyAdmitted].Load(),
 			CallersNewlyRefused: d.refused.count(), CallersNewlyAdmitted: d.admitted.count(),
 		})
 	}
