@@ -35,6 +35,15 @@ func (s *netset) Contains(addr netip.Addr) bool {
 	return false
 }
 
+func (s *netset) Network(addr netip.Addr) (longest netip.Prefix) {
+	for _, n := range s.networks {
+		if n.Contains(addr) && n.Bits() > longest.Bits() {
+			longest = n
+		}
+	}
+	return longest
+}
+
 func (s *netset) String() string { return "@" + s.name }
 
 func (b *bench) ofKeys(keys weir.Keys) weir.Decision {

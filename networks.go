@@ -18,6 +18,14 @@ type Networks interface {
 	String() string
 }
 
+// A Finder is Networks that know which of them has an address. Of several overrides, that of the
+// longest network applies; Networks without this method count as the whole Internet there.
+type Finder interface {
+	// Network returns the longest network that has addr, which is as in Networks.Contains. It is
+	// invalid if none has it.
+	Network(addr netip.Addr) netip.Prefix
+}
+
 // networksPrefix begins the name of Networks in a policy.
 const networksPrefix = "@"
 

@@ -149,3 +149,47 @@ type silent struct{}
 func (silent) Take(context.Context, []weir.Charge, *weir.Receipt) error {
 	return errors.New("no server")
 }
+
+// Of all networks that have a caller, the longest holds, whether the policy or a file has it; of
+// equally long ones that of the policy, and then the first file that is named.
+func TestTheLongestNetworkOfAllSetsHolds(t *testing.T) {
+	wide, narrow := networks("wide.txt", "10.0.0.0/8", "10.1.0.0/16", "10.3.3.0/24"), networks("narrow.txt", "10.1.2.0/24", "10.3.3.0/24")
+	of := func(limit int64, n weir.Networks) weir.Override {
+		return weir.Override{Limit: limit, Per: time.Minute, For: weir.Who{Networks: n}}
+	}
+	l := limiter("l", "100 per minute by ip")
+	l.Overrides = []weir.Override{
+		of(11, wide), of(22, narrow), override("33 per minute for 10.1.2.128/25"), override("44 per minute for 10.1.0.0/16"), override("55 per minute for 10.0.0.0/7"),
+		of(66, plainSet{networks("plain.txt", "10.1.2.3/32", "192.0.2.0/24")}),
+	}
+	b := newBench(t, policyOf(l))
+	d, err := weir.New(policyOf(routed(l, "/a")), newStore(t, b.clock), weir.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for addr, want := range map[string]int64{
+		"10.1.2.3":    22,  // /24 of the second file
+		"10.1.2.200":  33,  // /25 of the policy
+		"10.1.9.9":    44,  // /16 of both
+		"10.9.9.9":    11,  // /8 of the first file
+		"10.3.3.3":    11,  // /24 of two files
+		"11.0.0.1":    55,  // /7 of the policy
+		"192.0.2.1":   66,  // a set that does not know its networks
+		"203.0.113.1": 100, // none
+	} {
+		keys := from(addr, "")
+		if got := b.ofKeys(keys); got.Binding().Limit != want {
+			t.Errorf("%s: limit %d, want %d", addr, got.Binding().Limit, want)
+		}
+		got := d.Match("GET", "", "/a").CallerLimits(keys)
+		if len(got) != 1 || got[0].Limit != want || (got[0].Override == nil) != (want == 100) || got[0].Override != nil && got[0].Override.Limit != want {
+			t.Errorf("%s: %+v, want %d", addr, got, want)
+		}
+	}
+}
+
+// A plainSet does not know which of its networks has an address.
+type plainSet struct{ set *netset }
+
+func (s plainSet) Contains(addr netip.Addr) bool { return s.set.Contains(addr) }
+func (s plainSet) String() string                { return s.set.String() }

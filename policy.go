@@ -88,8 +88,9 @@ type Limiter struct {
 	Deny []Who
 
 	// Overrides are other limits for some callers. If several apply to a caller, a token has
-	// priority over a network, a smaller network over a larger one, and a network over Networks.
-	// Of several Networks the first in Exempt, Deny and Overrides has priority.
+	// priority over a network, and a smaller network over a larger one, be it a Network or one of
+	// Networks (see Finder). Of equally long ones, a Network has priority, and then the first of
+	// the Networks in Exempt, Deny and Overrides.
 	Overrides []Override
 
 	// Plans are other limits by what a caller has paid for. An override has priority over a plan.

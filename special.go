@@ -18,13 +18,15 @@ type special struct {
 type networksException struct {
 	Networks
 	*exception
+	overrides bool
 }
 
-// An exception is what holds for one Who.
+// An exception is what holds for one Who, or for one caller.
 type exception struct {
 	exempt bool
 	denied bool
 	limits [maxRows]int64 // 0: no override
+	by     [maxRows]int32 // the override of each limit, as an index of Limiter.Overrides
 }
 
 // newSpecial returns nil for a limiter that treats all callers alike.
@@ -39,12 +41,16 @@ func newSpecial(l *Limiter) *special {
 	for _, w := range l.Deny {
 		s.of(w).denied = true
 	}
-	for _, o := range l.Overrides {
+	for at, o := range l.Overrides {
 		for i := range min(len(l.Windows), MaxWindows) {
 			if o.Changes(&l.Windows[i]) {
-				s.of(o.For).limits[i] = o.Limit
+				x := s.of(o.For)
+				x.limits[i], x.by[i] = o.Limit, int32(at)
 			}
 		}
+	}
+	for i := range s.files {
+		s.files[i].overrides = s.files[i].limits != [maxRows]int64{}
 	}
 	return s
 }
@@ -63,7 +69,7 @@ func (s *special) of(w Who) *exception {
 				return f.exception
 			}
 		}
-		s.files = append(s.files, networksException{w.Networks, new(exception)})
+		s.files = append(s.files, networksException{Networks: w.Networks, exception: new(exception)})
 		return s.files[len(s.files)-1].exception
 	}
 	if s.networks[w.Network] == nil {
@@ -88,14 +94,31 @@ func (x *exception) add(of *exception) {
 	x.exempt, x.denied = x.exempt || of.exempt, x.denied || of.denied
 	for i, limit := range of.limits {
 		if x.limits[i] == 0 {
-			x.limits[i] = limit
+			x.limits[i], x.by[i] = limit, of.by[i]
 		}
 	}
 }
 
-// find returns what holds for a caller: by its token first, then by its networks, the smallest
-// first, then by the files of networks, in their order. scratch is room for the token's id. If the
-// address is denied, the token is not asked for: verifying it could cost more than a decision.
+// A byLength is what holds for a caller by its networks: of several overrides of a window, that of
+// the longest network counts, and the first that is added of equally long ones.
+type byLength struct {
+	exception
+	lengths [maxRows]int // of the networks of limits
+}
+
+// add applies what holds for a network of a length.
+func (x *byLength) add(of *exception, length int) {
+	x.exempt, x.denied = x.exempt || of.exempt, x.denied || of.denied
+	for i, limit := range of.limits {
+		if limit != 0 && (x.limits[i] == 0 || length > x.lengths[i]) {
+			x.limits[i], x.by[i], x.lengths[i] = limit, of.by[i], length
+		}
+	}
+}
+
+// find returns what holds for a caller: by its token first, then by its networks, the longest
+// first, whether the policy or a file has them. scratch is room for the token's id. If the address
+// is denied, the token is not asked for: verifying it could cost more than a decision.
 func (s *special) find(keys Keys, scratch []byte) exception {
 	by := s.byAddress(keys)
 	if by.denied || len(s.tokens) == 0 {
@@ -112,33 +135,87 @@ func (s *special) find(keys Keys, scratch []byte) exception {
 }
 
 // byAddress returns what holds for a caller by its address alone.
-func (s *special) byAddress(keys Keys) (all exception) {
+func (s *special) byAddress(keys Keys) exception {
 	if len(s.networks)+len(s.files) == 0 {
-		return all
+		return exception{}
 	}
 	who, ok := keys.(Addresser)
 	if !ok {
-		return all
+		return exception{}
 	}
 	addr := who.Addr().Unmap().WithZone("")
 	if !addr.IsValid() {
-		return all
+		return exception{}
 	}
+	var all byLength
 	for _, bits := range s.lengths[family(addr)] {
 		network, err := addr.Prefix(bits)
 		if err != nil {
 			continue
 		}
 		if x := s.networks[network]; x != nil {
-			all.add(x)
+			all.add(x, bits)
 		}
 	}
-	for _, f := range s.files {
-		if f.Contains(addr) {
-			all.add(f.exception)
+	for i := range s.files {
+		if f := &s.files[i]; f.overrides {
+			if length := lengthIn(f.Networks, addr); length >= 0 {
+				all.add(f.exception, length)
+			}
+		} else if f.Contains(addr) {
+			all.add(f.exception, 0)
 		}
 	}
-	return all
+	return all.exception
+}
+
+// lengthIn returns the length of the longest network of n that has addr; -1: none has it.
+func lengthIn(n Networks, addr netip.Addr) int {
+	switch in, ok := n.(Finder); {
+	case ok:
+		return in.Network(addr).Bits()
+	case n.Contains(addr):
+		return 0
+	}
+	return -1
+}
+
+// A CallerLimit is the limit of a window for one caller, and where it comes from.
+type CallerLimit struct {
+	Limit    int64
+	Override *Override // that sets it; nil: none; read only
+	Plan     string    // that sets it; empty: none
+}
+
+// CallerLimits returns the limits that the limiter of m has for a caller, one for each of its Rows,
+// as a decision finds them: an override, else the caller's plan, else the window's own. Grants are
+// left out. It returns nil if m has no limiter.
+func (m Match) CallerLimits(caller Keys) []CallerLimit {
+	if m.by == nil {
+		return nil
+	}
+	l := m.by.limiter
+	var holds exception
+	if l.special != nil {
+		holds = l.special.find(caller, nil)
+	}
+	planned := holds.limits
+	if l.plans != nil {
+		l.plans.fill(caller, &planned)
+	}
+	out := make([]CallerLimit, l.rows)
+	for i := range out {
+		switch {
+		case holds.limits[i] > 0:
+			out[i] = CallerLimit{Limit: holds.limits[i], Override: &l.Overrides[holds.by[i]]}
+		case planned[i] > 0:
+			plan, _ := planOf(&l.Limiter, caller)
+			out[i] = CallerLimit{Limit: planned[i], Plan: plan}
+		default:
+			out[i] = CallerLimit{Limit: l.all[i].Limit}
+		}
+	}
+	return out
 }
 
 // DeniesAddress reports whether the limiter of m denies the caller by its address alone, so that a

@@ -98,7 +98,6 @@ func Parse(name string, text []byte) (*Set, error) {
 	if len(bad.Problems) > 0 {
 		return nil, bad
 	}
-	s.table.Aggregate()
 	return s, nil
 }
 
@@ -182,8 +181,7 @@ func (s *Set) Len() int { return s.lines }
 // Sum returns the SHA-256 of the file, for the version of a policy.
 func (s *Set) Sum() []byte { return s.sum[:] }
 
-// Network returns the network of the file that has addr, or the one that several lines merge into.
-// addr must not be IPv4 mapped into IPv6. The result is invalid if the file has none.
+// Network implements weir.Finder. The result is a line of the file.
 func (s *Set) Network(addr netip.Addr) netip.Prefix {
 	if !addr.IsValid() {
 		return netip.Prefix{}
@@ -193,8 +191,11 @@ func (s *Set) Network(addr netip.Addr) netip.Prefix {
 }
 
 // IsAll reports whether the file has every IPv4 address or every IPv6 address.
+// It takes as long as Parse.
 func (s *Set) IsAll() bool {
-	return s.table.Get(netip.PrefixFrom(netip.IPv4Unspecified(), 0)) || s.table.Get(netip.PrefixFrom(netip.IPv6Unspecified(), 0))
+	merged := s.table.Clone()
+	merged.Aggregate()
+	return merged.Get(netip.PrefixFrom(netip.IPv4Unspecified(), 0)) || merged.Get(netip.PrefixFrom(netip.IPv6Unspecified(), 0))
 }
 
 // ErrName is wrapped by errors about a name that a posted policy may not have.
