@@ -82,7 +82,7 @@ a secret.
 			if machine {
 				return cli.WriteJSON(cmd.OutOrStdout(), e)
 			}
-			return printExplanation(cmd.OutOrStdout(), e, plan)
+			return printExplanation(cmd.OutOrStdout(), e)
 		},
 	}
 	flags := cmd.Flags()
@@ -200,8 +200,8 @@ func printCost(w io.Writer, e *explain.Explanation) {
 	}
 }
 
-// printExplanation prints an explanation for people. plan is the caller's.
-func printExplanation(out io.Writer, e *explain.Explanation, plan string) error {
+// printExplanation prints an explanation for people.
+func printExplanation(out io.Writer, e *explain.Explanation) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "request\t%s %s\n", e.Method, e.Path)
 	if e.Host != "" {
@@ -218,8 +218,8 @@ func printExplanation(out io.Writer, e *explain.Explanation, plan string) error 
 				head = "slots"
 			}
 			fmt.Fprintf(w, "%s\t%s\n", head, window.Window)
-			if window.PlanLimit > 0 {
-				fmt.Fprintf(w, "\t  limit %d by plan %s\n", window.PlanLimit, plan)
+			if window.CallerLimit > 0 {
+				fmt.Fprintf(w, "\t  limit %d by %s\n", window.CallerLimit, window.LimitBy)
 			}
 			for _, kv := range window.Counted {
 				note := ""

@@ -84,13 +84,31 @@ func (c *Caller) is(w weir.Who) bool {
 // spell returns w as the policy spells it. For a file of networks it adds the one that has the
 // caller.
 func (c *Caller) spell(w weir.Who) string {
-	if file, ok := w.Networks.(interface {
-		Network(netip.Addr) netip.Prefix
-	}); ok {
+	if file, ok := w.Networks.(weir.Finder); ok {
 		return w.String() + " (" + weir.Who{Network: file.Network(c.addr)}.String() + ")"
 	}
 	return w.String()
 }
+
+// spellOverride returns o as the policy spells it, with the network as in spell.
+func (c *Caller) spellOverride(o *weir.Override) string {
+	return strings.TrimSuffix(o.String(), o.For.String()) + c.spell(o.For)
+}
+
+// asked are the weir.Keys of a Caller, as far as they decide which limits it has.
+type asked struct{ *Caller }
+
+// AppendKey implements weir.Keys.
+func (a asked) AppendKey(dst []byte, source string) (value []byte, ok bool) {
+	v := a.values[source]
+	return append(dst, v...), v != ""
+}
+
+// Addr implements weir.Addresser.
+func (a asked) Addr() netip.Addr { return a.addr }
+
+// Plan implements weir.Planner.
+func (a asked) Plan(string) (plan string, known bool) { return a.plan, true }
 
 // value returns what the caller is counted by under a key source; ok is false if the caller has no
 // value of it. A value that every caller has and that is not known is a placeholder. So is the

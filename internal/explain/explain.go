@@ -74,7 +74,11 @@ func SpellOut(w weir.Window) SpelledWindow {
 type CountedWindow struct {
 	SpelledWindow
 	Counted []Counted `json:"counted"`
-	// PlanLimit is the limit that the caller's plan has in place of Limit; 0: none.
+	// CallerLimit is the limit that the caller has in place of Limit; 0: none. LimitBy is what sets
+	// it, in words: "plan gold", or an override with the network that has the caller.
+	CallerLimit int64  `json:"caller_limit,omitempty"`
+	LimitBy     string `json:"limit_by,omitempty"`
+	// PlanLimit is CallerLimit if the caller's plan sets it; else 0.
 	PlanLimit int64 `json:"plan_limit,omitempty"`
 }
 
@@ -235,9 +239,33 @@ func (e *Explanation) fill(p *weir.Policy, m weir.Match, who Caller) {
 		}
 	}
 	e.explainPlans(l, who)
-	for _, o := range l.Overrides {
-		if who.is(o.For) {
-			e.because("an override applies to the caller: %s; of several, the most specific one applies, and has priority over a plan", o)
+	if !denied {
+		e.explainLimits(m, &who)
+	}
+}
+
+// explainLimits adds the limits that the caller has, as a decision finds them, and which overrides
+// set them.
+func (e *Explanation) explainLimits(m weir.Match, who *Caller) {
+	holding := map[string]bool{}
+	for i, held := range m.CallerLimits(asked{who}) {
+		w := &e.Windows[i]
+		switch {
+		case held.Override != nil:
+			w.CallerLimit, w.LimitBy = held.Limit, "override "+who.spellOverride(held.Override)
+			holding[held.Override.String()] = true
+		case held.Plan != "":
+			w.CallerLimit, w.LimitBy, w.PlanLimit = held.Limit, "plan "+held.Plan, held.Limit
+		}
+	}
+	for i := range m.Limiter().Overrides {
+		o := &m.Limiter().Overrides[i]
+		switch {
+		case !who.is(o.For):
+		case holding[o.String()]:
+			e.because("override %s holds: it is the most specific one, and an override has priority over a plan", who.spellOverride(o))
+		default:
+			e.because("override %s applies too, and another one holds: a token comes before an address, a longer network before a shorter one, and of equally long ones that of the policy before a file's, and the first file before others", who.spellOverride(o))
 		}
 	}
 }
@@ -351,9 +379,10 @@ func advantage(won, lost weir.Route) string {
 		return "a literal path beats a prefix"
 	case depth(won) > depth(lost):
 		return "the longer path beats the shorter one"
-	default:
+	case won.Method != "" && lost.Method == "":
 		return "a route with a method beats one without"
 	}
+	return "it is the more specific one"
 }
 
 // moreLiteral reports whether a path has literal text where another one, which covers the same

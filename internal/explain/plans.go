@@ -30,9 +30,6 @@ func (e *Explanation) explainPlans(l *weir.Limiter, who Caller) {
 			rates = append(rates, r.String())
 		}
 		e.because("plan %s has %s, if %s says so", plan.Name, strings.Join(rates, " and "), readFrom(plans.By))
-		for i := range l.Windows {
-			e.Windows[i].PlanLimit = plan.Of(&l.Windows[i])
-		}
 	}
 }
 
