@@ -185,12 +185,12 @@ func (s *Scratch) add(by *cover, path string, r *Request) error {
 // move, so complete slices them.
 func (s *Scratch) addWindows(by *cover, path string, r *Request, holds *exception) error {
 	l, keys := by.limiter, r.Keys
-	own := ownKeys{Keys: keys, apart: l.shares && l.rejects(keys)}
-	if l.byPath || l.Answers == AnswerUsage { // usage looks at other limiters' windows, too
-		own.route, own.path = by.route, path
-	}
-	if own.route != nil || own.apart {
-		s.own = own
+	byPath := (l.byPath || l.Answers == AnswerUsage) && by.route != nil // usage looks at others' windows
+	if apart := l.shares && l.rejects(keys); apart || byPath {
+		s.own = ownKeys{Keys: keys, apart: apart}
+		if byPath {
+			s.own.route, s.own.path = by.route, path
+		}
 		keys = &s.own
 	}
 	first, charges := s.n, l.rows
