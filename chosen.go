@@ -13,8 +13,8 @@ func (c *checker) checkChosen(l *Limiter) {
 	for i, w := range l.Rows() {
 		source := c.chosenIn(w.Key)
 		chosen = chosen || source != ""
-		if source == "" || l.Chosen || slices.ContainsFunc(w.Key, c.holds) {
-			continue
+		if source == "" || l.Chosen || slices.ContainsFunc(w.Key, c.holds) || slices.ContainsFunc(w.Key, unreached) {
+			continue // or it has another problem: see checkReached
 		}
 		c.add("windows", i, source, "%q counts by %s, which the caller chooses: it can make up values and get a new budget for each, or spend another caller's; count by ip+%s, or add \"chosen: yes\" to the limiter if that is meant",
 			w, source, source)
@@ -37,6 +37,12 @@ func (c *checker) chosenIn(k Key) string {
 		}
 	}
 	return ""
+}
+
+// unreached reports whether a part has sources that are never used.
+func unreached(p Part) bool {
+	_, never := p.reached()
+	return len(never) > 0
 }
 
 // holds reports whether a part of a key has a value that the caller cannot choose, in any case:

@@ -19,7 +19,6 @@ func TestAChosenValueDividesAnotherOrIsDeclared(t *testing.T) {
 		{"agent", rejected, ok},
 		{"header:X-Api-Key", rejected, ok},
 		{"header:X-Api-Key or ip", rejected, ok},
-		{"ip or header:X-Api-Key", rejected, ok},
 		{"session or header:X-Api-Key", rejected, ok},
 		{"host", rejected, ok},
 		{"cookie:sid+query:tenant", rejected, ok},

@@ -20,7 +20,7 @@ type Part []string
 const addressSource = "ip"
 
 // everyoneSource has the same value for all callers, so they share one budget. A key with this
-// source and others has a problem (see checkEveryone).
+// source and others has a problem (see checkReached).
 const everyoneSource = "everyone"
 
 // ParseKey parses a key as a policy spells it: parts joined by "+", each with alternatives joined

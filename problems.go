@@ -123,7 +123,7 @@ func (c *checker) checkWindow(l *Limiter, rows []Window, i int) {
 			c.checkSource(i, source)
 		}
 	}
-	c.checkEveryone(i, w)
+	c.checkReached(i, w)
 	c.checkParameters(l, w.Key, i)
 	for j := range i {
 		if o := rows[j]; o.Per == w.Per && o.Requests == w.Requests && o.Calendar.String() == w.Calendar.String() && o.Key.String() == w.Key.String() {
@@ -133,20 +133,49 @@ func (c *checker) checkWindow(l *Limiter, rows []Window, i int) {
 	}
 }
 
-// checkEveryone rejects keys in which the source of all callers has no effect. Every caller has
-// that source, so alternatives after it are never used, and together with another part it splits no
-// count.
-func (c *checker) checkEveryone(index int, w Window) {
+// checkReached rejects keys in which a source has no effect: one after a source that every caller
+// has, and the source of all callers beside another part.
+func (c *checker) checkReached(index int, w Window) {
 	for _, part := range w.Key {
-		switch at := slices.Index(part, everyoneSource); {
-		case at < 0:
-		case at < len(part)-1:
-			c.add("windows", index, everyoneSource, "%q: everyone comes before %q, which can never be reached, since everyone is what all callers have; put it last, or leave the others out",
-				w, strings.Join(part[at+1:], " or "))
-		case at == 0 && len(w.Key) > 1:
+		reached, unreached := part.reached()
+		switch {
+		case len(unreached) > 0:
+			last := reached[len(reached)-1]
+			c.add("windows", index, last, "%q: %s comes before %q, which can never be reached, since %s; %s",
+				w, last, strings.Join(unreached, " or "), inCommon[last], part.reordered())
+		case len(w.Key) > 1 && len(part) > 0 && part[0] == everyoneSource:
 			c.add("windows", index, everyoneSource, "%q: everyone joined to other key sources changes nothing, since it is the same for all callers; leave it out, or give everyone a window of its own", w)
 		}
 	}
+}
+
+// inCommon has the sources that every caller has, and why.
+var inCommon = map[string]string{addressSource: "every caller has an address", everyoneSource: "everyone is what all callers have"}
+
+// reached splits a part after the first source that every caller has: alternatives that follow it
+// are never used.
+func (p Part) reached() (reached, unreached Part) {
+	at := slices.IndexFunc(p, func(s string) bool { return inCommon[s] != "" })
+	if at < 0 {
+		return p, nil
+	}
+	return p[:at+1], p[at+1:]
+}
+
+// reordered returns advice on a part with sources that are never reached.
+func (p Part) reordered() string {
+	reached, unreached := p.reached()
+	last := len(reached) - 1
+	better := slices.Clone(reached[:last])
+	for _, s := range unreached {
+		if inCommon[s] == "" {
+			better = append(better, s)
+		}
+	}
+	if len(better) == last {
+		return fmt.Sprintf("leave out %q, or %q", reached[last], strings.Join(unreached, " or "))
+	}
+	return fmt.Sprintf("write %q", strings.Join(append(better, reached[last]), " or "))
 }
 
 func (c *checker) checkSource(window int, source string) {

@@ -98,11 +98,10 @@ func TestWhatDoesNotDependOnTheAgentIsKnown(t *testing.T) {
 		window  string
 		unknown int64
 	}{
-		"the query says it":                      {change: query, window: "2 per minute by agent"},
-		"no window counts by it":                 {window: "2 per minute by ip"},
-		"a token or the agent, and there is one": {window: "2 per minute by ip or agent"},
-		"who is exempt":                          {window: "2 per minute by ip+agent", limiter: func(l *weir.Limiter) { l.Exempt = []weir.Who{{Network: netip.MustParsePrefix("192.0.2.0/24")}} }},
-		"else it is unknown":                     {change: field, window: "2 per minute by session or agent", unknown: 4},
+		"the query says it":      {change: query, window: "2 per minute by agent"},
+		"no window counts by it": {window: "2 per minute by ip"},
+		"who is exempt":          {window: "2 per minute by ip+agent", limiter: func(l *weir.Limiter) { l.Exempt = []weir.Who{{Network: netip.MustParsePrefix("192.0.2.0/24")}} }},
+		"else it is unknown":     {change: field, window: "2 per minute by session or agent", unknown: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := limiterOf(t, "all", test.window)
