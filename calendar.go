@@ -38,9 +38,9 @@ var calendarUnits = []struct {
 	unit    CalendarUnit
 	name    string
 	length  time.Duration // of the longest span, unless a clock is set back in it
-	lastDay int           // the highest Day
+	lastDay int           // the highest Day; 0: it has none
 }{
-	{CalendarDay, "day", 24 * time.Hour, 1},
+	{CalendarDay, "day", 24 * time.Hour, 0},
 	{CalendarWeek, "week", 7 * 24 * time.Hour, 7},
 	{CalendarMonth, "month", 31 * 24 * time.Hour, 31},
 }

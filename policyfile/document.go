@@ -285,8 +285,11 @@ func (d *reading) items(n ast.Node, v reflect.Value, path string) {
 	}
 	if allowed := d.reserve(v.Type(), len(list.Values)); allowed != "" {
 		hint := "generate fewer; a route /path* covers every path that begins with /path"
-		if v.Type() == reflect.TypeFor[[]outcome]() {
+		switch v.Type() {
+		case reflect.TypeFor[[]outcome]():
 			hint = "write a class of statuses, such as: 4xx"
+		case reflect.TypeFor[[]percent]():
+			hint = "keep those that you act on, such as: [75, 90, 100]"
 		}
 		d.fail(path, "", hint, "%s has %d items: at most %s are allowed", lastField(path), len(list.Values), allowed)
 		return

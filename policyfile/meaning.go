@@ -143,6 +143,9 @@ func (d *reading) options(l *limiter, out *weir.Limiter, path string) {
 // percents reads the notify field.
 func (d *reading) percents(l *limiter, path string) (out []int64) {
 	var at []int
+	if path := path + ".notify"; d.written(path) && len(l.Notify) == 0 {
+		d.fail(path, "", "write percentages, such as: [75, 90, 100], or leave it out", "notify has no percentages: 1 to %d are allowed", weir.MaxNotify)
+	}
 	for i, p := range l.Notify {
 		if !d.failed[fmt.Sprintf("%s.notify[%d]", path, i)] {
 			out, at = append(out, int64(p)), append(at, i)

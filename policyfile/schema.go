@@ -39,7 +39,7 @@ func (r Reader) Schema() []byte {
 	bound(limiters.Items.Properties["deny"], 0, MaxExceptions)
 	bound(limiters.Items.Properties["overrides"], 0, MaxExceptions)
 	describeResponses(s)
-	bound(limiters.Items.Properties["notify"], 0, weir.MaxNotify)
+	bound(limiters.Items.Properties["notify"], 1, weir.MaxNotify)
 	limiters.Items.Properties["notify"].UniqueItems = true
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
