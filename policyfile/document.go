@@ -339,6 +339,9 @@ func (d *reading) text(n ast.Node, v reflect.Value, path string) {
 			case reflect.TypeFor[answered]():
 				hint = "a limiter has answers: usage, or none; texts and statuses are in answers at the top of the file, beside limiters"
 			}
+			if whole := cutAtColon(n); whole != "" {
+				hint = fmt.Sprintf("put it in quotes: %q; in braces, YAML reads a colon as the end of a field's name", excerpt(whole))
+			}
 		}
 		if value, ok := scalarText(n); ok && value != "" {
 			hint = fmt.Sprintf("if you mean the text, put it in quotes: %q", excerpt(value))

@@ -76,6 +76,24 @@ func mappingOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
 	return nil, false
 }
 
+// cutAtColon returns the text of a mapping of one field that has no blank after its colon. In braces
+// the parser takes a text with a colon for such a mapping. It returns "" for any other node.
+func cutAtColon(n ast.Node) string {
+	pairs, _ := mappingOf(n)
+	if len(pairs) != 1 {
+		return ""
+	}
+	key, value := pairs[0].Key.GetToken(), pairs[0].Value.GetToken()
+	colon := pairs[0].Start
+	if colon == nil || value == nil || value.Position.Line != colon.Position.Line || value.Position.Column != colon.Position.Column+1 {
+		return ""
+	}
+	if text, ok := scalarText(pairs[0].Value); ok && text != "" && key.Type != token.DoubleQuoteType && key.Type != token.SingleQuoteType {
+		return key.Value + ":" + text
+	}
+	return ""
+}
+
 // nodePlace returns the place where n begins.
 func nodePlace(n ast.Node) place {
 	switch x := n.(type) {
