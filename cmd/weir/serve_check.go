@@ -99,7 +99,11 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 
 // printUnfit prints the warnings that a start logs about a policy and the other settings.
 func (f *serveFlags) printUnfit(w io.Writer, p weir.Policy) {
-	for _, warning := range edge.PolicyWarnings(p, f.upstream, f.methods) {
+	warnings := edge.PolicyWarnings(p, f.upstream, f.methods)
+	if f.eventsURL.URL != nil {
+		warnings = append(warnings, edge.EventWarnings(p)...)
+	}
+	for _, warning := range warnings {
 		var about strings.Builder
 		for i := 0; i+1 < len(warning.Args); i += 2 {
 			fmt.Fprintf(&about, ", %v %v", warning.Args[i], warning.Args[i+1])

@@ -59,6 +59,7 @@ func openEvents(o *observing) error {
 		if isPlainAbroad(o.EventsURL) {
 			o.Log.Warn("events are signed, but not encrypted on their way: use https", "host", o.EventsURL.Host)
 		}
+		h.policies = append(h.policies, warnOnce(o.Log, EventWarnings))
 		h.rows = append(h.rows, Row{"events", "to the log, and signed to " + o.EventsURL.Scheme + "://" + o.EventsURL.Host})
 	}
 	return nil

@@ -18,12 +18,17 @@ const notifyPolicy = "limiters:\n  - name: all\n    routes: [/*]\n    windows: [
 
 const eventsSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// hooked returns a server that posts events to the handler, and its log.
+// hooked returns a server that posts the events of notifyPolicy to the handler, and its log.
 func hooked(t *testing.T, to http.HandlerFunc) (*Server, *bytes.Buffer) {
+	t.Helper()
+	return hookedUnder(t, notifyPolicy, to)
+}
+
+func hookedUnder(t *testing.T, policy string, to http.HandlerFunc) (*Server, *bytes.Buffer) {
 	t.Helper()
 	receiver := httptest.NewServer(to)
 	t.Cleanup(receiver.Close)
-	c := testConfig(t, notifyPolicy)
+	c := testConfig(t, policy)
 	log := new(bytes.Buffer) // written by one goroutine, which Close ends
 	c.Log = slog.New(slog.NewTextHandler(log, nil))
 	var err error
@@ -72,6 +77,21 @@ func TestAServerPostsItsEventsBeforeItEnds(t *testing.T) {
 	}
 	if !strings.Contains(rows, "events to the log, and signed to http://127.0.0.1:") || strings.Contains(rows, "swordfish") {
 		t.Errorf("the rows:\n%s", rows)
+	}
+}
+
+func TestAWebhookThatGetsNoEventIsAWarning(t *testing.T) {
+	for policy, want := range map[string]bool{
+		notifyPolicy: false,
+		"limiters:\n  - name: all\n    routes: [/*]\n    windows: [2 per minute by ip]\n": true,
+	} {
+		s, log := hookedUnder(t, policy, func(http.ResponseWriter, *http.Request) {})
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(log.String(), "--events-url gets no event: no limiter of the policy has notify"); got != want {
+			t.Errorf("warned %v, want %v:\n%s", got, want, log)
+		}
 	}
 }
 

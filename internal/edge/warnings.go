@@ -23,6 +23,15 @@ func PolicyWarnings(p weir.Policy, sites []gateway.Site, methods []string) []War
 	return slices.Concat(hostWarnings(p, sites), sharedWarnings(p, sites), methodWarnings(p, methods))
 }
 
+// EventWarnings returns a warning of a policy that makes no event, for a server with a webhook that
+// waits for them.
+func EventWarnings(p weir.Policy) []Warning {
+	if slices.ContainsFunc(p.Limiters, func(l weir.Limiter) bool { return len(l.Notify) > 0 }) {
+		return nil
+	}
+	return []Warning{{"--events-url gets no event: no limiter of the policy has notify", []any{"example", "notify: [75, 90, 100]"}}}
+}
+
 // warnOnce returns a hook that logs the warnings of each policy that comes into force, once.
 func warnOnce(log *slog.Logger, warnings func(weir.Policy) []Warning) func(live.State) {
 	var mu sync.Mutex
