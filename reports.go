@@ -80,7 +80,7 @@ func (d *Decider) keepOrEnd(ctx context.Context, live, trial *Scratch, r *Reques
 
 // endRejected settles and ends a trial that rejects its request, as if it had been answered so.
 func (d *Decider) endRejected(ctx context.Context, trial *Scratch) {
-	trial.KeepReserved()
+	d.KeepReserved(trial)
 	d.Answered(ctx, trial, cmp.Or(trial.trial.responses.Answers.Unauthenticated.Status, 401), nil)
 	d.endTrial(ctx, trial)
 }

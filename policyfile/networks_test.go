@@ -175,13 +175,13 @@ func TestANameOfNetworksOutsideQuotesHasAHint(t *testing.T) {
 }
 
 func TestDenyingEveryAddressIsAWarning(t *testing.T) {
-	for _, text := range []string{"0.0.0.0/0", "::/0"} {
+	for text, every := range map[string]string{"0.0.0.0/0": "every IPv4 address", "::/0": "every IPv6 address"} {
 		for _, field := range []string{`deny: ["` + text + `"]`, `deny: ["@all"]`, `exempt: ["@all"]`} {
 			r := policyfile.Reader{Networks: func(name string) (weir.Networks, error) {
 				return policyfile.ParseNetworks(name, name, []byte(text))
 			}}
 			f, err := r.Parse("p", []byte(withFields(field)))
-			if err != nil || len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0].Message, "every address") {
+			if err != nil || len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0].Message, every) {
 				t.Errorf("%s: %v, %+v", field, err, f)
 			}
 		}

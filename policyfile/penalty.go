@@ -63,7 +63,7 @@ func (w *warner) penalty(path string, l weir.Limiter) {
 	if source := w.chosenAlone(key); source != "" {
 		w.warn(path+".penalty", "", hint,
 			"the penalty counts by %s, which the caller chooses: anybody who sends the same value can have another caller refused, and a new value ends a penalty", key)
-	} else if source := w.invented(key); source != "" {
+	} else if source := w.invented(&l, key); source != "" {
 		w.warn(path+".penalty", "", hint, "the penalty counts by %s, and the caller chooses its %s: a new value ends a penalty", key, source)
 	}
 }

@@ -66,16 +66,16 @@ func (w *warner) limiter(i int) {
 	}
 	for j, who := range l.Deny {
 		at := fmt.Sprintf("%s.deny[%d]", path, w.policyAt.of(i, "deny", j))
-		if isEveryone(who) {
-			w.warn(at, who.String(), "name the networks that are meant", "%v is every address: limiter %q answers all of them 403", who, l.Name)
+		if every := everyAddress(who); every != "" {
+			w.warn(at, who.String(), "name the networks that are meant", "%v is %s: limiter %q answers all of them 403", who, every, l.Name)
 		}
 		w.narrowNetwork(at, who.String(), who)
 	}
 	for j, who := range l.Exempt {
 		at := fmt.Sprintf("%s.exempt[%d]", path, w.policyAt.of(i, "exempt", j))
-		if isEveryone(who) {
+		if every := everyAddress(who); every != "" {
 			w.warn(at, who.String(), "mode: shadow counts every caller, refuses none, and reports what it would have refused",
-				"%v is every address: limiter %q never refuses such a caller", who, l.Name)
+				"%v is %s: limiter %q never refuses such a caller", who, every, l.Name)
 		}
 		w.narrowNetwork(at, who.String(), who)
 	}
@@ -85,8 +85,20 @@ func (w *warner) limiter(i int) {
 	if l.Penalty != (weir.Penalty{}) {
 		w.penalty(path, l)
 	}
+	w.claim(path+".plans.by", l.Plans.By)
 	w.settling(path, &l)
 	w.windows(path, &l)
+	w.idle(path, &l)
+}
+
+// idle warns of fields that have no effect because of the windows that the limiter has.
+func (w *warner) idle(path string, l *weir.Limiter) {
+	if len(l.Notify) > 0 && len(l.Windows) == 0 {
+		w.warn(path+".notify", "", "leave it out, or add a window", "notify has no effect: limiter %q has no window, and requests in flight make no event", l.Name)
+	}
+	if fixed := func(x weir.Window) bool { return x.Calendar.Unit == 0 }; l.Align == weir.AlignClock && !slices.ContainsFunc(l.Windows, fixed) {
+		w.warn(path+".align", "", "leave it out; a calendar window ends by the clock without it", "align has no effect: limiter %q has no window of a fixed length", l.Name)
+	}
 }
 
 // windows warns of windows, and of a limit in flight, whose keys or limits are surprising.
@@ -100,9 +112,12 @@ func (w *warner) windows(path string, l *weir.Limiter) {
 		if source := w.chosenAlone(window.Key); source != "" && !bounded {
 			w.warn(at, source, "count by ip+"+source+", or add a window by ip",
 				"%q is divided by %s, and no other window bounds the caller: it chooses the value, so it can take a new budget, or spend another's", window, source)
-		} else if source := w.invented(window.Key); source != "" && !bounded {
+		} else if source := w.invented(l, window.Key); source != "" && !bounded {
 			w.warn(at, source, "add a window by ip, or by what else does not change with "+source,
 				"%q has a budget for each %s of a caller, which chooses the value, and no other window bounds the caller", window, source)
+		}
+		for _, source := range slices.Concat(window.Key...) {
+			w.claim(at, source)
 		}
 		if source := credentialAlone(window.Key); source != "" && l.Requires == "" {
 			needed := weir.SourceOf(source).Credential()
@@ -117,6 +132,19 @@ func (w *warner) windows(path string, l *weir.Limiter) {
 			w.pair(at, l, other, window)
 		}
 	}
+}
+
+// claim warns of a claim whose name has a dot that leads to no member.
+func (w *warner) claim(at, source string) {
+	base, name := weir.SplitSource(source)
+	if base != identity.Claim || !slices.Contains(strings.Split(name, "."), "") {
+		return
+	}
+	hint := "name a claim, such as: claim:org.id"
+	if names := strings.FieldsFunc(name, func(r rune) bool { return r == '.' }); len(names) > 0 {
+		hint = "write claim:" + strings.Join(names, ".")
+	}
+	w.warn(at, source, hint, "%s has an empty name beside a dot: unless sessions have a claim of exactly that name, no caller has a value of it", source)
 }
 
 // onlyHost returns the host that all routes of a limiter name; "" if there is none.
@@ -142,12 +170,25 @@ func (w *warner) usageRoutes(path string, i int, l weir.Limiter) {
 	}
 }
 
-// isEveryone reports whether who has every address of IPv4 or of IPv6.
-func isEveryone(who weir.Who) bool {
-	if s, ok := who.Networks.(interface{ IsAll() bool }); ok {
-		return s.IsAll()
+// everyAddress returns which addresses who has all of, in words: those of IPv4, of IPv6 or of both.
+// It returns "" if there are none.
+func everyAddress(who weir.Who) string {
+	var v4, v6 bool
+	if s, ok := who.Networks.(interface{ HasAll() (v4, v6 bool) }); ok {
+		v4, v6 = s.HasAll()
+	} else if who.Network.IsValid() && who.Network.Bits() == 0 {
+		v4 = who.Network.Addr().Is4()
+		v6 = !v4
 	}
-	return who.Network.IsValid() && who.Network.Bits() == 0
+	switch {
+	case v4 && v6:
+		return "every address"
+	case v4:
+		return "every IPv4 address"
+	case v6:
+		return "every IPv6 address"
+	}
+	return ""
 }
 
 // hostBits is the prefix length of the IPv6 networks in which a host can use any address (RFC 4291,
@@ -178,11 +219,10 @@ func credentialAlone(k weir.Key) string {
 }
 
 // invented returns the first source of a key whose values a caller can make up without an end, or
-// "". Hosts are those that are served, and an agent is meant to divide an address.
-func (w *warner) invented(k weir.Key) string {
-	invents := func(source string) bool {
-		return w.reader.chosen(source) && source != identity.Agent && source != identity.Host
-	}
+// "". Hosts have an end if every route of the limiter names one.
+func (w *warner) invented(l *weir.Limiter, k weir.Key) string {
+	named := len(l.Routes) > 0 && !slices.ContainsFunc(l.Routes, func(r weir.Route) bool { return r.Host == "" || strings.HasPrefix(r.Host, "*") })
+	invents := func(source string) bool { return w.reader.chosen(source) && (source != identity.Host || !named) }
 	for _, part := range k {
 		if i := slices.IndexFunc(part, invents); i >= 0 {
 			return part[i]

@@ -190,12 +190,12 @@ func (s *Set) Network(addr netip.Addr) netip.Prefix {
 	return network
 }
 
-// IsAll reports whether the file has every IPv4 address or every IPv6 address.
-// It takes as long as Parse.
-func (s *Set) IsAll() bool {
+// HasAll reports whether the file has every IPv4 address, and whether it has every
+// IPv6 address. It takes as long as Parse.
+func (s *Set) HasAll() (v4, v6 bool) {
 	merged := s.table.Clone()
 	merged.Aggregate()
-	return merged.Get(netip.PrefixFrom(netip.IPv4Unspecified(), 0)) || merged.Get(netip.PrefixFrom(netip.IPv6Unspecified(), 0))
+	return merged.Get(netip.PrefixFrom(netip.IPv4Unspecified(), 0)), merged.Get(netip.PrefixFrom(netip.IPv6Unspecified(), 0))
 }
 
 // ErrName is wrapped by errors about a name that a posted policy may not have.

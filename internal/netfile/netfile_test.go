@@ -62,16 +62,23 @@ func TestAByteOrderMarkAtTheBeginningIsIgnored(t *testing.T) {
 
 func TestAnEmptyFileContainsNothing(t *testing.T) {
 	for _, text := range []string{"", "\n", "# nothing", "\r\n\r\n"} {
-		if s := parse(t, text); s.Len() != 0 || s.Contains(netip.MustParseAddr("0.0.0.0")) || s.IsAll() {
+		if s := parse(t, text); s.Len() != 0 || s.Contains(netip.MustParseAddr("0.0.0.0")) || hasAny(s) {
 			t.Errorf("%q contains something", text)
 		}
 	}
 }
 
-func TestAFileOfEveryAddressIsAll(t *testing.T) {
-	for text, want := range map[string]bool{"0.0.0.0/0": true, "::/0": true, "0.0.0.0/1\n128.0.0.0/1": true, "0.0.0.0/1": false} {
-		if got := parse(t, text).IsAll(); got != want {
-			t.Errorf("%q: %v", text, got)
+func hasAny(s *netfile.Set) bool {
+	v4, v6 := s.HasAll()
+	return v4 || v6
+}
+
+func TestAFileOfEveryAddressHasAllOfItsFamily(t *testing.T) {
+	for text, want := range map[string][2]bool{
+		"0.0.0.0/0": {true, false}, "::/0": {false, true}, "0.0.0.0/0\n::/0": {true, true}, "0.0.0.0/1\n128.0.0.0/1": {true, false}, "0.0.0.0/1": {},
+	} {
+		if v4, v6 := parse(t, text).HasAll(); v4 != want[0] || v6 != want[1] {
+			t.Errorf("%q: IPv4 %v, IPv6 %v", text, v4, v6)
 		}
 	}
 }
