@@ -185,7 +185,7 @@ func (s *Scratch) add(by *cover, path string, r *Request) error {
 // move, so complete slices them.
 func (s *Scratch) addWindows(by *cover, path string, r *Request, holds *exception) error {
 	l, keys := by.limiter, r.Keys
-	byPath := (l.byPath || l.Answers == AnswerUsage) && by.route != nil // usage looks at others' windows
+	byPath := (len(l.byPath) > 0 || l.Answers == AnswerUsage) && by.route != nil // usage looks at others' windows
 	if apart := l.shares && l.rejects(keys); apart || byPath {
 		s.own = ownKeys{Keys: keys, apart: apart}
 		if byPath {

@@ -28,7 +28,7 @@ type limiter struct {
 	responses *Responses // of the policy
 	named     cover      // for requests that name the limiter
 	covers    []cover    // for each route
-	byPath    bool       // a window counts by a parameter of the route
+	byPath    []string   // the parameters of the route that windows count by
 	shares    bool       // it requires a credential, and a window counts all callers together
 }
 
@@ -60,7 +60,7 @@ func compile(p Policy, sources []Source) (*compiled, []Problem) {
 		names[l.Name] = i
 		ready := &limiter{
 			Limiter: *l, cost: max(l.Cost, 1), special: newSpecial(l), plans: newPlanned(l), gate: newGate(l),
-			responses: &c.policy.Responses, byPath: countsByPath(l), shares: l.Requires != "" && l.isShared(), all: l.Rows(), awaits: l.awaits(),
+			responses: &c.policy.Responses, byPath: countedParameters(l), shares: l.Requires != "" && l.isShared(), all: l.Rows(), awaits: l.awaits(),
 		}
 		ready.named.limiter = ready
 		for j := range l.Routes {

@@ -172,18 +172,18 @@ func (k *ownKeys) Digested(source string) bool {
 	return isDigested(k.Keys, source)
 }
 
-// countsByPath reports whether a window of l counts by a parameter.
-func countsByPath(l *Limiter) bool {
+// countedParameters returns the names of the parameters that windows of l count by.
+func countedParameters(l *Limiter) (names []string) {
 	for _, w := range l.Rows() {
 		for _, part := range w.Key {
 			for _, source := range part {
-				if strings.HasPrefix(source, pathSource+":") {
-					return true
+				if name, ok := strings.CutPrefix(source, pathSource+":"); ok {
+					names = append(names, name)
 				}
 			}
 		}
 	}
-	return false
+	return names
 }
 
 // checkParameters rejects a window that counts by a parameter that a route of the limiter does not

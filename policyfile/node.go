@@ -76,8 +76,8 @@ func mappingOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
 	return nil, false
 }
 
-// cutAtColon returns the text of a mapping of one field that has no blank after its colon. In braces
-// the parser takes a text with a colon for such a mapping. It returns "" for any other node.
+// cutAtColon returns the text of a mapping of one field that has no blank after its colon. In
+// braces the parser takes a text with a colon for such a mapping. It returns "" for other nodes.
 func cutAtColon(n ast.Node) string {
 	pairs, _ := mappingOf(n)
 	if len(pairs) != 1 {

@@ -94,7 +94,7 @@ func (d *Door) decide(ctx context.Context, x *exchange) {
 // charge asks the limiter, and reports whether it admits the request. public means that the request
 // needs no credential.
 func (d *Door) charge(ctx context.Context, x *exchange, public bool) (admitted bool) {
-	x.CoverBy(x.Choice.Match)
+	x.CoverBy(&d.rules.Options, x.Choice.Match)
 	err := d.judge.Answer(ctx, &answer.Question{
 		Caller: &x.caller, Method: x.sent.method, Path: x.Asked.Path, Match: x.Choice.Match, Chosen: true, Public: public, Arrival: x.Start,
 	}, &x.answer)

@@ -24,7 +24,7 @@ import (
 
 // The labels by which secrets are derived from that of a shared store.
 const (
-	agentLabel  = "agents in the access log"
+	valueLabel  = "agents in the access log" // and parameters of routes
 	loggedLabel = "callers in the access log"
 )
 
@@ -50,7 +50,7 @@ func openDenials(o *observing) error {
 			return func() []byte { return derived }, nil
 		}
 	}
-	agents, err := o.hooks.derive(agentLabel)
+	values, err := o.hooks.derive(valueLabel)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func openDenials(o *observing) error {
 	h.denial = sealer.ID
 	h.policies = append(h.policies, func(s live.State) { version.Store(&s.Version) })
 	h.gateway = append(h.gateway, func(g *gateway.Options) {
-		g.Denial, g.AgentHash, g.CallerHash = sealer.ID, agentHash(agents), keyedHash(callers)
+		g.Denial, g.ValueHash, g.CallerHash = sealer.ID, valueHash(values), keyedHash(callers)
 	})
 	h.admin = append(h.admin, func(a *admin.Options) { a.Denials = sealer.Open })
 	return nil
@@ -91,11 +91,11 @@ func (o *observing) denialKey() ([]byte, error) {
 	return key, nil
 }
 
-// agentHash is keyedHash for agents.
-func agentHash(secret func() []byte) func(agent string) (hash uint64, ok bool) {
+// valueHash is keyedHash for agents and for parameters of routes.
+func valueHash(secret func() []byte) func(value string) (hash uint64, ok bool) {
 	hash := keyedHash(secret)
-	return func(agent string) (uint64, bool) {
-		return hash(unsafe.Slice(unsafe.StringData(agent), len(agent))) // read only
+	return func(value string) (uint64, bool) {
+		return hash(unsafe.Slice(unsafe.StringData(value), len(value))) // read only
 	}
 }
 

@@ -61,13 +61,13 @@ func TestAnAgentsHashIsStableInItsDataDirectory(t *testing.T) {
 		var o gateway.Options
 		h.gateway[0](&o)
 		for i, agent := range []string{"", "curl/8", "a longer agent than fits into a few words of a register"} {
-			hash, ok := o.AgentHash(agent)
+			hash, ok := o.ValueHash(agent)
 			if !ok {
 				t.Fatalf("no hash of %q", agent)
 			}
 			all[i] = hash
 		}
-		if allocated := testing.AllocsPerRun(100, func() { o.AgentHash("a longer agent than fits into a few words of a register") }); allocated > 0 {
+		if allocated := testing.AllocsPerRun(100, func() { o.ValueHash("a longer agent than fits into a few words of a register") }); allocated > 0 {
 			t.Errorf("%v allocations", allocated)
 		}
 		return all
@@ -86,7 +86,7 @@ func TestAnAgentsHashIsStableInItsDataDirectory(t *testing.T) {
 // logged.
 func TestNodesShareTheHashOfAnAgent(t *testing.T) {
 	secret := []byte(nil)
-	hash := agentHash(func() []byte { return secret })
+	hash := valueHash(func() []byte { return secret })
 	if _, ok := hash("curl"); ok {
 		t.Error("a hash without a key")
 	}

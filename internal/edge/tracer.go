@@ -35,7 +35,7 @@ func openTracer(o *observing) error {
 	h := o.hooks
 	h.decisions = append(h.decisions, tracer.Observe)
 	h.gateway = append(h.gateway, func(g *gateway.Options) {
-		g.Wrap, g.TraceUpstream, g.Traceparent = tracer.Wrap, tracer.TraceUpstream, tracer.Traceparent
+		g.Wrap, g.TraceUpstream, g.Traceparent, g.TracePath = tracer.Wrap, tracer.TraceUpstream, tracer.Traceparent, tracer.TracePath
 	})
 	h.rows = append(h.rows, Row{"traces", t.Endpoint.Redacted()})
 	return nil

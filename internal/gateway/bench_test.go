@@ -225,7 +225,7 @@ func benchmarkGateway(b *testing.B, key weir.Key, send func(b *testing.B, addr s
 			w.Key = key
 		}
 	}
-	g, err := New(Options{Decider: testDecider(b, p), Identity: resolver, Sites: To(target), AccessLog: access, AgentHash: fakeHash, Log: slog.New(slog.DiscardHandler)})
+	g, err := New(Options{Decider: testDecider(b, p), Identity: resolver, Sites: To(target), AccessLog: access, ValueHash: fakeHash, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}

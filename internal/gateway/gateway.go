@@ -164,7 +164,7 @@ func New(o Options) (*Gateway, error) {
 	}
 	engine := std.Options{
 		Backend: o.Backend, TLS: g.TLSConfig(), AskClients: g.askClients(),
-		Wrap: o.Wrap, TraceUpstream: o.TraceUpstream, Traceparent: o.Traceparent,
+		Wrap: o.Wrap, TraceUpstream: o.TraceUpstream, Traceparent: o.Traceparent, TracePath: o.TracePath,
 	}
 	g.std = std.New(g.rules, engine)
 	return g, nil
@@ -206,7 +206,7 @@ func (o *Options) rules() rules.Options {
 		Log:            o.Log,
 		Credentials:    o.Credentials,
 		Denial:         o.Denial,
-		AgentHash:      o.AgentHash,
+		ValueHash:      o.ValueHash,
 		CallerHash:     o.CallerHash,
 		LogFields:      o.LogFields,
 		Served:         o.Served,

@@ -50,7 +50,7 @@ func TestTheAccessLogHasTheHashOfACountedAgent(t *testing.T) {
 	})
 	e := open(t, nil, func(opts *Options) {
 		o.use(opts)
-		opts.Decider, opts.AgentHash = testDecider(t, agentPolicy(t)), fakeHash
+		opts.Decider, opts.ValueHash = testDecider(t, agentPolicy(t)), fakeHash
 	})
 	body := `{"agent_id":"demo"}`
 	for range 3 { // the third is refused
@@ -93,7 +93,7 @@ func TestTheAccessLogHasTheHashOfACountedAgent(t *testing.T) {
 func TestAnAgentWithoutAKeyIsNotLogged(t *testing.T) {
 	for _, hash := range []func(string) (uint64, bool){nil, func(string) (uint64, bool) { return 0, false }} {
 		e := open(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func(o *Options) {
-			o.Decider, o.AgentHash = testDecider(t, agentPolicy(t)), hash
+			o.Decider, o.ValueHash = testDecider(t, agentPolicy(t)), hash
 		})
 		e.ask("GET /by/agent/2", "User-Agent: curl")
 		e.stop()

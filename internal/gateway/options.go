@@ -100,10 +100,10 @@ type Options struct {
 	// (answer.Options.Denial).
 	Denial func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
 
-	// AgentHash, if set, returns the keyed hash by which the access log names an agent; ok is false
-	// while its key is not known. The log has it only for the requests whose agent a limiter has
-	// asked for. It must not block or allocate.
-	AgentHash func(agent string) (hash uint64, ok bool)
+	// ValueHash, if set, returns the keyed hash by which the access log names an agent, or the
+	// value of a parameter of the route; ok is false while its key is not known. The log has the
+	// agent only of requests that a limiter has asked for it. It must not block or allocate.
+	ValueHash func(value string) (hash uint64, ok bool)
 
 	// CallerHash, if set, returns the keyed hash by which the access log names the caller that the
 	// binding window counts (answer.Answer.Who). It must not block, allocate, or keep who.
@@ -113,6 +113,10 @@ type Options struct {
 	// Traceparent, if set, returns the traceparent of a request that Wrap traces, for the access
 	// log: its context is the one that Wrap's handler passes on. Empty: there is none.
 	Traceparent func(context.Context) string
+
+	// TracePath, if set, is called with the path of a request that Wrap traces, as the access log
+	// has it, if that hides a segment.
+	TracePath func(ctx context.Context, path string)
 	// Served, if set, is called when a request has ended. It must not block.
 	Served func(Served)
 

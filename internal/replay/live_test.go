@@ -197,7 +197,7 @@ func serveLogged(t *rapid.T, p weir.Policy, all []asked, access *gateway.AccessL
 	g, err := gateway.New(gateway.Options{
 		Decider: d, Identity: resolver, Log: slog.New(slog.DiscardHandler),
 		Backend:   http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
-		AccessLog: access, AgentHash: func(agent string) (uint64, bool) { return siphash.Hash(1, 2, []byte(agent)), true },
+		AccessLog: access, ValueHash: func(agent string) (uint64, bool) { return siphash.Hash(1, 2, []byte(agent)), true },
 		Observe: func(o answer.Observation) { last = judged{o.Limiter, o.Outcome.String()} },
 	})
 	if err != nil {

@@ -164,6 +164,11 @@ func (t *Tracer) Traceparent(ctx context.Context) string {
 	return fmt.Sprintf("00-%s-%s-%s", s.TraceID(), s.SpanID(), s.TraceFlags())
 }
 
+// TracePath replaces the path of the span in ctx. It is for gateway.Options.TracePath.
+func (t *Tracer) TracePath(ctx context.Context, path string) {
+	trace.SpanFromContext(ctx).SetAttributes(semconv.URLPath(path))
+}
+
 // Observe adds the decision to the request's span: it is for answer.Options.Observe.
 func (t *Tracer) Observe(o answer.Observation) {
 	if o.Context == nil {

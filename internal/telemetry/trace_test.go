@@ -91,6 +91,11 @@ type traced struct {
 
 func newTraced(t *testing.T, upstream http.Handler, to string, change func(*telemetry.TraceOptions)) *traced {
 	t.Helper()
+	return newTracedUnder(t, newDecider(t, "3 per minute by ip", weir.Options{}), upstream, to, change)
+}
+
+func newTracedUnder(t *testing.T, d *weir.Decider, upstream http.Handler, to string, change func(*telemetry.TraceOptions)) *traced {
+	t.Helper()
 	back := httptest.NewServer(upstream)
 	t.Cleanup(back.Close)
 	endpoint, err := url.Parse(to + "/v1/traces")
@@ -116,8 +121,8 @@ func newTraced(t *testing.T, upstream http.Handler, to string, change func(*tele
 		t.Fatal(err)
 	}
 	g, err := gateway.New(gateway.Options{
-		Decider: newDecider(t, "3 per minute by ip", weir.Options{}), Identity: who, Sites: gateway.To(at), Log: log,
-		Observe: e.tracer.Observe, Wrap: e.tracer.Wrap, TraceUpstream: e.tracer.TraceUpstream,
+		Decider: d, Identity: who, Sites: gateway.To(at), Log: log,
+		Observe: e.tracer.Observe, Wrap: e.tracer.Wrap, TraceUpstream: e.tracer.TraceUpstream, TracePath: e.tracer.TracePath,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -203,6 +208,19 @@ func TestATraceGoesThroughToTheUpstreamAndSaysWhatWasDecidedAndNothingOfTheCalle
 		if bytes.Contains(to.raw, []byte(s)) {
 			t.Errorf("the collector hears %q:\n%q", s, to.raw)
 		}
+	}
+}
+
+// What a window counts by can be a secret, such as an API key in the path.
+func TestASegmentThatIsCountedByIsNotTraced(t *testing.T) {
+	p := policy(t, "1 per minute by ip+path:key")
+	p.Limiters[0].Routes = []weir.Route{{Path: "/k/{key}/x"}}
+	to := newCollector(t)
+	e := newTracedUnder(t, newDeciderOf(t, p, nil, weir.Options{}), http.NotFoundHandler(), to.URL, nil)
+	e.send(t, "/k/sk_live_secretkey/x")
+	e.flush(t)
+	if s := attributes(to.of(t, tracepb.Span_SPAN_KIND_SERVER)); !strings.Contains(s, "url.path=/k/{key}/x0;") || bytes.Contains(to.raw, []byte("secretkey")) {
+		t.Errorf("the span has %s:\n%q", s, to.raw)
 	}
 }
 

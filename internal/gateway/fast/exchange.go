@@ -254,7 +254,7 @@ func (x *exchange) route() {
 // judge asks the limiter, and answers a request that it does not admit. own is an answer of our
 // own, which needs no credential; nil: the upstream answers.
 func (x *exchange) judge(own *rules.Answer) (admitted bool) {
-	x.CoverBy(x.Choice.Match)
+	x.CoverBy(&x.c.engine.Options, x.Choice.Match)
 	x.c.detachForStore()
 	if x.head.Length == 0 {
 		x.c.beginWatch() // the limiter may wait for its store

@@ -265,7 +265,7 @@ func (c *conn) isForeign(host string) bool {
 // judge asks the limiter, and answers a request that it does not admit. own is an answer of our
 // own, which needs no credential; nil: the upstream answers.
 func (x *exchange) judge(own *rules.Answer) (admitted bool) {
-	x.CoverBy(x.Choice.Match)
+	x.CoverBy(&x.c.engine.Options, x.Choice.Match)
 	err := x.c.engine.Limit.Judge().Answer(&x.c.ctx, &answer.Question{
 		Caller: &x.caller, Method: x.head.Method, Path: x.Asked.Path, Match: x.Choice.Match, Chosen: true,
 		Public: own != nil, Misdirected: x.Misdirected, Arrival: x.Start,

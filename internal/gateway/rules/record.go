@@ -14,7 +14,8 @@ import (
 type Record struct {
 	Start               time.Time
 	Method, Host, Proto string
-	// canonical, escaped; as received if it has no canonical form; empty: it was not read
+	// canonical, escaped; as received if it has no canonical form; empty: it was not read.
+	// CoverBy hides segments of it.
 	Path string
 
 	Status  int   // 0: nothing is written
@@ -39,11 +40,25 @@ type Record struct {
 // servers' logs do.
 const statusGone = 499
 
-// CoverBy records what the request is charged to.
-func (r *Record) CoverBy(m weir.Match) {
+// CoverBy records what the request is charged to. From here on, Path has no segment of the path
+// that a window counts by: it has the parameter's name in its place, and a keyed hash of the value,
+// so that a replay of the log counts each value apart.
+func (r *Record) CoverBy(o *Options, m weir.Match) {
 	if l := m.Limiter(); l != nil {
 		r.Limiter = l.Name
 	}
+	r.Path = m.HideCounted(r.Path, o.hidden)
+}
+
+// hidden returns what a log has in the place of a segment that is counted by.
+func (o *Options) hidden(name, value string) string {
+	b := append([]byte{'{'}, name...)
+	if o.ValueHash != nil {
+		if hash, ok := o.ValueHash(value); ok {
+			b = KeyedHash{hash, true}.append(append(b, ':'))
+		}
+	}
+	return string(append(b, '}'))
 }
 
 // A Cost is what a request was charged before it was served, and what it has cost, in units. Used
@@ -65,11 +80,11 @@ type KeyedHash struct {
 
 // noteAgent keeps the hash of the caller's agent if a limiter has asked for the agent.
 func (r *Record) noteAgent(o *Options, c *identity.Caller) {
-	if o.AgentHash == nil {
+	if o.ValueHash == nil {
 		return
 	}
 	if agent, asked := c.AskedAgent(); asked {
-		r.Agent.hash, r.Agent.known = o.AgentHash(agent)
+		r.Agent.hash, r.Agent.known = o.ValueHash(agent)
 	}
 }
 

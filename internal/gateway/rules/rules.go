@@ -61,7 +61,7 @@ type Options struct {
 	Log            *slog.Logger // nil: slog.Default()
 	Credentials    map[string]string
 	Denial         func(d *weir.Decision, caller weir.Keys, scratch *weir.Scratch) string
-	AgentHash      func(agent string) (hash uint64, ok bool)
+	ValueHash      func(value string) (hash uint64, ok bool)
 	CallerHash     func(who []byte) (hash uint64, ok bool)
 	LogFields      LogFields
 	Served         func(Served)

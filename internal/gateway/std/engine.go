@@ -39,10 +39,11 @@ type Options struct {
 	// AskClients, if set, makes a configuration ask clients for certificates.
 	AskClients func(*tls.Config)
 
-	// Wrap, TraceUpstream and Traceparent mean what they mean in the gateway's options.
+	// Wrap, TraceUpstream, Traceparent and TracePath mean what they mean in the gateway's options.
 	Wrap          func(http.Handler) http.Handler
 	TraceUpstream func(ctx context.Context, method string, h http.Header) (end func(at upstream.Address, status int, err error))
 	Traceparent   func(context.Context) string
+	TracePath     func(ctx context.Context, path string)
 }
 
 // An Engine serves requests by net/http. It is safe for concurrent use.

@@ -108,7 +108,10 @@ func (e *Engine) route(x *exchange, r *http.Request) {
 		write(x, own)
 		return
 	}
-	x.CoverBy(x.Choice.Match)
+	path := x.Path
+	if x.CoverBy(&e.Options, x.Choice.Match); x.Path != path && e.options.TracePath != nil {
+		e.options.TracePath(r.Context(), x.Path)
+	}
 	if own != nil {
 		charge := e.Limit.Charge
 		if x.Misdirected = own.Misdirects(); x.Misdirected {
