@@ -58,9 +58,11 @@ func SaveKeys(l *Limiter, caller Keys) SavedKeys {
 
 // SaveDenied returns the values by which a limiter that denies a caller knows it: its address, and
 // its token if the address alone is not denied. A denied address's credentials are not verified.
+// The item of Deny that has the address follows (SavedSource.IsDeny).
 func SaveDenied(l *Limiter, caller Keys) SavedKeys {
 	k, sources := SavedKeys{}, []string{addressSource}
-	if !deniesAddress(l.Deny, caller) {
+	item := denyOf(l.Deny, caller)
+	if item == "" {
 		sources = append(sources, tokenSource)
 	}
 	for _, source := range sources {
@@ -68,19 +70,34 @@ func SaveDenied(l *Limiter, caller Keys) SavedKeys {
 			k = append(k, SavedSource{Source: source, Value: value})
 		}
 	}
+	if item != "" && len(item) <= maxValue {
+		k = append(k, SavedSource{Source: savedDeny, Value: []byte(item)})
+	}
 	return k
 }
 
-func deniesAddress(deny []Who, caller Keys) bool {
+// denyOf returns the first item of a limiter's Deny that has the caller's address, as Who.For
+// spells it. It returns "" if there is none.
+func denyOf(deny []Who, caller Keys) string {
 	who, ok := caller.(Addresser)
 	if !ok {
-		return false
+		return ""
 	}
 	addr := who.Addr().Unmap().WithZone("")
-	return slices.ContainsFunc(deny, func(w Who) bool {
-		return w.Token == "" && (w.Networks != nil && w.Networks.Contains(addr) || w.Networks == nil && w.Network.Contains(addr))
-	})
+	for _, w := range deny {
+		if w.Token == "" && (w.Networks != nil && w.Networks.Contains(addr) || w.Networks == nil && w.Network.Contains(addr)) {
+			return w.For(addr)
+		}
+	}
+	return ""
 }
+
+// savedDeny is the Source of the saved item of Deny. No name of a key source ends in a colon.
+const savedDeny = "deny:"
+
+// IsDeny reports whether s is the item of Limiter.Deny that denies the caller's address, as Who.For
+// spells it, and not a value that the caller was counted by.
+func (s *SavedSource) IsDeny() bool { return s.Source == savedDeny }
 
 // savedPlan begins the Source of a saved plan. Plans.By follows, which no name of a key source ends
 // in: that has no second colon, and a capital after the first.

@@ -116,6 +116,15 @@ func (w Who) String() string {
 	return w.Network.String()
 }
 
+// For returns the callers as a policy spells them. For a file of networks that can name the network
+// which has addr, that follows in parentheses.
+func (w Who) For(addr netip.Addr) string {
+	if file, ok := w.Networks.(Finder); ok {
+		return w.String() + " (" + Who{Network: file.Network(addr)}.String() + ")"
+	}
+	return w.String()
+}
+
 const overrideForm = "an override is LIMIT per [N] UNIT for WHO, such as: 600 per minute for token 3fk2mq7a4c"
 
 // ParseOverride parses an override as a policy spells it: LIMIT per [N] UNIT for WHO.

@@ -27,7 +27,7 @@ func TestADeniedCallerIsAnswered403WithoutTheFieldsOfAWindow(t *testing.T) {
 		return fmt.Sprintf("id of %s, %d", d.DeniedBy.Name, len(weir.SaveDenied(d.DeniedBy, caller)))
 	}})
 	// leads requires a session: the denial comes before the 401
-	for path, id := range map[string]string{"satisfaction": "id of widget-satisfaction, 1", "leads": "id of widget-leads, 1"} {
+	for path, id := range map[string]string{"satisfaction": "id of widget-satisfaction, 2", "leads": "id of widget-leads, 2"} {
 		a, fields := d.ask(fromHome, post(path))
 		if a.Status != http.StatusForbidden || a.Outcome != answer.Denied || !strings.HasPrefix(string(a.Body()), `{"error":{"code":"forbidden",`) {
 			t.Errorf("the answer is %d %s", a.Status, a.Body())
@@ -37,7 +37,7 @@ func TestADeniedCallerIsAnswered403WithoutTheFieldsOfAWindow(t *testing.T) {
 	}
 	slices.SortFunc(seen, func(a, b answer.Observation) int { return -strings.Compare(a.Limiter, b.Limiter) })
 	for i, limiter := range []string{"widget-satisfaction", "widget-leads"} {
-		if o := seen[i]; o.Outcome.String() != "denied" || o.Limiter != limiter || o.Status != 403 || o.Denial != "id of "+limiter+", 1" || o.Window != nil || o.Who != nil || o.Decision == nil {
+		if o := seen[i]; o.Outcome.String() != "denied" || o.Limiter != limiter || o.Status != 403 || o.Denial != "id of "+limiter+", 2" || o.Window != nil || o.Who != nil || o.Decision == nil {
 			t.Errorf("observed %+v", o)
 		}
 	}

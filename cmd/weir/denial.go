@@ -61,6 +61,7 @@ func printDenial(cmd *cobra.Command, b []byte) error {
 	switch {
 	case x.Denied:
 		row("denied", "the limiter's deny names the caller; nothing was counted")
+		row("deny", x.DeniedBy)
 	case x.InFlight:
 		row("in flight", fmt.Sprintf("%d of %d requests", x.Count, x.Limit))
 	default:

@@ -133,7 +133,7 @@ func (s *Server) byHash(c callerQuery) (*named, *refusal) {
 // sourcesOf returns the key sources for which keys has a value.
 func sourcesOf(keys weir.SavedKeys) (sources []string) {
 	for _, k := range keys {
-		if !k.IsPlan() && weir.SourceOf(k.Source).Kind != weir.Common {
+		if !k.IsPlan() && !k.IsDeny() && weir.SourceOf(k.Source).Kind != weir.Common {
 			sources = append(sources, k.Source)
 		}
 	}

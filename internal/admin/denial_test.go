@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/denial"
 	"github.com/weirlimit/weir/internal/live"
+	"github.com/weirlimit/weir/policyfile"
 )
 
 func TestARefusalIsExplained(t *testing.T) {
@@ -52,6 +53,46 @@ func TestARefusalIsExplained(t *testing.T) {
 	}
 }
 
+// The id of a denied caller tells by which item of deny, and by which network of a file.
+func TestADenialIsExplainedByItsItem(t *testing.T) {
+	var sealer *denial.Sealer
+	f := newFixture(t, func(o *admin.Options) {
+		var err error
+		if sealer, err = denial.New(func() []byte { return []byte(strings.Repeat("k", 32)) }, func() string { return "v" }, strings.NewReader(strings.Repeat("salt", 100)), nil); err != nil {
+			t.Fatal(err)
+		}
+		o.Denials = sealer.Open
+	})
+	p := f.decider.Policy()
+	blocked, err := policyfile.ParseNetworks("blocked.txt", "blocked.txt", []byte("198.51.100.0/24\n2001:db8::/32\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range p.Limiters {
+		p.Limiters[i].Deny = []weir.Who{{Network: netip.MustParsePrefix("192.0.2.7/32")}, {Networks: blocked}}
+	}
+	if err := f.decider.Swap(p); err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[string]string{
+		"192.0.2.7": "192.0.2.7", "198.51.100.9": "@blocked.txt (198.51.100.0/24)", "2001:db8:1::9": "@blocked.txt (2001:db8::/32)",
+	} {
+		caller := exact{address{netip.MustParseAddr(from)}}
+		d, err := f.decider.Decide(t.Context(), weir.Request{Method: "POST", Path: "/leads", Keys: caller})
+		if err != nil || d.Outcome != weir.Denied {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		var x struct {
+			Kinds  string
+			Denied bool
+			By     string `json:"denied_by"`
+		}
+		if f.answered(call{method: "GET", path: "/denials/" + sealer.ID(&d, caller, nil)}, &x); !x.Denied || x.By != want || x.Kinds != "ip" {
+			t.Errorf("%s: %+v, want %s", from, x, want)
+		}
+	}
+}
+
 type address struct{ netip.Addr }
 
 func (a address) AppendKey(dst []byte, source string) ([]byte, bool) {
@@ -60,3 +101,8 @@ func (a address) AppendKey(dst []byte, source string) ([]byte, bool) {
 	}
 	return append(dst, a.AsSlice()...), true
 }
+
+// An exact caller is one whose address networks are compared with.
+type exact struct{ address }
+
+func (e exact) Addr() netip.Addr { return e.address.Addr }

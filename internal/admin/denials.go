@@ -27,6 +27,9 @@ type Denial struct {
 	InFlight bool `json:"in_flight"`
 	// Denied means that the limiter denied the caller: there is no window, limit, count and reset.
 	Denied bool `json:"denied"`
+	// DeniedBy is the item of the limiter's deny that has the caller's address, with the network
+	// for a file of networks: "@blocked.txt (198.51.100.0/24)". It is empty if the token is denied.
+	DeniedBy string `json:"denied_by,omitempty"`
 	// Penalty means that the limiter's penalty refused it, and ends at Reset or before.
 	Penalty bool   `json:"penalty"`
 	Policy  string `json:"policy"`          // the version in force then
@@ -57,6 +60,10 @@ func (s *Server) explain(f denial.Facts) Denial {
 	for _, c := range f.Callers {
 		if c.IsPlan() {
 			x.Plan = string(c.Value)
+			continue
+		}
+		if c.IsDeny() {
+			x.DeniedBy = string(c.Value)
 			continue
 		}
 		kinds = append(kinds, c.Source)

@@ -30,8 +30,8 @@ func (n neighbor) AppendKey(dst []byte, source string) ([]byte, bool) {
 	return dst, false
 }
 
-// The id of a denial holds the limiter and what it knows the caller by. The credential of a denied
-// address is not asked for.
+// The id of a denial holds the limiter, what it knows the caller by, and the item of deny. The
+// credential of a denied address is not asked for.
 func TestTheIDOfADenialHoldsWhoWasDenied(t *testing.T) {
 	asked := 0
 	at := time.Unix(1_800_000_000, 0)
@@ -56,7 +56,7 @@ func TestTheIDOfADenialHoldsWhoWasDenied(t *testing.T) {
 	}
 	byAddress := neighbor{"192.0.2.7", "good", &asked}
 	id := idOf(byAddress)
-	want := Facts{Limiter: "messages", At: at.Unix(), Policy: w.version, Denied: true, Callers: []Caller{{Source: "ip", Value: []byte("\xc0\x00\x02\x07")}}}
+	want := Facts{Limiter: "messages", At: at.Unix(), Policy: w.version, Denied: true, Callers: []Caller{{Source: "ip", Value: []byte("\xc0\x00\x02\x07")}, {Source: "deny:", Value: []byte("192.0.2.0/24")}}}
 	if got := w.open(s, id); !reflect.DeepEqual(got, want) || asked != 0 {
 		t.Errorf("%+v after %d looks at the token, want %+v", got, asked, want)
 	}

@@ -81,18 +81,9 @@ func (c *Caller) is(w weir.Who) bool {
 	return c.addr.IsValid() && w.Network.Contains(c.addr)
 }
 
-// spell returns w as the policy spells it. For a file of networks it adds the one that has the
-// caller.
-func (c *Caller) spell(w weir.Who) string {
-	if file, ok := w.Networks.(weir.Finder); ok {
-		return w.String() + " (" + weir.Who{Network: file.Network(c.addr)}.String() + ")"
-	}
-	return w.String()
-}
-
-// spellOverride returns o as the policy spells it, with the network as in spell.
+// spellOverride returns o as the policy spells it, with the network of a file as in Who.For.
 func (c *Caller) spellOverride(o *weir.Override) string {
-	return strings.TrimSuffix(o.String(), o.For.String()) + c.spell(o.For)
+	return strings.TrimSuffix(o.String(), o.For.String()) + o.For.For(c.addr)
 }
 
 // asked are the weir.Keys of a Caller, as far as they decide which limits it has.

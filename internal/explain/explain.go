@@ -226,16 +226,16 @@ func (e *Explanation) fill(p *weir.Policy, m weir.Match, who Caller) {
 	denied := false
 	for _, x := range l.Deny {
 		if who.is(x) {
-			e.because("%s is denied: answered 403, and not counted", who.spell(x))
+			e.because("%s is denied: answered 403, and not counted", x.For(who.addr))
 			denied = true
 		}
 	}
 	for _, x := range l.Exempt {
 		switch {
 		case who.is(x) && denied:
-			e.because("%s is exempt, which has no effect on a denied caller", who.spell(x))
+			e.because("%s is exempt, which has no effect on a denied caller", x.For(who.addr))
 		case who.is(x):
-			e.because("%s is exempt: counted, and never refused", who.spell(x))
+			e.because("%s is exempt: counted, and never refused", x.For(who.addr))
 		}
 	}
 	e.explainPlans(l, who)

@@ -816,7 +816,7 @@ function explained(x) {
   const list = make("dl");
   const add = (name, text) => { if (text) list.append(make("dt", "", name), make("dd", "", text)); };
   add("window", x.window);
-  if (x.denied) add("denied", "the limiter denies this caller; no budget was touched");
+  if (x.denied) add("denied", `the limiter denies this caller${x.denied_by ? ", by " + x.denied_by : ""}; no budget was touched`);
   else if (x.in_flight) add("in flight", `${whole.format(x.count)} of ${many(x.limit, "request")} at the same time`);
   else add("spent", `${whole.format(x.count)} of ${whole.format(x.limit)} units`);
   add("penalty", x.penalty && "refused everything of the limiter, because it had been refused often");
