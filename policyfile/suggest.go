@@ -27,11 +27,14 @@ func closest(word string, allowed []string) string {
 	return best
 }
 
+// separators is built once: a policy's warnings compare each route with each method.
+var separators = strings.NewReplacer("_", "", "-", "", " ", "")
+
 func plainWord(s string) string {
 	if len(s) > 64 {
 		s = s[:64]
 	}
-	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
+	return separators.Replace(strings.ToLower(s))
 }
 
 // distance returns the edit distance of a and b: the number of bytes to insert, delete, replace or
