@@ -234,7 +234,7 @@ func (l *lane) add(choice, agentless *target.Choice) error {
 	e := r.end
 	if r.caller.rejected = lacks && l.decision.Allowed; r.caller.rejected {
 		e = end{status: cmp.Or(l.policy.Answers.Unauthenticated.Status, http.StatusUnauthorized), cost: -1}
-		l.current().KeepReserved(&l.scratch)
+		l.current().KeepReserved(l.scratch)
 	}
 	s.count(r, &l.decision, l.scratch.Who)
 	s.noteEnd(&l.decision, e)
