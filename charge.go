@@ -74,8 +74,8 @@ func (s *Scratch) Who(of *Standing) []byte {
 
 // Caller returns the Keys by which the last decision with this Scratch counted the sender k: k
 // itself, or k with the parameters of the request's route if its limiter counts by one or answers
-// usage, and without what all callers share if k lacks the credential that the limiter requires. The
-// result is valid until the next use of the Scratch.
+// usage, and without what all callers share if k lacks the credential that the limiter requires.
+// The result is valid until the next use of the Scratch.
 func (s *Scratch) Caller(k Keys) Keys {
 	if s.own.Keys == nil {
 		return k
@@ -185,7 +185,8 @@ func (s *Scratch) add(by *cover, path string, r *Request) error {
 // move, so complete slices them.
 func (s *Scratch) addWindows(by *cover, path string, r *Request, holds *exception) error {
 	l, keys := by.limiter, r.Keys
-	byPath := (len(l.byPath) > 0 || l.Answers == AnswerUsage) && by.route != nil // usage looks at others' windows
+	// Usage looks at the windows of other limiters, too.
+	byPath := (len(l.byPath) > 0 || l.Answers == AnswerUsage) && by.route != nil
 	if apart := l.shares && l.rejects(keys); apart || byPath {
 		s.own = ownKeys{Keys: keys, apart: apart}
 		if byPath {

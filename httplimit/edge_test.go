@@ -60,6 +60,8 @@ func limiters(t testing.TB, rows map[string][]string) weir.Policy {
 		l := weir.Limiter{Name: name, Requires: requires}
 		if before, ok := strings.CutSuffix(rest, " bulk-sync"); ok {
 			rest, l.Message = before, "bulk-sync"
+		} else if strings.HasPrefix(name, "widget-") {
+			l.Message = "widget"
 		}
 		route, err := weir.ParseRoute(rest)
 		if err != nil {
