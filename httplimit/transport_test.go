@@ -329,7 +329,7 @@ func TestNestedLimitersWriteTheOuterFields(t *testing.T) {
 	e := setUp(t, inner.Wrap(http.HandlerFunc(ok)).ServeHTTP)
 	e.send("POST /api/v1/widget/typing").want(200, 60, 59, 60)
 	a := e.send("POST /api/v1/widget/typing").want(429, 60, 0, 60).wantFields("Content-Language", "en", "Content-Type", "application/json")
-	if a.body != rateLimited(widgetText) {
+	if a.body != rateLimited("Too many requests. Please slow down.") {
 		t.Errorf("the body is %s", a.body)
 	}
 }
