@@ -190,7 +190,7 @@ func TestAChainHoldsUntilOneOfItsCertificatesExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := []*x509.Certificate{leaf, between.cert, root.cert}
-	ends := between.cert.NotAfter
+	ends := root.cert.NotAfter // that of between is a second later if the clock's second ended meanwhile
 	for _, test := range []struct {
 		name   string
 		chains [][]*x509.Certificate

@@ -21,7 +21,7 @@ func TestHiddenSegmentsOfWeirsOwnLogAreJudgedAsTheyWereLive(t *testing.T) {
 		routedBy(t, "one", "1 per minute by ip", "/k/demo/x"),
 		routedBy(t, "rest", "9 per minute by ip", "/*"),
 	}}
-	targets := []string{"/k/alpha/x", "/K/Alpha/x", "/k/%61lpha/x", "/k//alpha/./x", "/k/alpha;v=1/x", "/k/;v/alpha/x",
+	targets := []string{"/k/alpha/x", "/K/Alpha/x", "/k/%61lpha/x", "/k//alpha/./x", "/k/alpha;v=1/x",
 		"/k/beta", "/k/beta.json", "/k/be.ta/x", "/k/demo/x", "/k/%7Bkey%7D/x", "/k/a%20b/x", "/other"}
 	refused := 0
 	rapid.Check(t, func(t *rapid.T) {

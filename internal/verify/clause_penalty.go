@@ -62,6 +62,7 @@ func (c *penaltyCheck) begin(ctx context.Context) (*answer, error) {
 		enough *= 2 // others may have been refused, and the time of theirs may end meanwhile
 	}
 	var first time.Time
+	hidden := false // a penalty may have begun and ended that no answer showed
 	for range 2*(c.part.drain+c.part.over) + int(enough) {
 		t := c.seen.now()
 		a, err := c.ask(ctx)
@@ -72,6 +73,7 @@ func (c *penaltyCheck) begin(ctx context.Context) (*answer, error) {
 		if refusals == 1 && first.IsZero() {
 			first = a.sent
 		}
+		hidden = hidden || !a.admitted() && refusals < enough && (enough > p.After || refusals >= p.After) && c.isHiddenBy(t, a)
 		switch {
 		case a.admitted():
 		case t != nil && a.reset > t.reset && slices.Contains(c.part.lengthsOf(a.limit), c.part.limiter.Windows[0].Per):
@@ -80,7 +82,7 @@ func (c *penaltyCheck) begin(ctx context.Context) (*answer, error) {
 			c.unclear = Unobservable.because("refused by a window of %d, whose refusals need not begin the penalty", a.limit)
 			return nil, nil
 		case refusals == enough:
-			c.judgeMissing(a, t, a.at.Sub(first))
+			c.judgeMissing(a, t, a.at.Sub(first), hidden)
 			return nil, nil
 		}
 	}
@@ -104,18 +106,24 @@ func (c *penaltyCheck) judgeBeginning(a *answer, t *tally, refusals int64) *answ
 }
 
 // judgeMissing judges an answer that should have announced the penalty and has the window's Reset.
-func (c *penaltyCheck) judgeMissing(a *answer, t *tally, took time.Duration) {
+// hidden is true if a penalty may have begun before, unseen: refusals in it do not count.
+func (c *penaltyCheck) judgeMissing(a *answer, t *tally, took time.Duration, hidden bool) {
 	p := c.part.limiter.Penalty
 	switch {
 	case took >= p.Per-time.Second:
 		c.unclear = NeedsMore.because("%s took %s", p.Refusals(), seconds(took))
 	case a.date == absent:
 		c.unclear = noDate
-	case a.date+int64(p.For/time.Second) <= t.reset+1:
+	case hidden || c.isHiddenBy(t, a):
 		c.unclear = Unobservable.because("its window refuses for longer than the penalty of %s", p.RefuseFor())
 	default:
 		c.suspect(a, "%d requests were refused within %s, and Reset is still that of the window: the penalty of %s does not begin", c.probe.refused.Load(), seconds(took), p.RefuseFor())
 	}
+}
+
+// isHiddenBy reports whether a penalty that began with a would end with the window or before it.
+func (c *penaltyCheck) isHiddenBy(t *tally, a *answer) bool {
+	return t == nil || a.date == absent || a.date+int64(c.part.limiter.Penalty.For/time.Second) <= t.reset+1
 }
 
 // refuses judges an answer during the penalty, and reports whether it is a refusal until its end.
