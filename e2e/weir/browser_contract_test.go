@@ -20,7 +20,7 @@ const longWindows = `limiters:
   - name: leads
     routes: [POST /api/v1/widget/leads]
     windows: [3 per hour by session or ip]
-  - name: other
+  - name: widget-other
     routes: [/api/v1/widget/*]
     windows: [6000 per hour by ip]
 `
@@ -118,7 +118,8 @@ const shortWindow = `limiters:
   - name: chat
     routes: [POST /api/v1/widget/messages*]
     windows: [3 per 4 seconds by session or ip]
-  - name: other
+    message: widget
+  - name: widget-other
     routes: [/api/v1/widget/*]
     windows: [6000 per minute by ip]
 `

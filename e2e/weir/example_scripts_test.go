@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/policyfile"
 )
@@ -295,6 +296,9 @@ func playCostly(s *stage) {
 
 	// Everything but the messages is as in the contract.
 	contract := policyfile.Contract()
+	if said := answer.MessageOf(&s.policy.Responses, &s.policy.Limiters[0]); said != "widget" {
+		s.Errorf("a refused message is answered with the text %q", said)
+	}
 	for _, name := range []string{"widget-init", "widget-session", "widget-leads", "wp-plugin", "widget-typing", "widget-satisfaction", "widget-coupon", "widget-other"} {
 		asInTheContract(s, contract, name)
 	}

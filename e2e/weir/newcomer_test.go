@@ -141,7 +141,7 @@ func TestTheStartUpBlocksFollowThePolicy(t *testing.T) {
 	if n := strings.Count(out, "201 "); n != 2 {
 		t.Errorf("%d leads went through, want 2 of cost 2 in 5:\n%s", n, out)
 	}
-	wantRefusal(t, lastReply(t, out), 5, time.Hour, widgetMessage)
+	wantRefusal(t, lastReply(t, out), 5, time.Hour, "Too many requests. Please slow down.")
 	s.end(t)
 }
 
