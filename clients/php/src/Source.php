@@ -12,6 +12,8 @@ namespace Weir\Pacer;
  */
 final class Source
 {
+    private const TOKEN_PREFIX = 'wpt_';
+
     /** Returns the value of a source; null if the request has none. */
     public static function value(Call $call, string $source): ?string
     {
@@ -20,7 +22,7 @@ final class Source
         }
         $bearer = self::bearer($call);
         if ($source === 'session') {
-            return $bearer !== null && !str_starts_with($bearer, 'wpt_') ? $bearer : null;
+            return $bearer !== null && !str_starts_with($bearer, self::TOKEN_PREFIX) ? $bearer : null;
         }
         if ($source === 'token') {
             $isJWT = $bearer !== null && substr_count($bearer, '.') === 2;
