@@ -169,12 +169,11 @@ func TestAStoreElsewhereReportsWhenItHasSettled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k := newReader(t, policyOf(shares(priced("l", 30, "100 per day by ip"), 20, 30, 60)), test.wrap)
+				k := newReader(t, policyOf(shares(priced("l", 30, "100 per day by ip"), 20, 30, 60), limiter("other", "900 per minute by ip")), test.wrap)
 				for _, used := range []int64{22, 18} {
 					v := k.visit("l")
 					v.spent(used)
-					v.again("l") // the Scratch is used again, maybe before the store has settled
-					v.spent(0)
+					v.again("other") // the Scratch is used again, maybe before the store has settled
 					v.end()
 					synctest.Wait()
 				}
