@@ -92,6 +92,15 @@ func (m Match) Parameter(name string) (value string, ok bool) {
 	return m.by.route.parameter(m.path, name)
 }
 
+// CountedParameters returns the names of the parameters by which windows of the limiter count; nil if
+// there are none. It must not be changed.
+func (m Match) CountedParameters() []string {
+	if m.by == nil {
+		return nil
+	}
+	return m.by.limiter.byPath
+}
+
 // FoldSegment returns the value by which path:NAME counts a segment of a decoded path that is not
 // the last one. ok is false for a text that is no single segment.
 func FoldSegment(s string) (value string, ok bool) {

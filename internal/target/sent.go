@@ -280,7 +280,7 @@ func (r *Request) differs(d *weir.Decider, m weir.Match, reading string, counted
 	if l == nil || as.Limiter() != l {
 		return as.Limiter() != l
 	}
-	return slices.ContainsFunc(parametersOf(l), func(name string) bool {
+	return slices.ContainsFunc(m.CountedParameters(), func(name string) bool {
 		value, ok := m.Parameter(name)
 		other, otherOK := as.Parameter(name)
 		return ok != otherOK || ok && value != counted(other)
@@ -301,20 +301,6 @@ func nameSegments(path string) (reading string, found bool) {
 		}
 	}
 	return strings.Join(segments, "/"), found
-}
-
-// parametersOf returns the names of the parameters by which a limiter counts.
-func parametersOf(l *weir.Limiter) (names []string) {
-	for _, w := range l.Rows() {
-		for _, part := range w.Key {
-			for _, source := range part {
-				if kind, name := weir.SplitSource(source); kind == "path" {
-					names = append(names, name)
-				}
-			}
-		}
-	}
-	return names
 }
 
 // counting returns the value by which a parameter is counted that a backend reads as value: what is
