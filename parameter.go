@@ -92,8 +92,8 @@ func (m Match) Parameter(name string) (value string, ok bool) {
 	return m.by.route.parameter(m.path, name)
 }
 
-// CountedParameters returns the names of the parameters by which windows of the limiter count; nil if
-// there are none. It must not be changed.
+// CountedParameters returns the names of the parameters by which windows of the limiter count; nil
+// if there are none. It must not be changed.
 func (m Match) CountedParameters() []string {
 	if m.by == nil {
 		return nil
