@@ -73,7 +73,7 @@ staticcheck: ## staticcheck, at the version pinned above
 	go run $(STATICCHECK) -checks 'inherit,-SA1008' ./... # SA1008: the contract's spelling of the fields is not Go's
 
 .PHONY: race
-race: ## every test with -race: packages, command-line scripts, end to end with curl, nginx and chromium
+race: ## every test: packages with -race, command-line scripts, end to end with curl, nginx and chromium
 	$(MAKE) --no-print-directory -j2 e2e-weir race-packages
 	scripts/norace # what -race leaves out: millions of callers, kills, a gigabyte
 

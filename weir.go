@@ -142,8 +142,7 @@ func New(p Policy, s Store, o Options) (*Decider, error) {
 
 // Swap replaces the policy for every later request. A window keeps its count if its limiter's name,
 // its length, its key and when it ends by the clock stay the same (D5): Policy.Anew returns the
-// others. If p has problems, the
-// error is a *PolicyError, and the old policy stays in force.
+// others. If p has problems, the error is a *PolicyError, and the old policy stays in force.
 func (d *Decider) Swap(p Policy) error {
 	c, problems := compile(p, d.options.Sources)
 	if d.settler == nil {

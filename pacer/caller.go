@@ -20,13 +20,13 @@ import (
 // Source finds the value that the contract's server will find in a request (section 5, D13 to D15),
 // as far as a caller can know. "session" is the value of Authorization: Bearer, unless that has the
 // form of an API token. "token" is the same value, unless it has the form of a JWT, or X-Api-Key.
-// "agent" is the header X-Agent-Id, else agent_id of the
-// query or of a JSON body, else the User-Agent. "header:NAME" is the value of that field, if the
-// request has it once; "cookie:NAME" and "query:NAME" are that of the cookie and the parameter, if
-// it has no other; "host" is the host without port; "claim:NAME" is that claim of the session. A
-// session that renews its token stays the same if the token names it by sid or jti. "cert" has no
-// value, since a request does not show the certificate of its connection: it is the same for all
-// requests of a Transport, unless the options have a Source that knows better.
+// "agent" is the header X-Agent-Id, else agent_id of the query or of a JSON body, else the
+// User-Agent. "header:NAME" is the value of that field, if the request has it once; "cookie:NAME"
+// and "query:NAME" are that of the cookie and the parameter, if it has no other; "host" is the host
+// without port; "claim:NAME" is that claim of the session. A session that renews its token stays
+// the same if the token names it by sid or jti. "cert" has no value, since a request does not show
+// the certificate of its connection: it is the same for all requests of a Transport, unless the
+// options have a Source that knows better.
 func Source(r *http.Request, source string) (value string, ok bool) {
 	switch source {
 	case "agent":

@@ -226,8 +226,8 @@ func (s *slot) offer(author Author, source, path string, text []byte) error {
 	}
 	all := []any{"source", source, "path", path, "version", state.Version, "was", old.Version, "limiters", len(d.Policy.Limiters), "by", by}
 	counts := "counts continue"
-	if anew := anew(d.Policy, old); anew != "" {
-		counts, all = "counts continue, except those of windows that begin anew", append(all, "anew", anew)
+	if names := anew(d.Policy, old); names != "" {
+		counts, all = "counts continue, except those of windows that begin anew", append(all, "anew", names)
 	}
 	s.log.Info("the "+s.what+" was replaced; "+counts, all...)
 	s.notify()

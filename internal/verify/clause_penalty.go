@@ -73,7 +73,7 @@ func (c *penaltyCheck) begin(ctx context.Context) (*answer, error) {
 		if refusals == 1 && first.IsZero() {
 			first = a.sent
 		}
-		hidden = hidden || !a.admitted() && refusals < enough && (enough > p.After || refusals >= p.After) && c.isHiddenBy(t, a)
+		hidden = hidden || enough > p.After && refusals < enough && !a.admitted() && c.isHiddenBy(t, a)
 		switch {
 		case a.admitted():
 		case t != nil && a.reset > t.reset && slices.Contains(c.part.lengthsOf(a.limit), c.part.limiter.Windows[0].Per):
