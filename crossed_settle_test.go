@@ -173,7 +173,8 @@ func TestAStoreElsewhereReportsWhenItHasSettled(t *testing.T) {
 				for _, used := range []int64{22, 18} {
 					v := k.visit("l")
 					v.spent(used)
-					v.again("other") // the Scratch is used again, maybe before the store has settled
+					// The Scratch is used again, maybe before the store has settled.
+					v.again("other")
 					v.end()
 					synctest.Wait()
 				}

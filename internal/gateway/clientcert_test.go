@@ -190,7 +190,8 @@ func TestAChainHoldsUntilOneOfItsCertificatesExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := []*x509.Certificate{leaf, between.cert, root.cert}
-	ends := root.cert.NotAfter // that of between is a second later if the clock's second ended meanwhile
+	// That of between is a second later if the clock's second ended meanwhile.
+	ends := root.cert.NotAfter
 	for _, test := range []struct {
 		name   string
 		chains [][]*x509.Certificate
