@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -63,6 +64,13 @@ func notTLS(address string, err error) error {
 	return fmt.Errorf("connect by TLS to %s: %w", address, err)
 }
 
+// greetings are asked one after the other. A server that answers each line, and not each command,
+// would pass the first one if its other answers came a moment later.
+var greetings = []struct{ command, sent, want string }{
+	{"PING", "*1\r\n$4\r\nPING\r\n", "+PONG\r\n"},
+	{"ECHO", "*2\r\n$4\r\nECHO\r\n$4\r\nweir\r\n", "$4\r\nweir\r\n"},
+}
+
 // greet checks that a Redis answers. The client would take any bytes for replies, and one reply too
 // many ends the process with a panic.
 func greet(ctx context.Context, c net.Conn, address string, secured bool) error {
@@ -73,44 +81,64 @@ func greet(ctx context.Context, c net.Conn, address string, secured bool) error 
 	}
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if _, err := io.WriteString(c, "*1\r\n$4\r\nPING\r\n"); err != nil {
-		return fmt.Errorf("greet %s: %w", address, err)
+	for _, g := range greetings {
+		if _, err := io.WriteString(c, g.sent); err != nil {
+			return fmt.Errorf("greet %s: %w", address, err)
+		}
+		answer, err := readReply(c, g.want)
+		if string(answer) == g.want {
+			continue
+		}
+		if isErrorReply(answer) && !bytes.HasPrefix(answer, []byte("-DENIED")) {
+			break // such as one that a password is missing, which the client sends next
+		}
+		return notRedis(address, g.command, answer, secured, err)
 	}
-	answer, err := firstLine(c)
+	if !stop() {
+		return ctx.Err()
+	}
+	return c.SetDeadline(time.Time{})
+}
+
+// notRedis explains what a server has answered to a command of greetings; err is what ended it.
+func notRedis(address, command string, answer []byte, secured bool, err error) error {
 	switch {
 	// protected mode: the server closes the connection after it
 	case bytes.HasPrefix(answer, []byte("-DENIED")):
 		return fmt.Errorf("%w: %s", ErrDenied, bytes.TrimSpace(answer[1:]))
-	case bytes.Equal(answer, []byte("+PONG\r\n")), bytes.HasPrefix(answer, []byte("-")) && bytes.HasSuffix(answer, []byte("\r\n")):
-		if !stop() {
-			return ctx.Err()
-		}
-		return c.SetDeadline(time.Time{})
 	case !secured && (bytes.HasPrefix(answer, []byte{0x15, 3}) || bytes.HasPrefix(answer, []byte{0x16, 3})):
 		return fmt.Errorf("%w: %s uses TLS: expected rediss:// or rediss-sentinel:// for it", ErrServer, address)
 	case len(answer) > 0:
-		return fmt.Errorf("%w: %s is not a Redis: it answered PING with %q", ErrServer, address, answer)
+		return fmt.Errorf("%w: %s is not a Redis: it answered %s with %q", ErrServer, address, command, answer)
 	case !secured && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
 		return fmt.Errorf("greet %s: it closed the connection at the first command, as a server with TLS does: should the URL begin with rediss://? %w", address, err)
 	}
 	return fmt.Errorf("greet %s: %w", address, err)
 }
 
-// firstLine reads one line, or the first bytes of anything else. Nothing follows the reply to one
-// command, but a server can send an error before it has read the command.
-func firstLine(c net.Conn) ([]byte, error) {
+// isErrorReply reports whether b is one line of an error.
+func isErrorReply(b []byte) bool {
+	return bytes.HasPrefix(b, []byte("-")) && bytes.IndexByte(b, '\n') == len(b)-1
+}
+
+// readReply reads until it has want, one line of an error, or the beginning of anything else.
+// Nothing follows the reply to one command, but a server can send an error before it has read the
+// command.
+func readReply(c net.Conn, want string) ([]byte, error) {
 	const maxLine = 4096 // bytes of an error; the one of protected mode has about 1,000
-	line := make([]byte, 0, maxLine)
-	for len(line) < maxLine {
-		n, err := c.Read(line[len(line):maxLine])
-		line = line[:len(line)+n]
-		if end := bytes.IndexByte(line, '\n'); end == len(line)-1 && end > 0 {
-			return line, nil
-		} else if err != nil || end >= 0 || line[0] != '+' && line[0] != '-' {
-			return line[:min(len(line), 40)], err
+	b := make([]byte, 0, maxLine)
+	for len(b) < maxLine {
+		n, err := c.Read(b[len(b):maxLine])
+		b = b[:len(b)+n]
+		if string(b) == want || isErrorReply(b) {
+			return b, nil
+		}
+		partial := strings.HasPrefix(want, string(b)) || b[0] == '-' && bytes.IndexByte(b, '\n') < 0
+		if err != nil || !partial {
+			return b[:min(len(b), 40)], err
 		}
 	}
-	return line[:40], nil
+	return b[:40], nil
 }
 
 // A yieldingConn yields the processor before each write, so that goroutines that are about to send

@@ -76,6 +76,7 @@ func TestNewRejectsAServerThatIsNotRedis(t *testing.T) {
 		{"a memcached", speaker(t, "", "ERROR\r\n"), nil, true, "is not a Redis"},
 		{"a server that answers OK to each line", speaker(t, "", "+OK\r\n"), nil, true, "is not a Redis"},
 		{"a server that answers PONG to each line", speaker(t, "", "+PONG\r\n"), nil, true, "is not a Redis"},
+		{"a server that answers PONG to each line, to some of them later", latePongs(t), nil, true, `is not a Redis: it answered ECHO with "+PONG\r\n`},
 		{"a server that sends a number", speaker(t, ":1\r\n", ""), nil, true, "is not a Redis"},
 		{"a server that sends garbage", speaker(t, "\x00\x01\x02", ""), nil, true, `is not a Redis: it answered PING with "\x00\x01\x02"`},
 		{"a server with TLS", encrypted.Addr(), nil, false, "as a server with TLS does: should the URL begin with rediss://?"},
@@ -97,6 +98,23 @@ func TestNewRejectsAServerThatIsNotRedis(t *testing.T) {
 			}
 		})
 	}
+}
+
+// latePongs starts a server that answers each line, the second and the third of them
+// only when more has come.
+func latePongs(t *testing.T) (address string) {
+	return accepting(t, func(c net.Conn, _ *sync.WaitGroup) {
+		defer c.Close()
+		late := ""
+		s := bufio.NewScanner(c)
+		for line := 1; s.Scan(); line++ {
+			if late += "+PONG\r\n"; line == 2 || line == 3 {
+				continue
+			}
+			io.WriteString(c, late)
+			late = ""
+		}
+	})
 }
 
 // If another server takes Redis' place, the log names it and callers are still
