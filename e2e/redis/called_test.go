@@ -105,9 +105,9 @@ func TestNewRejectsAServerThatIsNotRedis(t *testing.T) {
 func latePongs(t *testing.T) (address string) {
 	return accepting(t, func(c net.Conn, _ *sync.WaitGroup) {
 		defer c.Close()
-		late := ""
-		s := bufio.NewScanner(c)
-		for line := 1; s.Scan(); line++ {
+		late, line := "", 0
+		for s := bufio.NewScanner(c); s.Scan(); {
+			line++
 			if late += "+PONG\r\n"; line == 2 || line == 3 {
 				continue
 			}
