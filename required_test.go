@@ -2,9 +2,13 @@ package weir_test
 
 import (
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/storetest"
 )
 
 // A bearer is a caller with credentials: it lacks those that it has no value for.
@@ -98,5 +102,55 @@ func TestACandidateSettlesWhatItRejects(t *testing.T) {
 	got := judgedBy(t, open, policyOf(routed(closed, "/a")), without, without)
 	if left := got[1].Candidate.Binding().Remaining; left != 8 {
 		t.Errorf("%d left, want 8", left)
+	}
+}
+
+// A limiter in Shadow mode reports whom it would reject, and settles it as if it had.
+func TestAShadowLimiterKnowsWhoLacksTheCredentialThatItRequires(t *testing.T) {
+	closed := requiring(limiter("closed", "2 per minute by ip"), "session")
+	uncounted := requiring(limiter("uncounted", "2 per minute by ip"), "session")
+	uncounted.Count = weir.Count{Not: true, Statuses: []weir.Statuses{{Low: 401, High: 401}}}
+	with, without := bearer{caller{"ip": "192.0.2.1", "session": "s"}}, bearer{caller{"ip": "192.0.2.2"}}
+	type answer struct{ Allowed, Rejects bool }
+	admits, rejects, refuses := answer{true, false}, answer{true, true}, answer{false, false}
+	for _, test := range []struct {
+		limiter weir.Limiter
+		keys    weir.Keys
+		want    []answer
+	}{
+		{closed, with, []answer{admits, admits, refuses}},
+		{closed, without, []answer{rejects, rejects, refuses}},
+		// Of a door that answers no 401.
+		{closed, without.caller, []answer{admits, admits, refuses}},
+		{uncounted, without, []answer{rejects, rejects, rejects}},
+	} {
+		p := policyOf(routed(shadowOf(test.limiter), "/a"), routed(limiter("a", "9 per minute by ip"), "/a"))
+		clock := storetest.StartManualClock()
+		store := newStore(t, clock)
+		for _, s := range []weir.Store{store, &yieldingSettler{Settler: store}} {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var got []answer
+				d, err := weir.New(p, s, weir.Options{OnShadow: func(s weir.Shadowed) {
+					mu.Lock()
+					defer mu.Unlock()
+					got = append(got, answer{s.Decision.Allowed, s.Rejects})
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range test.want {
+					live, err := d.Decide(t.Context(), weir.Request{Method: "GET", Path: "/a", Keys: test.keys})
+					if err != nil || !live.Allowed {
+						t.Fatalf("%v, %v", live.Outcome, err)
+					}
+					synctest.Wait()
+				}
+				if !slices.Equal(got, test.want) {
+					t.Errorf("%s, in this process %v: %v, want %v", test.limiter.Name, s == weir.Store(store), got, test.want)
+				}
+			})
+			clock.Advance(time.Minute)
+		}
 	}
 }

@@ -34,6 +34,9 @@ type Shadowed struct {
 	Match    Match     // how it covers the request, for the parameters of its route
 	Decision *Decision // what it would have decided; nil for Skipped
 	Skipped  bool      // it was not asked, because too many trials wait for the store
+	// Rejects means that the limiter would reject the request although its decision admits it: the
+	// caller lacks the credential that it requires.
+	Rejects bool
 }
 
 // try runs the trials of a request. live is the Scratch of its decision, out.
@@ -69,9 +72,13 @@ func (d *Decider) shadow(ctx context.Context, by *cover, live *Scratch, r *Reque
 		d.scratches.Put(s)
 		return
 	}
+	report.Rejects = l.rejects(r.Keys)
 	if d.inProcess {
-		d.takeShadow(ctx, report, s)
-		d.keepOrEnd(ctx, live, s, r, out)
+		if rejects := d.takeShadow(ctx, report, s); rejects {
+			d.endRejected(ctx, s)
+		} else {
+			d.keepOrEnd(ctx, live, s, r, out)
+		}
 		return
 	}
 	if !d.trials.acquire() {
@@ -81,7 +88,7 @@ func (d *Decider) shadow(ctx context.Context, by *cover, live *Scratch, r *Reque
 		return
 	}
 	kept := false
-	if awaits := s.wouldAwait(); d.settler != nil && awaits != 0 {
+	if awaits := s.wouldAwait(); d.settler != nil && awaits != 0 && !report.Rejects {
 		if kept = d.keeps(r, out); kept {
 			live.keep(s, awaits, s.wouldRead())
 		}
@@ -89,16 +96,20 @@ func (d *Decider) shadow(ctx context.Context, by *cover, live *Scratch, r *Reque
 	ctx = context.WithoutCancel(ctx)
 	go func() {
 		defer d.trials.release()
-		if d.takeShadow(ctx, report, s); kept {
+		switch rejects := d.takeShadow(ctx, report, s); {
+		case kept:
 			d.answered(ctx, s)
-		} else {
+		case rejects:
+			d.endRejected(ctx, s)
+		default:
 			d.endTrial(ctx, s)
 		}
 	}()
 }
 
-// takeShadow asks the store, and reports what it decides.
-func (d *Decider) takeShadow(ctx context.Context, report Shadowed, s *Scratch) {
+// takeShadow asks the store, and reports what it decides. Before, report.Rejects is whether the
+// limiter rejects what it admits. It returns whether it admits and rejects the request.
+func (d *Decider) takeShadow(ctx context.Context, report Shadowed, s *Scratch) bool {
 	d.take(ctx, s)
 	s.awaiting(d.settler, d.inProcess)
 	s.decide(&s.trial)
@@ -108,8 +119,9 @@ func (d *Decider) takeShadow(ctx context.Context, report Shadowed, s *Scratch) {
 	if s.notifies {
 		d.reportCrossed(s, &s.trial, nil)
 	}
-	report.Decision = &s.trial
+	report.Decision, report.Rejects = &s.trial, report.Rejects && s.trial.Allowed
 	d.reportShadow(report)
+	return report.Rejects
 }
 
 func (d *Decider) reportShadow(s Shadowed) {

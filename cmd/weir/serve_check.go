@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -72,9 +73,7 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 		for _, w := range file.Warnings {
 			printProblem(stderr, "warning", w)
 		}
-		if i == 0 {
-			f.printUnfit(stderr, file.Policy)
-		}
+		f.printUnfit(stderr, file.Policy, i == 0)
 		if name != builtInPolicy {
 			done = append(done, fmt.Sprintf("%s: valid, %s", name, sizeOf(file.Policy)))
 		}
@@ -97,10 +96,17 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 	return err
 }
 
-// printUnfit prints the warnings that a start logs about a policy and the other settings.
-func (f *serveFlags) printUnfit(w io.Writer, p weir.Policy) {
-	warnings := edge.PolicyWarnings(p, f.upstream, f.methods)
-	if f.eventsURL.URL != nil {
+// printUnfit prints the warnings that a start logs about a policy in force, or a candidate, and the
+// other settings.
+func (f *serveFlags) printUnfit(w io.Writer, p weir.Policy, inForce bool) {
+	c := f.config(nil, slog.New(slog.DiscardHandler), io.Discard)
+	var warnings []edge.Warning
+	if inForce {
+		warnings = edge.PolicyWarnings(p, &c)
+	} else {
+		warnings = edge.CandidateWarnings(p, &c)
+	}
+	if inForce && f.eventsURL.URL != nil {
 		warnings = append(warnings, edge.EventWarnings(p)...)
 	}
 	for _, warning := range warnings {

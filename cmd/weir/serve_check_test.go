@@ -61,7 +61,7 @@ func TestACheckFindsWhatAStartRejects(t *testing.T) {
 
 // --check prints what a start would warn of, once each, and still is a success.
 func TestACheckPrintsTheWarningsOfAStart(t *testing.T) {
-	policy := "limiters:\n  - {name: api, routes: [api.example.com/*, PROPFIND api.example.com/dav], windows: [9 per minute by ip]}\n" +
+	policy := "limiters:\n  - {name: api, requires: token, routes: [api.example.com/*, PROPFIND api.example.com/dav], windows: [9 per minute by ip]}\n" +
 		"  - {name: old, routes: [old.example.com/*, CONNECT api.example.com/x], windows: [9 per minute by ip]}\n"
 	stdout, stderr, err := checked(t, "policy: policy.yaml\ncandidate: policy.yaml\nupstream: {api.example.com: 'http://h:1', shop.example.com: 'http://h:2'}\n", policy)
 	if err != nil || !strings.Contains(stdout, "fit together") {
@@ -71,6 +71,7 @@ func TestACheckPrintsTheWarningsOfAStart(t *testing.T) {
 		"answered 421: give --upstream HOST=URL, or correct the routes (host old.example.com)\n",
 		"not limited: add a route HOST/*, or correct --upstream (host shop.example.com)\n",
 		"the server answers 405: give --methods PROPFIND, or correct the route (method PROPFIND, limiter api, route PROPFIND api.example.com/dav)\n",
+		"forwarded (limiters api, requires token, flags --tokens verifies those of 'weir token create', --token-file others)\n",
 	} {
 		if strings.Count(stderr, want) != 1 {
 			t.Errorf("want one warning %q:\n%s", want, stderr)

@@ -18,9 +18,45 @@ import (
 // verified ends the start-up line of credentials that are verified before an upstream (D17, D27).
 const verified = "; a request without one is counted by IP address, and rejected if its limiter requires one"
 
-// unverified returns the start-up line of credentials that no flag verifies. flags name those that
-// would.
-func unverified(c *Config, source, flags string) string {
+// verifiers are the flags that verify each credential.
+var verifiers = map[string]string{
+	identity.Session: "--jwt-key or --jwks gives the key",
+	identity.Token:   "--tokens verifies those of 'weir token create', --token-file others",
+	identity.Cert:    "--client-ca asks callers for certificates",
+}
+
+// verifies reports whether a credential is verified, by a flag or by the sample backend.
+func (c *Config) verifies(credential string) bool {
+	switch hasSample := len(c.Sites) == 0 && !c.asksAlone(); credential {
+	case identity.Session:
+		return hasSample || len(c.Sessions.KeyFiles) > 0 || c.Sessions.JWKS != nil
+	case identity.Token:
+		return hasSample || c.TokenFile != "" || c.Tokens
+	default:
+		return c.asksClients()
+	}
+}
+
+// credentialWarnings returns a warning for each credential that limiters require and c does not
+// verify: they let everybody in.
+func credentialWarnings(p weir.Policy, c *Config) (all []Warning) {
+	for _, credential := range weir.Credentials() {
+		var requiring []string
+		for i := range p.Limiters {
+			if l := &p.Limiters[i]; l.Requires == credential && !c.verifies(credential) {
+				requiring = append(requiring, l.Name)
+			}
+		}
+		if len(requiring) > 0 {
+			all = append(all, Warning{"limiters require a credential that is not verified: their requests are counted by IP address and forwarded",
+				[]any{"limiters", strings.Join(requiring, ", "), "requires", credential, "flags", verifiers[credential]}})
+		}
+	}
+	return all
+}
+
+// unverified returns the start-up line of credentials that nothing verifies.
+func unverified(c *Config, source string) string {
 	line := "not verified: requests are counted by IP address and forwarded"
 	var requiring, counting, planned []string
 	for i := range c.Policy.Policy.Limiters {
@@ -48,7 +84,7 @@ func unverified(c *Config, source, flags string) string {
 	if len(planned) > 0 {
 		line += ", so nobody has a plan of " + strings.Join(planned, ", ")
 	}
-	return line + "; " + flags
+	return line + "; " + verifiers[source]
 }
 
 // countsBy reports whether a window of l counts by a credential, or by what is read from it.
@@ -67,8 +103,8 @@ func countsBy(l *weir.Limiter, credential string) bool {
 // It returns nil if no key is configured.
 func openSessions(ctx context.Context, c *Config, h *hooks, own *parts) (*identity.Sessions, string, error) {
 	s := &c.Sessions
-	if len(s.KeyFiles) == 0 && s.JWKS == nil {
-		return nil, unverified(c, identity.Session, "--jwt-key or --jwks gives the key"), nil
+	if !c.verifies(identity.Session) {
+		return nil, unverified(c, identity.Session), nil
 	}
 	o := identity.SessionsOptions{Issuer: s.Issuer, Audience: s.Audience, Leeway: s.Leeway}
 	advice := &sidAdvice{log: c.Log}
@@ -132,7 +168,7 @@ func openKeySet(ctx context.Context, c *Config, own *parts) (*jwks.Set, error) {
 // certificateRows returns the start-up row of client certificates. There is none if no flag asks
 // for them and the policy neither counts by them nor requires one.
 func certificateRows(c *Config) []Row {
-	line := unverified(c, identity.Cert, "--client-ca asks callers for certificates")
+	line := unverified(c, identity.Cert)
 	if c.asksClients() {
 		line = "certificates from the authorities of --client-ca " + filepath.Base(c.Clients.CAFile)
 		if c.Clients.Optional {
@@ -162,7 +198,7 @@ func openTokens(ctx context.Context, c *Config, own *parts) (identity.Tokens, st
 		return tokens, fmt.Sprintf("verified by --token-file %s, %s", filepath.Base(c.TokenFile), cli.Count(tokens.Len(), "token")) + c.placesRow() + verified, nil
 	}
 	if !c.Tokens {
-		return nil, unverified(c, identity.Token, "--tokens verifies those of 'weir token create', --token-file others"), nil
+		return nil, unverified(c, identity.Token), nil
 	}
 	tokens, err := sample.OpenTokens(ctx, sample.Options{Dir: c.Data, Now: c.Now, Log: c.Log})
 	if err != nil {

@@ -8,10 +8,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/admin"
@@ -160,10 +163,79 @@ func TestTheFirstRowReportsThatEveryAddressIsServed(t *testing.T) {
 func TestStartUpNamesTheLimitersThatCountByAnUnverifiedCredential(t *testing.T) {
 	c := testConfig(t, "limiters:\n  - {name: a, routes: [/a], windows: ['2 per minute by claim:org.id or ip']}\n"+
 		"  - {name: b, routes: [/b], windows: ['2 per minute by session'], requires: session}\n  - {name: c, routes: [/c], windows: [2 per minute by ip]}\n")
-	if got := unverified(&c, "session", "FLAG"); got != "not verified: requests are counted by IP address and forwarded, although required by b, and part of a key in a; FLAG" {
+	if got := unverified(&c, "session"); got != "not verified: requests are counted by IP address and forwarded, although required by b, and part of a key in a; --jwt-key or --jwks gives the key" {
 		t.Errorf("sessions %s", got)
 	}
-	if got := unverified(&c, "token", "FLAG"); got != "not verified: requests are counted by IP address and forwarded; FLAG" {
+	if got := unverified(&c, "token"); got != "not verified: requests are counted by IP address and forwarded; --tokens verifies those of 'weir token create', --token-file others" {
 		t.Errorf("tokens %s", got)
+	}
+}
+
+// A policy that requires what nothing verifies is reported whenever it comes into force, also as a
+// candidate.
+func TestARequiredCredentialThatNothingVerifiesIsReported(t *testing.T) {
+	const open, closed = "limiters:\n  - {name: b, routes: [/b], windows: [2 per minute by ip]}\n", "limiters:\n  - {name: b, routes: [/b], windows: [2 per minute by ip], requires: session}\n"
+	const want = `level=WARN msg="limiters require a credential that is not verified: their requests are counted by IP address and forwarded"`
+	path := filepath.Join(t.TempDir(), "policy.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(open)
+	document, err := live.Load(policies, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	c := testConfig(t, open)
+	c.Policy, c.Log = document, slog.New(slog.NewTextHandler(&text, nil))
+	s, _ := opened(t, c)
+	if strings.Contains(text.String(), want) {
+		t.Errorf("of a policy that requires nothing: %s", text.String())
+	}
+	write(closed)
+	s.Reload(t.Context(), "SIGHUP")
+	if got := text.String(); strings.Count(got, want+` limiters=b requires=session flags="--jwt-key or --jwks gives the key"`) != 1 {
+		t.Errorf("after a reload:\n%s", got)
+	}
+	var tried strings.Builder
+	c = testConfig(t, open)
+	c.Memory = CandidateShare * memstore.MinMemory
+	c.Candidate, c.Log = path, slog.New(slog.NewTextHandler(&tried, nil))
+	opened(t, c)
+	if got := tried.String(); strings.Count(got, want) != 1 || !strings.Contains(got, "candidate="+path) {
+		t.Errorf("of a candidate:\n%s", got)
+	}
+}
+
+// Each credential has the flags that verify it, and the sample backend verifies two of them.
+func TestWhichCredentialsAreVerified(t *testing.T) {
+	site := gateway.To(&url.URL{Scheme: "http", Host: "h"})
+	for _, test := range []struct {
+		config Config
+		want   string
+	}{
+		{Config{}, "session token"},
+		{Config{Sites: site}, ""},
+		{Config{Sites: site, Sessions: Sessions{KeyFiles: []string{"k"}}}, "session"},
+		{Config{Sites: site, Sessions: Sessions{JWKS: &url.URL{}}}, "session"},
+		{Config{Sites: site, Tokens: true}, "token"},
+		{Config{Sites: site, TokenFile: "t"}, "token"},
+		{Config{Sites: site, Clients: gateway.ClientTLS{CAFile: "ca"}}, "cert"},
+	} {
+		var got []string
+		for _, credential := range weir.Credentials() {
+			p := weir.Policy{Limiters: []weir.Limiter{{Name: "a", Requires: credential}}}
+			if len(credentialWarnings(p, &test.config)) == 0 {
+				got = append(got, credential)
+			}
+			if verifiers[credential] == "" {
+				t.Errorf("no flags verify %q", credential)
+			}
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%q are verified, want %q", got, test.want)
+		}
 	}
 }

@@ -67,6 +67,9 @@ func openCandidate(c *Config, k *counter, o *live.Options, h *hooks, own *parts)
 		for _, call := range h.candidateLoaded {
 			call()
 		}
+		if p != nil {
+			logWarnings(c.Log, CandidateWarnings(*p, c))
+		}
 		return nil
 	}
 	return nil

@@ -49,7 +49,7 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, issued *acme.Ma
 	if err != nil {
 		return nil, cli.Fail(err, "")
 	}
-	h.policies = append(h.policies, warnOfPlans(c.Log, resolver), warnOnce(c.Log, func(p weir.Policy) []Warning { return PolicyWarnings(p, c.Sites, c.Methods) }))
+	h.policies = append(h.policies, warnOfPlans(c.Log, resolver), warnOnce(c.Log, func(p weir.Policy) []Warning { return PolicyWarnings(p, c) }))
 	o := gateway.Options{
 		Decider:        k.Decider,
 		Identity:       resolver,

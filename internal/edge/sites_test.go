@@ -85,7 +85,7 @@ func TestAMethodThatTheServerDoesNotAcceptIsWarnedOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := PolicyWarnings(weir.Policy{Limiters: []weir.Limiter{{Name: "a", Routes: []weir.Route{r, r}}}}, nil, []string{"PROPFIND"})
+		all := PolicyWarnings(weir.Policy{Limiters: []weir.Limiter{{Name: "a", Routes: []weir.Route{r, r}}}}, &Config{Methods: []string{"PROPFIND"}})
 		if text := fmt.Sprint(all); want == "" && len(all) > 0 || want != "" && (len(all) != 1 || !strings.Contains(text, want)) {
 			t.Errorf("%s: %s, want %q", route, text, want)
 		}

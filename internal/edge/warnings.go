@@ -17,10 +17,20 @@ type Warning struct {
 	Args    []any // as of slog.Logger.Warn
 }
 
-// PolicyWarnings returns where a policy does not fit the sites and the methods that a server
-// accepts beside the known ones. A start logs them.
-func PolicyWarnings(p weir.Policy, sites []gateway.Site, methods []string) []Warning {
-	return slices.Concat(hostWarnings(p, sites), sharedWarnings(p, sites), methodWarnings(p, methods))
+// PolicyWarnings returns where a policy does not fit the sites of c, the methods that it accepts
+// beside the known ones, and the credentials that it verifies. They are logged when the policy
+// comes into force.
+func PolicyWarnings(p weir.Policy, c *Config) []Warning {
+	return slices.Concat(hostWarnings(p, c.Sites), sharedWarnings(p, c.Sites), methodWarnings(p, c.Methods), credentialWarnings(p, c))
+}
+
+// CandidateWarnings returns why a candidate policy reports less than it would do in force.
+func CandidateWarnings(p weir.Policy, c *Config) []Warning {
+	all := credentialWarnings(p, c)
+	for i := range all {
+		all[i].Args = append(all[i].Args, "candidate", c.Candidate)
+	}
+	return all
 }
 
 // EventWarnings returns a warning of a policy that makes no event, for a server with a webhook that
@@ -43,9 +53,13 @@ func warnOnce(log *slog.Logger, warnings func(weir.Policy) []Warning) func(live.
 			return
 		}
 		warned = s.Version
-		for _, w := range warnings(s.Policy) {
-			log.Warn(w.Message, w.Args...)
-		}
+		logWarnings(log, warnings(s.Policy))
+	}
+}
+
+func logWarnings(log *slog.Logger, all []Warning) {
+	for _, w := range all {
+		log.Warn(w.Message, w.Args...)
 	}
 }
 

@@ -289,9 +289,10 @@ func TestShadowsAndCandidatesAreCountedByWhatTheyWouldHaveSaid(t *testing.T) {
 	m.Shadow(weir.Shadowed{Limiter: l, Decision: &allowed})
 	m.Shadow(weir.Shadowed{Limiter: l, Decision: &refused})
 	m.Shadow(weir.Shadowed{Limiter: l, Decision: &refused})
+	m.Shadow(weir.Shadowed{Limiter: l, Decision: &allowed, Rejects: true})
 	m.Shadow(weir.Shadowed{Limiter: l, Skipped: true})
 	want(t, m, `weir_shadow_decisions_total{limiter="api",outcome="would_admit"}`, 1)
-	want(t, m, `weir_shadow_decisions_total{limiter="api",outcome="would_refuse"}`, 2)
+	want(t, m, `weir_shadow_decisions_total{limiter="api",outcome="would_refuse"}`, 3)
 	want(t, m, `weir_shadow_decisions_total{limiter="api",outcome="skipped"}`, 1)
 
 	unlimited := weir.Decision{Allowed: true, Outcome: weir.Unlimited}

@@ -98,7 +98,7 @@ func (m *Metrics) Shadow(s weir.Shadowed) {
 	switch {
 	case s.Skipped:
 		i = 2
-	case s.Decision != nil && !s.Decision.Allowed:
+	case s.Rejects || s.Decision != nil && !s.Decision.Allowed:
 		i = 1
 	}
 	lane := m.lanes.get()
@@ -160,7 +160,7 @@ var (
 	descFallbacks = prometheus.NewDesc("weir_fallback_decisions_total",
 		"Requests that were decided without the store, by the limiter's on_store_failure.", []string{"limiter", "how"}, nil)
 	descShadows = prometheus.NewDesc("weir_shadow_decisions_total",
-		"What limiters in shadow mode would have decided; skipped: not evaluated, because too many of their takes were waiting for the store.", []string{"limiter", "outcome"}, nil)
+		"What limiters in shadow mode would have decided; would_refuse includes those that they would answer 401; skipped: not evaluated, because too many of their takes were waiting for the store.", []string{"limiter", "outcome"}, nil)
 	descCandidates = prometheus.NewDesc("weir_candidate_decisions_total",
 		"How the candidate policy differs from the one in force, under the limiter in force.", []string{"limiter", "outcome"}, nil)
 	descRejected = prometheus.NewDesc("weir_candidate_unauthenticated_total",

@@ -255,6 +255,7 @@ func TestShadowLimitersAreCountedApart(t *testing.T) {
 	for range 5 {
 		r.Shadow(weir.Shadowed{Limiter: &tried, Decision: desk.event("tried", "192.0.2.1").Decision})
 	}
+	r.Shadow(weir.Shadowed{Limiter: &tried, Decision: desk.event("tried", "192.0.2.2").Decision, Rejects: true})
 	r.Shadow(weir.Shadowed{Limiter: &tried, Skipped: true})
 	r.Shadow(weir.Shadowed{})
 	l := limiter(t, r.Snapshot(watch.Query{Seconds: 1}), "tried")
@@ -262,7 +263,7 @@ func TestShadowLimitersAreCountedApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"on":true,"would_admit":2,"would_refuse":3,"skipped":1,"series":{"would_admit":[2],"would_refuse":[3],"skipped":[1]}}`
+	want := `{"on":true,"would_admit":2,"would_refuse":4,"skipped":1,"series":{"would_admit":[2],"would_refuse":[4],"skipped":[1]}}`
 	if string(got) != want || l.Totals != (watch.Counts{}) {
 		t.Errorf("%s and %+v, not %s and nothing", got, l.Totals, want)
 	}

@@ -161,7 +161,7 @@ func (r *Recorder) Shadow(v weir.Shadowed) {
 	column, second := skipped, int64(0)
 	if v.Decision != nil && !v.Skipped {
 		second, column = v.Decision.Now, wouldRefuse
-		if v.Decision.Allowed {
+		if v.Decision.Allowed && !v.Rejects {
 			column = wouldAdmit
 		}
 	}
