@@ -18,6 +18,8 @@ FUZZTIME ?= 2s
 PACKAGES ?= $$((2 * $$(nproc)))
 # The packages that take longest. They start first, so that none runs alone at the end.
 LONGEST := ./e2e/redis ./e2e/wordpress ./internal/gateway ./memstore ./internal/verify ./pacer
+# For what runs beside e2e/weir, which lasts longest.
+BESIDE := nice -n 5
 # The race detector, for all but SQLite: that is C translated to Go, and takes eight times as long with it.
 RACE := -race -gcflags='modernc.org/...=-race=false'
 # How often `make soak` repeats the tests, and how long it fuzzes each target.
@@ -44,7 +46,8 @@ check: fmt ## the inner loop, in under a minute: format, vet, staticcheck, and t
 	@echo "make check: passed; make test runs everything"
 
 .PHONY: test
-test: deps fmt vet staticcheck race modules fuzz ## everything below in this order, as in CI
+test: deps fmt vet staticcheck ## everything below, as in CI
+	$(MAKE) --no-print-directory -j2 e2e-weir race-packages norace modules fuzz
 	@echo "make test: passed"
 
 .PHONY: deps
@@ -74,12 +77,11 @@ staticcheck: ## staticcheck, at the version pinned above
 
 .PHONY: race
 race: ## every test: packages with -race, command-line scripts, end to end with curl, nginx and chromium
-	$(MAKE) --no-print-directory -j2 e2e-weir race-packages
-	scripts/norace # what -race leaves out: millions of callers, kills, a gigabyte
+	$(MAKE) --no-print-directory -j2 e2e-weir race-packages norace
 
-# The longest, one test after the other: it starts first, and the others leave it the processor. The
-# program has the race detector only where much happens at once: it doubles what everything takes.
-# make soak has it everywhere.
+# The longest, one test after the other: it starts first, and what runs beside it leaves it the
+# processor. The program has the race detector only where much happens at once: it doubles what
+# everything takes. make soak has it everywhere.
 CONCURRENT := UnderLoad|Swap|HandOver|Rolling|Killed|Drain|Replaced|OtherClients|NeverRead|Streams|Outage
 .PHONY: e2e-weir
 e2e-weir:
@@ -88,7 +90,11 @@ e2e-weir:
 
 .PHONY: race-packages
 race-packages:
-	nice -n 5 go test $(RACE) -vet=off -count=1 -timeout 60m -p $(PACKAGES) $(LONGEST) $$(go list ./... | grep -vx github.com/weirlimit/weir/e2e/weir)
+	$(BESIDE) go test $(RACE) -vet=off -count=1 -timeout 60m -p $(PACKAGES) $(LONGEST) $$(go list ./... | grep -vx github.com/weirlimit/weir/e2e/weir)
+
+.PHONY: norace
+norace: # what -race leaves out: millions of callers, kills, a gigabyte
+	$(BESIDE) scripts/norace
 
 # What only these modules need is compiled without optimization, in a fifth less time. What they
 # share with the rest of Weir is compiled as there, and so once: it needs to have the same version.
@@ -104,13 +110,13 @@ STRIP := -ldflags='-s -w'
 # Without -race: what they share with the rest is tested with it, and Caddy takes minutes to compile once more.
 .PHONY: modules
 modules: ## the modules of their own: examples/go, the Caddy module, and --rls beside envoyproxy/ratelimit
-	cd examples/go && go test -count=1 -vet=off $(STRIP) -tags $(GO_TAGS) $(ALONE_FLAGS) ./...
-	cd caddy && go test -count=1 -vet=off $(STRIP) $(ALONE_FLAGS) ./...
-	cd e2e/envoyratelimit && go test -count=1 $(STRIP) ./...
+	cd examples/go && $(BESIDE) go test -count=1 -vet=off $(STRIP) -tags $(GO_TAGS) $(ALONE_FLAGS) ./...
+	cd caddy && $(BESIDE) go test -count=1 -vet=off $(STRIP) $(ALONE_FLAGS) ./...
+	cd e2e/envoyratelimit && $(BESIDE) go test -count=1 $(STRIP) ./...
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (2s)
-	scripts/fuzz $(FUZZTIME)
+	$(BESIDE) scripts/fuzz $(FUZZTIME)
 
 .PHONY: bench
 bench: ## the benchmarks of each package, then Weir and its peers (bench/)
