@@ -50,13 +50,16 @@ func ParseReading(s string) (Reading, error) {
 	return Reading{}, fmt.Errorf("%q: %s are allowed", s, ReadingForms)
 }
 
-// maxPath is the max number of names in the path of a Reading.
-const maxPath = 8
+// The max number of names in the path of a Reading, and of its bytes.
+const (
+	maxPath      = 8
+	maxPathBytes = 128
+)
 
 func pathProblem(path string) error {
 	names := strings.Split(path, ".")
-	if len(names) > maxPath || len(path) > maxValue {
-		return fmt.Errorf("a path has at most %d names and %d bytes", maxPath, maxValue)
+	if len(names) > maxPath || len(path) > maxPathBytes {
+		return fmt.Errorf("a path has at most %d names and %d bytes", maxPath, maxPathBytes)
 	}
 	for _, name := range names {
 		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == '"' || r == '\\' || r == 0x7f || r == 0xfffd }) {

@@ -79,7 +79,7 @@ func (r *reporter) Reported(from weir.Reading) (units int64, ok bool) {
 		return 0, false
 	}
 	var m meter.Meter
-	m.Reset(from.Name, meter.JSON)
+	m.Reset(from.Name, meter.CallersJSON)
 	m.Write(body)
 	r.bodyRead, r.last = true, from
 	r.units, r.ok = m.Units()

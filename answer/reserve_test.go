@@ -128,6 +128,7 @@ func TestARequestsBodyTellsWhatIsReservedForIt(t *testing.T) {
 		{"declared longer", "application/json", "", "1000000", body, 8000},
 		{"broken off", "application/json", "", "", body[:len(body)-1], 8000},
 		{"followed by more", "application/json", "", "", body + body, 8000},
+		{"twice in other letters", "application/json", "", "", `{"max_tokens":1000,"MAX_TOKENS":4000}`, 8000},
 		{"compressed", "application/json", "gzip", "", body, 8000},
 		{"another type", "text/plain", "", "", body, 8000},
 		{"no body", "application/json", "", "", "", 8000},

@@ -75,6 +75,25 @@ func member(object []byte, name string) (value []byte, ok bool) {
 	return value, ok
 }
 
+// Whatever encoding/json reads into a field, a caller's text tells the same or nothing.
+func FuzzCallersJSON(f *testing.F) {
+	for _, body := range []string{`{"max_tokens":1}`, `{"max_tokens":1,"MAX_TOKENS":9}`, `{"max_token\u017f":9,"max_tokens":1}`, `{"max_tokens":1,"max_tokens\u0000":9}`} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, ok := read("max_tokens", CallersJSON, string(body), len(body)+1)
+		if !ok {
+			return
+		}
+		var into struct {
+			Tokens json.Number `json:"max_tokens"`
+		}
+		if err := json.Unmarshal(body, &into); err != nil || into.Tokens.String() != strconv.FormatInt(got, 10) {
+			t.Errorf("%q tells %d, and encoding/json reads %q, %v", body, got, into.Tokens, err)
+		}
+	})
+}
+
 // FuzzEvents compares what a Meter reads with a reader of whole streams, and in pieces.
 func FuzzEvents(f *testing.F) {
 	for _, body := range []string{

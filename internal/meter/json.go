@@ -15,6 +15,7 @@ type scanner struct {
 	rest string // of a literal
 	quoted
 	number
+	like lookalike
 
 	found   bool // the text has the member, and it is not null
 	invalid bool // it is no number that tells, or an object has a name of the path twice
@@ -135,8 +136,7 @@ func (s *scanner) stepToken(c byte) {
 		return
 	case beforeFirstName, beforeName:
 		if c == '"' {
-			s.beginString()
-			s.isName, s.isCompared = true, s.onPath == s.depth
+			s.beginName(s.onPath == s.depth)
 			return
 		}
 		if c == '}' && s.state == beforeFirstName {
@@ -242,6 +242,9 @@ func (s *scanner) stepLiteral(c byte) {
 func (s *scanner) endName() {
 	s.state = beforeColon
 	if !s.isCompared || s.compared != len(s.names[s.depth-1]) {
+		if s.like.isCompared && s.like.is(s.names[s.depth-1]) {
+			s.found, s.invalid = true, true
+		}
 		return
 	}
 	bit := uint16(1) << s.depth

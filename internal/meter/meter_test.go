@@ -92,6 +92,39 @@ func TestAMemberOfAJSONTextTells(t *testing.T) {
 	}
 }
 
+// What a lax reader may take for a name of the path makes a caller's text ambiguous. It changes
+// nothing in a backend's.
+func TestANameThatMayBeTakenForThePathsTellsNothing(t *testing.T) {
+	const path = "generation.max_tokens"
+	for _, test := range []struct {
+		name, body string
+		want       int64 // of a caller's text
+	}{
+		{"the name alone", `{"generation":{"max_tokens":1}}`, 1},
+		{"no lookalike", `{"generations":{"max_tokens":9},"generation":{"max_token":9,"max_tokenss":9,"_":9,"":9,"max_tokens":1}}`, 1},
+		{"a lookalike elsewhere", `{"MAX_TOKENS":9,"a":{"generation":{"Max_Tokens":9}},"generation":{"max_tokens":1,"a":{"MAX_TOKENS":9}}}`, 1},
+		{"in capitals", `{"generation":{"max_tokens":1,"MAX_TOKENS":9}}`, none},
+		{"in capitals, before", `{"generation":{"MAX_TOKENS":9,"max_tokens":1}}`, none},
+		{"of the object", `{"generation":{"max_tokens":1},"Generation":{"max_tokens":9}}`, none},
+		{"that is null", `{"generation":{"max_tokens":1,"Max_tokens":null}}`, none},
+		{"alone", `{"generation":{"Max_Tokens":9}}`, none},
+		{"with one escape", `{"generation":{"max_tokens":1,"max_token\u0053":9}}`, none},
+		{"a long s", `{"generation":{"max_tokens":1,"max_tokenſ":9}}`, none},
+		{"an escaped sign of kelvin", `{"generation":{"max_tokens":1,"max_to\u212aens":9}}`, none},
+		{"without the line", `{"generation":{"max_tokens":1,"maxTokens":9}}`, none},
+		{"with many", `{"generation":{"max_tokens":1,"` + strings.Repeat("_-", 1000) + `max-tokens":9}}`, none},
+		{"before a NUL", `{"generation":{"max_tokens":1,"max_tokens\u0000x":9}}`, none},
+		{"a pair after the name", `{"generation":{"max_tokens":1,"max_tokens\ud83d\ude00":9}}`, 1},
+		{"a very long name", `{"generation":{"max_tokens":1,"` + strings.Repeat("m", 5000) + `":9}}`, 1},
+	} {
+		wantEverySize(t, path, CallersJSON, test.body, test.want)
+		if backends := orNone(read(path, JSON, test.body, 7)); test.want == none && test.name != "alone" && backends != 1 {
+			t.Errorf("%s: of a backend %d is read, want 1", test.name, backends)
+		}
+	}
+	wantEverySize(t, strings.Repeat("k", 128), CallersJSON, `{"`+strings.Repeat("k", 128)+`":1,"`+strings.Repeat("\u212a", 128)+`":9}`, none)
+}
+
 func nested(depth int) string { return strings.Repeat("[", depth) + strings.Repeat("]", depth) }
 
 func TestTheLastEventWithTheMemberTells(t *testing.T) {

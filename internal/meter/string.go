@@ -20,13 +20,24 @@ type quoted struct {
 func (s *scanner) beginString() {
 	s.state = inString
 	s.isName, s.isCompared, s.compared, s.high = false, false, 0, 0
+	s.like.begin(false)
 }
+
+// beginName begins the string of a name. isCompared is whether its object is on the path.
+func (s *scanner) beginName(isCompared bool) {
+	s.beginString()
+	s.isName, s.isCompared = true, isCompared
+	s.like.begin(isCompared)
+}
+
+// compares reports whether the string is compared with a name of the path.
+func (s *scanner) compares() bool { return s.isCompared || s.like.isCompared }
 
 // readString reads a string up to its end, or up to an escape that is more than a character that no
 // path has, and returns the number of bytes.
 func (s *scanner) readString(p []byte) int {
 	n := 0
-	if s.isCompared {
+	if s.compares() {
 		if n = plain(p); n > 0 {
 			s.compare(p[:n])
 		}
@@ -111,6 +122,12 @@ func ends(w uint64) uint64 {
 
 // compare compares the next bytes of a name with those of the path.
 func (s *scanner) compare(p []byte) {
+	if s.like.isCompared {
+		s.like.add(p)
+	}
+	if !s.isCompared {
+		return
+	}
 	name := s.names[s.depth-1][s.compared:]
 	if s.high != 0 || len(p) > len(name) || name[:len(p)] != string(p) {
 		s.isCompared = false
@@ -132,7 +149,7 @@ func (s *scanner) stepEscape(c byte) {
 	default:
 		s.state = failed
 	}
-	if s.isCompared {
+	if s.compares() {
 		s.compare([]byte{c})
 	}
 }
@@ -153,7 +170,7 @@ func (s *scanner) stepHex(c byte) {
 		return
 	}
 	s.state = inString
-	if s.isCompared {
+	if s.compares() {
 		s.compareRune(s.hex)
 	}
 }
