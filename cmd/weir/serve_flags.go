@@ -114,7 +114,6 @@ func defaultServeFlags() *serveFlags {
 		minRateGrace:   cli.Span{Duration: 20 * time.Second, Min: time.Second, Max: 10 * time.Minute},
 		maxUploadTime:  cli.SpanOrOff{Min: time.Second, Max: 30 * 24 * time.Hour},
 		times:          defaultServeTimes(),
-		corsOrigins:    cli.Origins{"*"},
 		logFormat:      cli.Choice{Value: "text", Of: []string{"text", "json"}},
 		accessLog:      true,
 		logFields:      logFields(gateway.AllLogFields),
@@ -176,7 +175,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Var(&f.minRateGrace, "min-rate-grace", "how long a client may be slower than --min-rate in total; it earns time back while it is faster")
 	flags.Var(&f.maxUploadTime, "max-upload-time", "maximum time for the body of one request, or off; a large upload can exceed it at any speed")
 	f.times.register(cmd)
-	flags.Var(&f.corsOrigins, "cors-origins", "web origins that may call the widget surface, or *")
+	flags.Var(&f.corsOrigins, "cors-origins", "web origins whose scripts may call the API, or *: their preflights are answered, and they may read every answer that the backend does not restrict itself; without it, the contract's widget surface is for any origin, and no other API is Weir's to open")
 	cli.SwitchFlag(cmd, &f.ietfHeaders, "ietf-headers", "also send RateLimit and RateLimit-Policy (IETF draft 10)")
 	flags.Var(&f.eventsURL, "events-url", "the webhook that gets the events of limiters with notify, signed with --events-secret; in WEIR_EVENTS_URL it is kept out of ps")
 	flags.StringVar(&f.eventsSecret, "events-secret", "", "`FILE` with the secret that signs events: whsec_ and the base64 of 24 to 64 bytes; only with --events-url")

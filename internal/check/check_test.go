@@ -436,6 +436,34 @@ func TestAPreflightPassesOnTheAccountOfWidgetOther(t *testing.T) {
 	}
 }
 
+// With an API of one's own, the backend answers the preflights of listed origins too, and nothing
+// counts them. It says who may read what it answers; a refusal says that itself.
+func TestListedOriginsMayReadRefusals(t *testing.T) {
+	d := open(t, check.Traefik, `{limiters: [{name: a, routes: [/*], windows: [1 per hour by ip]}]}`, func(o *check.Options) {
+		o.Rules.CORSOrigins = []string{"https://shop.example.com"}
+	})
+	ask := func(method, origin string) *http.Response {
+		return asked(check.Traefik, method, "/x", "192.0.2.7", "Origin: "+origin, "Access-Control-Request-Method: POST").ask(d)
+	}
+	for _, test := range []struct {
+		method, origin  string
+		status          int
+		limit, readable string
+	}{
+		{"OPTIONS", "https://shop.example.com", 204, "", ""},
+		{"GET", "https://shop.example.com", 204, "1", ""},
+		{"GET", "https://shop.example.com", 429, "1", "https://shop.example.com"},
+		{"GET", "https://evil.example.com", 429, "1", ""},
+		{"OPTIONS", "https://shop.example.com", 204, "", ""},
+		{"OPTIONS", "https://evil.example.com", 429, "1", ""},
+	} {
+		r := ask(test.method, test.origin)
+		if limit, readable := r.Header.Get("X-RateLimit-Limit"), r.Header.Get("Access-Control-Allow-Origin"); r.StatusCode != test.status || limit != test.limit || readable != test.readable {
+			t.Errorf("%s from %s: %d, limit %q, readable by %q; want %+v", test.method, test.origin, r.StatusCode, limit, readable, test)
+		}
+	}
+}
+
 func TestTheDoorReadsNoBody(t *testing.T) {
 	d := open(t, check.Caddy, `{limiters: [{name: a, routes: [/*], windows: [3 per minute by ip+agent]}]}`)
 	addr, _ := serving(t, d)

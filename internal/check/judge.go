@@ -142,7 +142,7 @@ func (d *Door) complete(x *exchange) {
 	if x.answer.Outcome != answer.Unlimited {
 		x.fields = x.answer.AppendFields(x.fields)
 	}
-	if x.CORS != nil && !x.IsPreflight() {
+	if x.CORS != nil && !x.IsPreflight() && (!x.passes || !x.CORS.Shares()) {
 		x.CORS.Complete(&x.fields, x.Origin)
 	}
 }

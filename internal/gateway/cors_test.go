@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/weirlimit/weir"
@@ -276,6 +277,134 @@ func TestADenialCanBeReadByABrowser(t *testing.T) {
 		}
 		if got := res.Header.Get("Access-Control-Expose-Headers"); got != exposed+", X-Weir-Denial" {
 			t.Errorf("Access-Control-Expose-Headers %q", got)
+		}
+	}
+}
+
+// ownAPI is the policy of an API of one's own.
+func ownAPI(t *testing.T) weir.Policy {
+	t.Helper()
+	w, err := weir.ParseWindow("3 per hour by ip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return weir.Policy{Limiters: []weir.Limiter{
+		{Name: "closed", Routes: []weir.Route{{Path: "/v1/", Prefix: true}}, Windows: []weir.Window{w}, Deny: []weir.Who{{Network: loopback[0]}}},
+		{Name: "open", Routes: []weir.Route{{Path: "/open/", Prefix: true}}, Windows: []weir.Window{w}},
+	}}
+}
+
+// Under a policy of one's own, the preflights of listed origins are answered here, also where a
+// limiter would answer 401 or 403: they bring no credential. They are counted nowhere. All others
+// are requests like any other.
+func TestPreflightsOfListedOriginsAreAnsweredForAnAPIOfOnesOwn(t *testing.T) {
+	var reached atomic.Int64
+	backend := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { reached.Add(1) })
+	for _, change := range []func(*Options){nil, behind(t, backend)} {
+		e := open(t, backend, func(o *Options) {
+			o.CORSOrigins, o.Decider = []string{"https://shop.test"}, testDecider(t, ownAPI(t))
+			if change != nil {
+				change(o)
+			}
+		})
+		for _, path := range []string{"/v1/chat", "/open/x", "/v1/wp/status", "/api/v1/widget/leads", "/uncovered"} {
+			for range 5 {
+				res := preflight(e, path, "Access-Control-Request-Headers: x-api-key")
+				for name, value := range map[string]string{
+					"Access-Control-Allow-Origin": "https://shop.test", "Access-Control-Allow-Methods": rules.AllMethods,
+					"Access-Control-Allow-Headers": "x-api-key", "Access-Control-Allow-Credentials": "", "X-Ratelimit-Limit": "",
+				} {
+					if got := res.Header.Get(name); got != value || res.StatusCode != http.StatusNoContent {
+						t.Errorf("%s: %d, %s: %q, want %q", path, res.StatusCode, name, got, value)
+					}
+				}
+			}
+		}
+		if n := reached.Swap(0); n > 0 {
+			t.Errorf("%d preflights reached the backend", n)
+		}
+		if got := e.ask("GET /open/x").Header.Get("X-RateLimit-Remaining"); got != "2" {
+			t.Errorf("%s left after preflights, want 2", got)
+		}
+		if res := preflight(e, "/open/a%00b"); res.StatusCode != http.StatusBadRequest {
+			t.Errorf("a path that cannot be read: %d", res.StatusCode)
+		}
+		res := e.ask("OPTIONS /v1/chat", "Origin: https://evil.test", "Access-Control-Request-Method: POST")
+		if got := res.Header.Get("Access-Control-Allow-Origin"); res.StatusCode != http.StatusForbidden || got != "" {
+			t.Errorf("of another origin: %d, readable by %q", res.StatusCode, got)
+		}
+		res = e.ask("OPTIONS /open/x", "Origin: https://evil.test", "Access-Control-Request-Method: POST")
+		if reached.Swap(0) != 2 {
+			t.Errorf("the preflight of another origin did not reach the backend: %d", res.StatusCode)
+		}
+	}
+}
+
+// Scripts of listed origins may read every answer that does not say itself who may: Weir's own, and
+// those of a backend that knows nothing of origins.
+func TestListedOriginsMayReadTheAnswersOfAnAPIOfOnesOwn(t *testing.T) {
+	backend := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if by := r.URL.Query().Get("by"); by != "" {
+			w.Header().Set("Access-Control-Allow-Origin", by)
+			w.Header().Set("Access-Control-Allow-Credentials", "true")
+			w.Header().Set("Access-Control-Expose-Headers", "X-Own")
+		}
+	})
+	for _, change := range []func(*Options){nil, behind(t, backend)} {
+		for _, test := range []struct {
+			origins        []string
+			origin, target string
+			status         int
+			allowed        string
+			exposed        string
+		}{
+			{[]string{"https://shop.test"}, "https://shop.test", "GET /open/x", 200, "https://shop.test", exposed},
+			{[]string{"https://shop.test"}, "https://shop.test", "GET /v1/x", 403, "https://shop.test", exposed},
+			{[]string{"https://shop.test"}, "https://shop.test", "get /open/x", 405, "https://shop.test", exposed},
+			{[]string{"https://shop.test"}, "https://shop.test", "GET /open/x%00", 400, "https://shop.test", exposed},
+			{[]string{"https://shop.test"}, "https://shop.test", "GET /open/x?by=https://own.test", 200, "https://own.test", "X-Own, " + exposed},
+			{[]string{"https://shop.test"}, "https://evil.test", "GET /open/x", 200, "", ""},
+			{[]string{"https://shop.test"}, "https://evil.test", "GET /v1/x", 403, "", ""},
+			{[]string{"https://shop.test"}, "", "GET /open/x", 200, "", ""},
+			{[]string{"*"}, "https://evil.test", "GET /v1/x", 403, "*", exposed},
+			{nil, "https://shop.test", "GET /v1/x", 403, "", ""},
+			{nil, "https://shop.test", "GET /open/x?by=https://own.test", 200, "https://own.test", "X-Own"},
+		} {
+			e := open(t, backend, func(o *Options) {
+				o.CORSOrigins, o.Decider = test.origins, testDecider(t, ownAPI(t))
+				if change != nil {
+					change(o)
+				}
+			})
+			res := e.ask(test.target, "Origin: "+test.origin)
+			allowed, exposed := res.Header["Access-Control-Allow-Origin"], res.Header.Get("Access-Control-Expose-Headers")
+			if strings.Join(allowed, "|") != test.allowed || exposed != test.exposed || res.StatusCode != test.status {
+				t.Errorf("%s from %q with %q: %d, readable by %q, the fields %q; want %d, %q, %q",
+					test.target, test.origin, test.origins, res.StatusCode, allowed, exposed, test.status, test.allowed, test.exposed)
+			}
+			own := strings.Contains(test.target, "by=")
+			if got := res.Header.Get("Access-Control-Allow-Credentials") == "true"; got != own {
+				t.Errorf("%s: credentials are allowed: %v", test.target, got)
+			}
+			if varies := rules.Names(strings.Join(res.Header["Vary"], ","), "Origin"); varies != (!own && slices.Contains(test.origins, "https://shop.test")) {
+				t.Errorf("%s with %q: Vary %q", test.target, test.origins, res.Header["Vary"])
+			}
+		}
+	}
+}
+
+// A limiter in mode shadow changes nothing that a browser can see.
+func TestAShadowOfWidgetOtherKeepsTheSurfaces(t *testing.T) {
+	p := testPolicy(t)
+	last := &p.Limiters[len(p.Limiters)-1]
+	if last.Name != "widget-other" {
+		t.Fatal(last.Name)
+	}
+	last.Mode = weir.Shadow
+	e := open(t, new(recorder), func(o *Options) { o.Decider = testDecider(t, p) })
+	for _, res := range []*http.Response{preflight(e, "/api/v1/widget/leads"), e.ask("POST /api/v1/widget/leads", "Origin: https://shop.test")} {
+		if got := res.Header.Get("Access-Control-Allow-Origin"); got != "*" {
+			t.Errorf("%d, readable by %q", res.StatusCode, got)
 		}
 	}
 }

@@ -52,8 +52,9 @@ type Options struct {
 	// letters, without CONNECT and TRACE.
 	Methods []string
 
-	// CORSOrigins are the web origins that may call the widget surface; none, or "*", allow any
-	// (D22).
+	// CORSOrigins are the web origins whose scripts may call the API, or "*" for any. If there are
+	// none, any may call the widget surface of the contract (D22), and under another policy what
+	// browsers may do is left to the backend.
 	CORSOrigins []string
 	// IETF adds the RateLimit and RateLimit-Policy fields (D23).
 	IETF bool

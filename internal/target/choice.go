@@ -80,8 +80,8 @@ type Purpose uint8
 const (
 	// Ordinary is the purpose of nearly all requests.
 	Ordinary Purpose = iota
-	// CORSPreflight is the purpose of a request that has the headers of a CORS preflight (D9). It
-	// is treated as a preflight only if its path is on a surface.
+	// CORSPreflight is the purpose of a request that has the headers of a CORS preflight (D9).
+	// Choose treats it as a preflight only if its path is on a surface.
 	CORSPreflight
 )
 
@@ -191,18 +191,22 @@ func ambiguousFor(r *Request, k weir.Key) (parameter string, found bool) {
 func isHealth(path string) bool { return path == "/healthz" || path == "/readyz" }
 
 // surfaceOf returns the surface of a decoded canonical path, in any letter case. If only some
-// upstreams would read the path as a surface's, the catch-all route decides. Only a policy that
-// counts preflights has surfaces: with any other, these paths are those of somebody else's API.
+// upstreams would read the path as a surface's, the catch-all route decides. Without HasSurfaces
+// there is none.
 func surfaceOf(d *weir.Decider, host, path string) Surface {
 	s := surface(path)
 	if s == NoSurface && strings.IndexByte(path, ';') >= 0 {
 		s = surface(d.CatchAll(host, path).Route().Path)
 	}
-	if s != NoSurface && d.Named(preflightLimiter).Limiter() == nil {
+	if s != NoSurface && !HasSurfaces(d) {
 		return NoSurface
 	}
 	return s
 }
+
+// HasSurfaces reports whether the policy in force counts preflights, also in mode shadow, as the
+// contract's does. Under any other, all paths are those of somebody else's API.
+func HasSurfaces(d *weir.Decider) bool { return d.Named(preflightLimiter) != weir.Match{} }
 
 func surface(path string) Surface {
 	switch {

@@ -10,11 +10,12 @@ import (
 	"github.com/weirlimit/weir/internal/wire"
 )
 
-// CORS is what browsers on other origins may do with the widget surface (D22): any origin unless
-// some are listed, never with credentials (cookies; a bearer token is a field like any other). It
-// is safe for concurrent use.
+// CORS is what browsers on other origins may do: with the widget surface (D22), any origin unless
+// some are listed, never with credentials (cookies; a bearer token is a field like any other); or
+// with an API of one's own, the listed origins. It is safe for concurrent use.
 type CORS struct {
 	origins []string // allowed ones; nil allows any
+	shares  bool     // an API of one's own: what the backend allows stays
 	expose  []string // the fields that a script may read
 	methods string   // the accepted ones, as a list
 
@@ -64,11 +65,21 @@ type Header interface {
 	Remove(name string)
 }
 
-// Complete writes the fields of an actual answer: only ours decide who may read it, and a backend's
-// list of readable fields is kept and extended. allowed is what Allow returned.
+// Shares reports whether a backend that answers for itself who may read it is left to do so.
+func (c *CORS) Shares() bool { return c.shares }
+
+// Complete writes the fields of an actual answer. On the widget surface only ours decide who may
+// read it; elsewhere ours are for an answer that has none, as the gateway's own. A backend's list
+// of readable fields is kept and extended. allowed is what Allow returned.
 func (c *CORS) Complete(h Header, allowed string) {
-	h.Remove("Access-Control-Allow-Credentials")
-	c.writeOrigin(h, allowed)
+	if !c.shares {
+		h.Remove("Access-Control-Allow-Credentials")
+		c.writeOrigin(h, allowed)
+	} else if len(h.Values("Access-Control-Allow-Origin")) == 0 {
+		if c.writeOrigin(h, allowed); allowed == "" {
+			return
+		}
+	}
 	own := h.Values("Access-Control-Expose-Headers")
 	if len(own) == 0 {
 		h.Put("Access-Control-Expose-Headers", c.exposed)

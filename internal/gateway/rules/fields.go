@@ -63,8 +63,8 @@ var AnswerRows = []AnswerRow{
 	{[]string{headers.Date}, "written from the clock that decided, instead of the backend's, if a limiter covers the request; else the backend's stays"},
 	{[]string{headers.RateLimit, headers.Policy}, "with `--ietf-headers` as those above; else the backend's stay"},
 	{[]string{headers.Denial}, "added to a 429 of a limiter, and to the 403 of its `deny`"},
-	{[]string{"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Expose-Headers"}, "on the widget surface of the contract alone: written, removed, and extended by the fields of this table; see `--cors-origins`"},
-	{[]string{"Vary"}, "extended by `Origin`, on that surface and if `--cors-origins` names some"},
+	{[]string{"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Expose-Headers"}, "on the widget surface of the contract: written, removed, and extended by the fields of this table. Under another policy with `--cors-origins` the first is added to an answer without it, and the third is extended"},
+	{[]string{"Vary"}, "extended by `Origin`, where Weir writes `Access-Control-Allow-Origin` and `--cors-origins` is not `*`"},
 }
 
 // IsReserved reports whether only the limiter may send a field of an answer, in any case, whatever

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/target"
 )
 
@@ -26,7 +27,7 @@ type Route struct {
 	// certificate then.
 	Outdated bool
 
-	CORS   *CORS  // nil: not a surface that browsers call
+	CORS   *CORS  // nil: nothing is said to browsers on other origins
 	Origin string // the Access-Control-Allow-Origin of the answer; empty: none
 }
 
@@ -40,8 +41,14 @@ func (r *Rules) Choose(t *Route, field func(name string) string) {
 	}
 	target.Choose(r.Decider, &t.Asked, &t.Choice)
 	t.CORS, t.Origin = nil, ""
-	if t.Choice.Surface == target.Widget {
+	switch {
+	case t.Choice.Surface == target.Widget:
 		t.CORS, t.Origin = r.CORS, r.CORS.Allow(field("Origin"))
+	case r.ownCORS != nil && !target.HasSurfaces(r.Decider):
+		t.CORS, t.Origin = r.ownCORS, r.ownCORS.Allow(field("Origin"))
+		if t.Origin != "" && t.Choice.Kind == target.Plain && t.Asked.Purpose == target.CORSPreflight {
+			t.Choice.Kind, t.Choice.Match = target.Preflight, weir.Match{}
+		}
 	}
 }
 

@@ -96,6 +96,7 @@ type Rules struct {
 
 	Limit      *httplimit.Middleware
 	CORS       *CORS
+	ownCORS    *CORS       // under a policy of one's own; nil: nothing is said to browsers
 	Pace       pace.Limits // of a client that sends a request
 	AnswerPace pace.Limits // of a client that takes an answer
 
@@ -145,6 +146,11 @@ func New(o Options) (*Rules, error) {
 		return nil, err
 	}
 	r.CORS.methods = r.methods
+	if len(o.CORSOrigins) > 0 {
+		own := *r.CORS
+		own.shares = true
+		r.ownCORS = &own
+	}
 	r.Limit, err = httplimit.New(o.Decider, httplimit.Options{
 		Identity:    o.Identity,
 		IETF:        o.IETF,
