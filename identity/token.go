@@ -190,6 +190,9 @@ func lookUp(tokens Tokens, id string, hash TokenHash, now time.Time) (stored Sto
 	return stored, nil
 }
 
+// HasExpired reports whether the token is refused at now because it has expired.
+func (t *StoredToken) HasExpired(now time.Time) bool { return hasExpired(t.Expires, now) }
+
 // hasExpired reports whether a token that expires at that time, or never if it is zero, is refused
 // at now.
 func hasExpired(expires, now time.Time) bool { return !expires.IsZero() && !now.Before(expires) }

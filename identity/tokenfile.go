@@ -1,10 +1,13 @@
 package identity
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -18,16 +21,17 @@ import (
 //
 // ID is the public name that the token is counted by (CheckTokenID), SHA256 the hash of the whole
 // token in hex (HashKey), and TIME when it is refused (ParseExpires). Words are separated by
-// blanks. Empty lines and lines that begin with # are skipped. Two lines with one id, or with one
-// hash, are an error, and so is an id that is the key itself. The file is read again when it has
-// changed, and a token that is no longer in it is revoked. Replace the file by renaming another
-// over it: a file that is written in place may be read half-written. A TokenFile is safe for
-// concurrent use.
+// blanks. Empty lines, lines that begin with # and a byte order mark before the first line are
+// skipped. Two lines with one id, or with one hash, are an error, and so is an id that is the key
+// itself. The file is read again when it has changed, and a token that is no longer in it is
+// revoked. Replace the file by renaming another over it: a file that is written in place may be
+// read half-written. A TokenFile is safe for concurrent use.
 type TokenFile struct {
 	path   string
-	report func(error)
+	report TokenFileOptions
 	now    func() time.Time
 	tokens atomic.Pointer[tokenTable] // of the last good version
+	failed atomic.Bool                // the last attempt to read the file failed
 
 	// checked is when a check began after which tokens were in force, in Unix nanoseconds.
 	checked atomic.Int64
@@ -48,13 +52,40 @@ const (
 
 var _ Keys = (*TokenFile)(nil)
 
+// TokenFileOptions are what a TokenFile reports to; the zero value reports nothing. The functions
+// are called by whoever looks a token up, perhaps by several at once, and may use the TokenFile.
+type TokenFileOptions struct {
+	// Failed is called with the reason why a changed file is not in force, once for each reason.
+	// The error contains nothing of the file's lines, and wraps a *TokenFileError if they are why.
+	Failed func(error)
+	// Changed is called when a changed file has come into force, if its tokens are others, or if
+	// Failed was called before. It is not called for the file as it was opened.
+	Changed func(TokenFileChange)
+}
+
+// A TokenFileChange is how the tokens in force have changed.
+type TokenFileChange struct {
+	Tokens, Was int // in force, now and before
+	// by their ids; Changed have another hash, workspace, plan or expiry
+	Added, Removed, Changed int
+	ValidAgain              bool // what Failed was called with is over
+}
+
 // OpenTokenFile reads the file. If a later version of it cannot be read, the last good one stays in
 // force and report is called with the error. report may be nil.
 func OpenTokenFile(path string, report func(error)) (*TokenFile, error) {
-	if report == nil {
-		report = func(error) {}
+	return OpenTokens(path, TokenFileOptions{Failed: report})
+}
+
+// OpenTokens is OpenTokenFile with all options.
+func OpenTokens(path string, o TokenFileOptions) (*TokenFile, error) {
+	if o.Failed == nil {
+		o.Failed = func(error) {}
 	}
-	f := &TokenFile{path: path, report: report, now: time.Now}
+	if o.Changed == nil {
+		o.Changed = func(TokenFileChange) {}
+	}
+	f := &TokenFile{path: path, report: o, now: time.Now}
 	f.looked = f.now()
 	f.checked.Store(f.looked.UnixNano())
 	if err := f.refresh(); err != nil {
@@ -63,8 +94,44 @@ func OpenTokenFile(path string, report func(error)) (*TokenFile, error) {
 	return f, nil
 }
 
-// Len returns how many tokens the file holds.
+// ReadTokens reads the lines of a token file from r, such as one that is made at the moment. An
+// error about the lines is a *TokenFileError.
+func ReadTokens(r io.Reader) ([]StoredToken, error) {
+	source := &limitedFile{from: r, name: "the input", left: maxTokenFile}
+	t, err := readTokenTable(source, 0)
+	if source.failed != nil {
+		return nil, fmt.Errorf("read tokens: %w", source.failed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.tokens, nil
+}
+
+// Len returns how many tokens are in force. It does not check the file.
 func (f *TokenFile) Len() int { return f.tokens.Load().len() }
+
+// All returns the tokens in force, in the order of their lines. It does not check the file.
+func (f *TokenFile) All() iter.Seq[StoredToken] { return slices.Values(f.tokens.Load().tokens) }
+
+// Valid reports whether the last attempt to read the file succeeded. If it is false, the tokens of
+// an earlier version are in force.
+func (f *TokenFile) Valid() bool { return !f.failed.Load() }
+
+// Watch checks the file once a second until ctx ends, so that a change is in force and reported
+// also if no request comes.
+func (f *TokenFile) Watch(ctx context.Context) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			f.current()
+		}
+	}
+}
 
 // Lookup implements Tokens.
 func (f *TokenFile) Lookup(id string) (StoredToken, error) {
@@ -116,29 +183,38 @@ func (f *TokenFile) current() *tokenTable {
 	return f.tokens.Load()
 }
 
-// look checks the file, and reports an error that has not been reported yet. It unlocks f.mu.
+// look checks the file, and reports what has not been reported yet. It unlocks f.mu.
 func (f *TokenFile) look(now time.Time) {
 	f.looked = now
-	trouble := f.trouble()
+	before := f.tokens.Load()
+	trouble, over := f.trouble()
+	after := f.tokens.Load()
 	f.checked.Store(now.UnixNano())
-	f.mu.Unlock()
+	f.mu.Unlock() // the functions that are reported to may take their time
 	if trouble != nil {
-		f.report(trouble) // outside the lock: it may take its time
+		f.report.Failed(trouble)
+	} else if over || before != after {
+		change := before.compare(after)
+		if change.ValidAgain = over; over || change.Added+change.Removed+change.Changed > 0 {
+			f.report.Changed(change)
+		}
 	}
 }
 
-// trouble reads the file if it has changed. It returns an error that has not been reported yet.
-func (f *TokenFile) trouble() error {
-	err := f.refresh()
+// trouble reads the file if it has changed. It returns an error that has not been reported yet, and
+// whether the one that was reported is over.
+func (f *TokenFile) trouble() (err error, over bool) {
+	err = f.refresh()
+	f.failed.Store(err != nil)
 	if err == nil {
-		f.reported = ""
-		return nil
+		over, f.reported = f.reported != "", ""
+		return nil, over
 	}
 	if err.Error() == f.reported {
-		return nil
+		return nil, false
 	}
 	f.reported = err.Error()
-	return fmt.Errorf("%w; the last good version stays in force", err)
+	return fmt.Errorf("%w; the last good version stays in force", err), false
 }
 
 // refresh reads the file if it has changed since the last read. A bad version is not read twice:
@@ -158,7 +234,7 @@ func (f *TokenFile) refresh() error {
 		return err
 	}
 	defer file.Close()
-	source := &limitedFile{file: file, left: maxTokenFile}
+	source := &limitedFile{from: file, name: f.path, left: maxTokenFile}
 	tokens, err := readTokenTable(source, info.Size())
 	if source.failed != nil { // its lines may be fine
 		return fmt.Errorf("read tokens: %w", source.failed)
@@ -199,15 +275,16 @@ func openTokens(path string) (*os.File, os.FileInfo, error) {
 
 // A limitedFile is a file of which at most left bytes are read. failed is why it could not be read.
 type limitedFile struct {
-	file   *os.File
+	from   io.Reader
+	name   string // for errors
 	left   int64
 	failed error
 }
 
 func (f *limitedFile) Read(p []byte) (int, error) {
-	n, err := f.file.Read(p)
+	n, err := f.from.Read(p)
 	if f.left -= int64(n); f.left < 0 {
-		n, err = 0, fmt.Errorf("%s grows beyond %d bytes", f.file.Name(), maxTokenFile)
+		n, err = 0, fmt.Errorf("%s has more than %d bytes", f.name, maxTokenFile)
 	}
 	if err != nil && err != io.EOF {
 		f.failed = err

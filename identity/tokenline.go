@@ -10,8 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/weirlimit/weir"
+	"unicode/utf8"
 )
 
 // A tokenTable holds the tokens of one version of a file.
@@ -29,6 +28,58 @@ func (t *tokenTable) len() int {
 	return len(t.tokens)
 }
 
+// compare returns how the tokens of other differ from those of t.
+func (t *tokenTable) compare(other *tokenTable) TokenFileChange {
+	c := TokenFileChange{Tokens: other.len(), Was: t.len()}
+	for i := range other.tokens {
+		s := &other.tokens[i]
+		if old, ok := t.byID[s.ID]; !ok {
+			c.Added++
+		} else if t.tokens[old] != *s {
+			c.Changed++
+		}
+	}
+	c.Removed = c.Was - (c.Tokens - c.Added)
+	return c
+}
+
+// A TokenFileError is what is wrong with the lines of a token file. No text in it contains anything
+// of a line, since a key may have been pasted there.
+type TokenFileError struct {
+	Problems []TokenProblem // the first maxTokenProblems, in the order of their lines
+	More     int            // problems that are left out
+}
+
+// A TokenProblem is what is wrong with one line.
+type TokenProblem struct {
+	Line    int // from 1
+	Message string
+}
+
+// maxTokenProblems is the max number of problems of a TokenFileError.
+const maxTokenProblems = 20
+
+// Error returns the first problem with its line, and how many more there are.
+func (e *TokenFileError) Error() string {
+	text := fmt.Sprintf("%d: %s", e.Problems[0].Line, e.Problems[0].Message)
+	switch more := len(e.Problems) - 1 + e.More; more {
+	case 0:
+		return text
+	case 1:
+		return text + "; one more line has a problem"
+	default:
+		return fmt.Sprintf("%s; %d more lines have problems", text, more)
+	}
+}
+
+func (e *TokenFileError) add(line int, err error) {
+	if len(e.Problems) == maxTokenProblems {
+		e.More++
+		return
+	}
+	e.Problems = append(e.Problems, TokenProblem{line, err.Error()})
+}
+
 // tokenLine is the form of a line, for errors.
 const tokenLine = "a line is: ID SHA256 [workspace=NAME] [plan=NAME] [expires=TIME]"
 
@@ -38,8 +89,8 @@ const maxTokenLine = 64 << 10
 // bytesPerToken is about how long a line is, of which 65 bytes are the hash.
 const bytesPerToken = 80
 
-// readTokenTable reads lines until r ends, about size bytes. An error begins with the number of its
-// line.
+// readTokenTable reads lines until r ends, about size bytes. An error about the lines is a
+// *TokenFileError.
 func readTokenTable(r io.Reader, size int64) (*tokenTable, error) {
 	about := int(size / bytesPerToken) // room at once takes half the memory of growing step by step
 	t := &tokenTable{
@@ -48,22 +99,29 @@ func readTokenTable(r io.Reader, size int64) (*tokenTable, error) {
 	var fields []string
 	var at []uint32                  // the lines of tokens
 	names := make(map[string]string) // workspaces and plans, each kept once
+	bad := new(TokenFileError)
 	lines, n := bufio.NewScanner(r), 1
 	lines.Buffer(nil, maxTokenLine)
 	for ; lines.Scan(); n++ {
-		fields = slices.AppendSeq(fields[:0], strings.FieldsSeq(lines.Text()))
+		line := lines.Text()
+		if n == 1 {
+			if isUTF16(line) {
+				bad.add(n, errors.New("the file is UTF-16: save it as UTF-8"))
+				return nil, bad
+			}
+			line = strings.TrimPrefix(line, "\uFEFF") // a byte order mark, which some editors write
+		}
+		fields = slices.AppendSeq(fields[:0], strings.FieldsSeq(line))
 		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
 			continue
 		}
 		s, err := parseStored(fields)
+		if err == nil {
+			err = t.checkTwice(&s, at)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("%d: %w", n, err)
-		}
-		if i, twice := t.byID[s.ID]; twice {
-			return nil, fmt.Errorf("%d: the id is that of line %d: each token has an id of its own", n, at[i])
-		}
-		if i, twice := t.byHash[s.Hash]; twice {
-			return nil, fmt.Errorf("%d: the hash is that of line %d: a token has one line, or it would have two budgets", n, at[i])
+			bad.add(n, err)
+			continue
 		}
 		s.ID = strings.Clone(s.ID) // it is a part of the line
 		s.Workspace, s.Plan = shared(names, s.Workspace), shared(names, s.Plan)
@@ -72,11 +130,31 @@ func readTokenTable(r io.Reader, size int64) (*tokenTable, error) {
 		t.tokens, at = append(t.tokens, s), append(at, uint32(n))
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return nil, fmt.Errorf("%d: the line has over %d bytes: %s", n, maxTokenLine, tokenLine)
+		bad.add(n, fmt.Errorf("the line has over %d bytes: %s", maxTokenLine, tokenLine))
 	} else if err != nil {
 		return nil, err
 	}
+	if len(bad.Problems) > 0 {
+		return nil, bad
+	}
 	return t, nil
+}
+
+// checkTwice returns an error if the table has the id or the hash of s already. at are the lines of
+// its tokens.
+func (t *tokenTable) checkTwice(s *StoredToken, at []uint32) error {
+	if i, twice := t.byID[s.ID]; twice {
+		return fmt.Errorf("the id is that of line %d: each token has an id of its own", at[i])
+	}
+	if i, twice := t.byHash[s.Hash]; twice {
+		return fmt.Errorf("the hash is that of line %d: a token has one line, or it would have two budgets", at[i])
+	}
+	return nil
+}
+
+// isUTF16 reports whether a file that begins with a line is UTF-16, as some shells write it.
+func isUTF16(line string) bool {
+	return strings.HasPrefix(line, "\xFF\xFE") || strings.HasPrefix(line, "\xFE\xFF")
 }
 
 // shared returns the one copy of a name.
@@ -92,8 +170,8 @@ func shared(names map[string]string, name string) string {
 	return s
 }
 
-// parseStored parses the words of a line. Its errors contain little of an id and of a hash: either
-// may be a whole token that was pasted there.
+// parseStored parses the words of a line. Its errors contain nothing of the line: each word may be
+// a key that was pasted there, or a part of one.
 func parseStored(words []string) (StoredToken, error) {
 	if len(words) < 2 {
 		return StoredToken{}, fmt.Errorf("it has only one word: %s", tokenLine)
@@ -116,7 +194,9 @@ func parseStored(words []string) (StoredToken, error) {
 		if !ok {
 			return StoredToken{}, fmt.Errorf("word %d has no \"=\": %s", i+3, tokenLine)
 		}
-		if err := t.setAttribute(name, value); err != nil {
+		if err := t.setAttribute(name, value); errors.Is(err, errNoAttribute) {
+			return StoredToken{}, fmt.Errorf("word %d begins with no attribute that is known: %w", i+3, err)
+		} else if err != nil {
 			return StoredToken{}, err
 		}
 	}
@@ -157,14 +237,17 @@ func (t *StoredToken) Line() (string, error) {
 	return line, nil
 }
 
-// setAttribute sets the attribute that one word of a line has.
+var errNoAttribute = errors.New("workspace=, plan= and expires= are allowed, in lower case")
+
+// setAttribute sets the attribute that one word of a line has. Its errors contain nothing of either
+// argument but an attribute that is known.
 func (t *StoredToken) setAttribute(name, value string) error {
 	switch name {
 	case "workspace":
 		return setName(&t.Workspace, name, value)
 	case "plan":
-		if !weir.IsPlanName(value) {
-			return fmt.Errorf("plan=%.10q: expected 1 to %d letters, digits, dots, dashes or underscores, and not the word by", value, maxTokenID)
+		if value == "by" {
+			return fmt.Errorf("plan= is the word by, which has another meaning in a policy: %s, and not the word by", nameRule)
 		}
 		return setName(&t.Plan, name, value)
 	case "expires":
@@ -175,15 +258,15 @@ func (t *StoredToken) setAttribute(name, value string) error {
 		t.Expires, err = ParseExpires(value)
 		return err
 	}
-	return fmt.Errorf("attribute %.10q: workspace=, plan= and expires= are allowed", name)
+	return errNoAttribute
 }
 
 func setName(to *string, attribute, value string) error {
 	if *to != "" {
 		return fmt.Errorf("%s= occurs twice", attribute)
 	}
-	if !isPublicName(value) || strings.HasPrefix(value, tokenPrefix) { // it may be a whole token
-		return fmt.Errorf("%s=%.10q: expected 1 to %d letters, digits, dots, dashes or underscores", attribute, value, maxTokenID)
+	if err := checkPublicName(value); err != nil {
+		return fmt.Errorf("%s= %w", attribute, err)
 	}
 	*to = value
 	return nil
@@ -193,15 +276,42 @@ func setName(to *string, attribute, value string) error {
 const maxTokenID = 64
 
 // CheckTokenID returns what is wrong with a token's public id: it has 1 to 64 letters, digits,
-// dots, dashes and underscores, and does not begin with wpt_, as a whole token does.
+// dots, dashes and underscores, and does not begin with wpt_, as a whole token does. The error
+// contains nothing of the id, which may be a key in the wrong place.
 func CheckTokenID(id string) error {
 	if strings.HasPrefix(id, tokenPrefix) {
 		return errors.New("the id begins with wpt_, as a whole token does: a public id is needed, such as the part between the two underscores")
 	}
-	if !isPublicName(id) {
-		return fmt.Errorf("id %.10q of %d characters: expected 1 to %d letters, digits, dots, dashes or underscores", id, len(id), maxTokenID)
+	if err := checkPublicName(id); err != nil {
+		return fmt.Errorf("the id %w", err)
 	}
 	return nil
+}
+
+// nameRule is what a public name may be, for errors.
+const nameRule = "1 to 64 letters, digits, dots, dashes or underscores are allowed"
+
+// checkPublicName returns what is wrong with the name of a token, a workspace or a plan. The error
+// continues a sentence that begins with what the name is, and contains nothing of it.
+func checkPublicName(s string) error {
+	switch {
+	case isPublicName(s) && !strings.HasPrefix(s, tokenPrefix):
+		return nil
+	case s == "":
+		return fmt.Errorf("is empty: %s", nameRule)
+	case strings.HasPrefix(s, tokenPrefix):
+		return errors.New("begins with wpt_, as a whole token does: a name that is no secret is needed")
+	}
+	at, length := 0, 0 // in characters, from 1
+	for _, r := range s {
+		if length++; at == 0 && (r >= utf8.RuneSelf || !isPublicByte(byte(r))) {
+			at = length
+		}
+	}
+	if at == 0 {
+		return fmt.Errorf("has %d characters: %s", length, nameRule)
+	}
+	return fmt.Errorf("has a character that is not allowed, number %d of %d: %s", at, length, nameRule)
 }
 
 func isPublicName(s string) bool {
@@ -209,22 +319,42 @@ func isPublicName(s string) bool {
 		return false
 	}
 	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '-', c == '_':
-		default:
+		if !isPublicByte(s[i]) {
 			return false
 		}
 	}
 	return true
 }
 
+func isPublicByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '-' || c == '_'
+}
+
 // ParseExpires parses when a token expires: a time as in RFC 3339, 2027-01-31T18:00:00Z, or a date,
-// which is the beginning of that day in UTC. The token is refused from then on.
+// which is the beginning of that day in UTC. The token is refused from then on. The error contains
+// nothing of s, which may be a key in the wrong place.
 func ParseExpires(s string) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if at, err := time.Parse(layout, s); err == nil && at.Year() > 1 {
 			return at.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("expires=%.40q: expected a date, 2027-01-31, or a time with its zone, 2027-01-31T18:00:00Z", s)
+	return time.Time{}, fmt.Errorf("expires= %s: expected a date, 2027-01-31, or a time with its zone, 2027-01-31T18:00:00Z", expiresProblem(s))
+}
+
+// expiresProblem returns why s is no time, and contains nothing of it.
+func expiresProblem(s string) string {
+	form := strings.Map(func(r rune) rune {
+		if '1' <= r && r <= '9' {
+			return '0'
+		}
+		return r
+	}, s)
+	switch rest, isTime := strings.CutPrefix(form, "0000-00-00T00:00:00"); {
+	case isTime && rest == "":
+		return "is a time without a zone"
+	case isTime, form == "0000-00-00":
+		return "has the form of a time, and there is none such, as on 2027-02-30"
+	}
+	return fmt.Sprintf("has %d characters and is no time", utf8.RuneCountInString(s))
 }
