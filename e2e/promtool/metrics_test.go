@@ -55,6 +55,7 @@ func everything(t *testing.T) *telemetry.Metrics {
 		},
 		Certificates: func() map[string]time.Time { return map[string]time.Time{"api.example.com": loaded} },
 		Redirects:    func() map[string]int64 { return map[string]int64{"redirected": 3, "challenge": 1, "rejected": 0} },
+		TokenFile:    func() telemetry.TokenFileState { return telemetry.TokenFileState{Tokens: 12} },
 		PolicyState: func() telemetry.PolicyState {
 			return telemetry.PolicyState{Version: "0123abcd", Source: "file", Loaded: loaded, Tried: loaded.Add(time.Hour)}
 		},

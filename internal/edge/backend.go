@@ -92,7 +92,7 @@ func openUpstream(ctx context.Context, c *Config, self *ownListeners, h *hooks, 
 	if b.sessions, b.lines[1], err = openSessions(ctx, c, h, own); err != nil {
 		return nil, err
 	}
-	b.tokens, b.lines[2], err = openTokens(ctx, c, own)
+	b.tokens, b.lines[2], err = openTokens(ctx, c, h, own)
 	return b, err
 }
 

@@ -186,16 +186,13 @@ func certificateRows(c *Config) []Row {
 
 // openTokens returns the verifier of an upstream's API tokens, and its start-up line. It returns
 // nil if no flag asks for one.
-func openTokens(ctx context.Context, c *Config, own *parts) (identity.Tokens, string, error) {
+func openTokens(ctx context.Context, c *Config, h *hooks, own *parts) (identity.Tokens, string, error) {
 	if c.TokenFile != "" {
-		tokens, err := identity.OpenTokenFile(c.TokenFile, func(err error) {
-			c.Log.Error("cannot read the changed token file; the last valid tokens stay in force", "file", c.TokenFile, "error", err)
-		})
+		file, err := openTokenFile(ctx, c, h, own)
 		if err != nil {
-			return nil, "", cli.Fail(fmt.Errorf("read the tokens of --token-file %q: %w", c.TokenFile, err),
-				fileHint(err, "a line for each token: ID SHA256 [workspace=NAME] [plan=NAME] [expires=TIME]; 'weir token hash' prints one"))
+			return nil, "", err
 		}
-		return tokens, fmt.Sprintf("verified by --token-file %s, %s", filepath.Base(c.TokenFile), cli.Count(tokens.Len(), "token")) + c.placesRow() + verified, nil
+		return file, file.row() + c.placesRow() + verified, nil
 	}
 	if !c.Tokens {
 		return nil, unverified(c, identity.Token), nil

@@ -8,6 +8,7 @@
 //	hooks.go      the list of observers, and the points at which they are called
 //	metrics.go recorder.go denials.go events.go accesslog.go tracer.go    one file per observer
 //	backend.go credentials.go    the sample backend, or an upstream and what verifies its callers
+//	tokenfile.go  the file of API tokens: what is logged of its changes, and its plans
 //	sids.go       warnings of session tokens that have no sid
 //	policy.go     the policy in force, which follows its file, and the candidate
 //	doors.go      what is served: the set of doors that a server waits for

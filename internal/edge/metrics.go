@@ -55,6 +55,9 @@ func (s *Server) sources() telemetry.Sources {
 	if s.rls != nil && !s.config.rlsAlone() {
 		all.Policy = func() weir.Policy { return s.rls.policy(s.counter.Policy()) }
 	}
+	if file, ok := s.backend.tokens.(*tokenFile); ok {
+		all.TokenFile = file.state
+	}
 	if s.redirect != nil {
 		all.Redirects = g.Redirects
 	}

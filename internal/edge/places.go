@@ -69,10 +69,18 @@ func (c *Config) placesRow() string {
 		return ""
 	}
 	row := ", read from " + placeNames(c.TokenFrom)
-	if hidden := c.hiddenTokens(); len(hidden) > 0 {
-		row += ", not forwarded from " + placeNames(hidden)
+	switch hidden := c.hiddenTokens(); {
+	case len(hidden) == 0:
+		return row
+	case len(hidden) == len(c.TokenFrom) && len(hidden) == 1:
+		return row + ", which is not forwarded"
+	case len(hidden) == len(c.TokenFrom):
+		return row + ", which are not forwarded"
+	case len(hidden) == 1:
+		return row + ", of which " + placeNames(hidden) + " is not forwarded"
+	default:
+		return row + ", of which " + placeNames(hidden) + " are not forwarded"
 	}
-	return row
 }
 
 func placeNames(places []identity.Place) string {

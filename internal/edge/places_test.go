@@ -29,3 +29,30 @@ func TestAMissingKeyIsAnsweredWithEveryPlaceThatItCanBeIn(t *testing.T) {
 		}
 	}
 }
+
+func TestStartUpNamesEachPlaceOfTokensOnce(t *testing.T) {
+	for _, test := range []struct {
+		places  []string
+		forward TokenForward
+		want    string
+	}{
+		{nil, ForwardBearer, ""},
+		{[]string{"header:X-Api-Key"}, ForwardBearer, ", read from header:X-Api-Key, which is not forwarded"},
+		{[]string{"header:X-Api-Key", "basic"}, ForwardBearer, ", read from header:X-Api-Key, basic, which are not forwarded"},
+		{[]string{"header:X-Api-Key"}, ForwardAll, ", read from header:X-Api-Key"},
+		{[]string{"bearer", "basic"}, ForwardBearer, ", read from bearer, basic, of which basic is not forwarded"},
+		{[]string{"bearer", "basic", "query:key"}, ForwardBearer, ", read from bearer, basic, query:key, of which basic, query:key are not forwarded"},
+	} {
+		c := Config{TokenForward: test.forward}
+		for _, spec := range test.places {
+			p, err := identity.ParsePlace(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.TokenFrom = append(c.TokenFrom, p)
+		}
+		if got := c.placesRow(); got != test.want {
+			t.Errorf("%q, %s: %q, want %q", test.places, test.forward, got, test.want)
+		}
+	}
+}

@@ -50,6 +50,7 @@ func everything(t *testing.T) (*telemetry.Metrics, *weir.Decider) {
 		},
 		Certificates: func() map[string]time.Time { return map[string]time.Time{"api.example.com": loaded.Add(time.Minute)} },
 		Redirects:    func() map[string]int64 { return map[string]int64{"redirected": 3, "challenge": 1, "rejected": 0} },
+		TokenFile:    func() telemetry.TokenFileState { return telemetry.TokenFileState{Tokens: 12} },
 		PolicyState: func() telemetry.PolicyState {
 			return telemetry.PolicyState{Version: "0123abcd", Source: "file", Loaded: loaded, Tried: loaded.Add(time.Hour)}
 		},
@@ -76,6 +77,8 @@ func TestAFailedReloadIsToldApartFromNone(t *testing.T) {
 	want(t, m, `weir_certificate_expires_timestamp_seconds{name="api.example.com"}`, 1e9+60)
 	want(t, m, `weir_redirect_requests_total{answer="redirected"}`, 3)
 	want(t, m, `weir_policy_info{source="file",version="0123abcd"}`, 1)
+	want(t, m, "weir_token_file_tokens", 12)
+	want(t, m, "weir_token_file_last_reload_successful", 0)
 	want(t, m, "weir_candidate_last_reload_successful", 1)
 	want(t, m, "weir_candidate_last_reload_timestamp_seconds", 0)
 }

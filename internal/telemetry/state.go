@@ -16,6 +16,12 @@ type PolicyState struct {
 	OK    bool      // whether that attempt succeeded; ignored if there was none
 }
 
+// A TokenFileState describes the API tokens of a file.
+type TokenFileState struct {
+	Tokens int  // in force
+	OK     bool // whether the last attempt to read the file succeeded
+}
+
 func policyDescs(which, of string) (d [4]*prometheus.Desc) {
 	d[0] = prometheus.NewDesc("weir_"+which+"_info", "The version and source of the "+of+"; always 1.", []string{"version", "source"}, nil)
 	d[1] = prometheus.NewDesc("weir_"+which+"_loaded_timestamp_seconds", "Unix time at which the "+of+" was loaded.", nil, nil)
@@ -44,6 +50,8 @@ var (
 	descLeased     = prometheus.NewDesc("weir_shared_store_leased_takes_total", "Takes that were admitted without a request to the shared store, from units that this process had leased.", nil, nil)
 	descLeases     = prometheus.NewDesc("weir_shared_store_leased_units_total", "Units that this process has leased of the shared store, by what became of them: granted counts all. Of these, returned went back unused; held_back did so too, but the window was spent meanwhile, so that other processes may have refused requests; stranded stay spent until the reset, although no request has got them.", []string{"result"}, nil)
 	descEvents     = prometheus.NewDesc("weir_events_total", "Events of limiters with notify, by what became of them. In the log: logged, or unlogged if a second had too many. At the webhook: delivered, or lost as rejected (the receiver refused it for good), expired (not accepted in time), dropped (too many waited) or unsent (the server ended). repeated: the same event was reported before.", []string{"result"}, nil)
+	descTokens     = prometheus.NewDesc("weir_token_file_tokens", "API tokens in force from --token-file, including expired ones.", nil, nil)
+	descTokensOK   = prometheus.NewDesc("weir_token_file_last_reload_successful", "1 if the last attempt to read --token-file succeeded; 0 if it failed and the tokens of an earlier version are still in force.", nil, nil)
 	descEmptied    = prometheus.NewDesc("weir_shared_store_emptied_total", "How often the shared store was found to have lost its counters: its windows started from zero, so callers could use their limits again.", nil, nil)
 )
 
@@ -51,7 +59,7 @@ var (
 type sourceCollector struct{ *Metrics }
 
 func (m sourceCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range [...]*prometheus.Desc{descStoreUp, descBreaker, descInFlight, descKeys, descCapacity, descBytes, descBound, descBudgets, descAsked, descRemembered, descEmptied, descLeased, descLeases, descEvents} {
+	for _, d := range [...]*prometheus.Desc{descStoreUp, descBreaker, descInFlight, descKeys, descCapacity, descBytes, descBound, descBudgets, descAsked, descRemembered, descEmptied, descLeased, descLeases, descEvents, descTokens, descTokensOK} {
 		to <- d
 	}
 	for _, d := range gatewayDescs() {
@@ -101,6 +109,11 @@ func (m sourceCollector) Collect(to chan<- prometheus.Metric) {
 		for result, n := range from.Events() {
 			to <- prometheus.MustNewConstMetric(descEvents, prometheus.CounterValue, float64(n), result)
 		}
+	}
+	if from.TokenFile != nil {
+		f := from.TokenFile()
+		gauge(descTokens, float64(f.Tokens))
+		gauge(descTokensOK, boolValue(f.OK))
 	}
 	from.collectGateway(to)
 	policy := func(d [4]*prometheus.Desc, p PolicyState) {

@@ -75,6 +75,8 @@ type Sources struct {
 	// from a fixed set. Nil: there is none.
 	Redirects func() map[string]int64
 
+	TokenFile func() TokenFileState // of --token-file
+
 	PolicyState    func() PolicyState         // the origin of the policy in force
 	CandidateState func() (PolicyState, bool) // likewise; false if there is no candidate
 }
