@@ -278,6 +278,8 @@ func (f *keyFlags) print(cmd *cobra.Command, b []byte) error {
 			note = "an override of the policy"
 		case x.Plan != "":
 			note = "plan " + plaintext.Line(x.Plan, 64)
+		case x.Unlisted != "":
+			note = "its plan " + plaintext.Line(x.Unlisted, 64) + " is not one of the limiter's: this is the limit without one"
 		case x.PlanUnknown:
 			note = "its plan is not known: this is the limit without one"
 		}

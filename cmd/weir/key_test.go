@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/weirlimit/weir/internal/cli"
 )
@@ -65,5 +68,18 @@ func TestAnAdminAddressIsHostAndPortOrAURL(t *testing.T) {
 		if err := a.Set(value); err == nil {
 			t.Errorf("%q is %v", value, a.String())
 		}
+	}
+}
+
+func TestAKeyWithAPlanThatTheLimiterDoesNotHaveHasANote(t *testing.T) {
+	var f keyFlags
+	var out bytes.Buffer
+	cmd := new(cobra.Command)
+	cmd.SetOut(&out)
+	if err := f.print(cmd, []byte(`{"kinds":"token","now":1,"windows":[{"limiter":"api","window":"5 per minute by token","limit":5,"declared":5,"unlisted_plan":"Gold"}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	if want := "its plan Gold is not one of the limiter's: this is the limit without one"; !strings.Contains(out.String(), want) {
+		t.Errorf("%s lacks %q", &out, want)
 	}
 }

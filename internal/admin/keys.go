@@ -37,11 +37,14 @@ type CallerWindow struct {
 	Override bool  `json:"override"`
 	// Plan is the caller's plan if it sets Declared. PlanUnknown means that the plan is not known,
 	// and Declared is what a caller without one has.
-	Plan        string       `json:"plan,omitempty"`
-	PlanUnknown bool         `json:"plan_unknown,omitempty"`
-	Grant       *CallerGrant `json:"grant"` // null: none
-	Exempt      bool         `json:"exempt"`
-	Denied      bool         `json:"denied"`
+	Plan        string `json:"plan,omitempty"`
+	PlanUnknown bool   `json:"plan_unknown,omitempty"`
+	// Unlisted is the caller's plan if the limiter has others and not it: Declared is what a caller
+	// without a plan has.
+	Unlisted string       `json:"unlisted_plan,omitempty"`
+	Grant    *CallerGrant `json:"grant"` // null: none
+	Exempt   bool         `json:"exempt"`
+	Denied   bool         `json:"denied"`
 	// Everyone means that all callers share the window, so resets and grants do not change it.
 	Everyone bool  `json:"shared"`
 	Count    int64 `json:"count"`
@@ -155,7 +158,7 @@ func (n *named) window(h *weir.WindowState) CallerWindow {
 	}
 	w.Without = n.without(h.Window)
 	w.Everyone, w.Denied, w.Penalty = h.Everyone, h.Denied, h.PenaltyEnds
-	w.Plan, w.PlanUnknown = h.Plan, h.PlanUnknown
+	w.Plan, w.PlanUnknown, w.Unlisted = h.Plan, h.PlanUnknown, n.unlisted(h)
 	w.Limit, w.Declared, w.Override, w.Exempt, w.Count, w.Remain, w.Reset = h.Limit, h.Declared, h.Override, h.Exempt, h.Count, h.Remaining, h.Reset
 	if h.Grant.Limit > 0 {
 		w.Grant, w.EndsEarly = &CallerGrant{h.Grant.Limit, h.Grant.Until}, endsEarly(h)

@@ -32,3 +32,16 @@ func (c *partialCaller) Plan(by string) (plan string, known bool) {
 func byPlan(windows []CallerWindow) bool {
 	return slices.ContainsFunc(windows, func(w CallerWindow) bool { return w.Lacks == "" && w.PlanUnknown })
 }
+
+// unlisted returns the caller's plan if plans change a window, and not that one; else "".
+func (n *named) unlisted(h *weir.WindowState) string {
+	plans := &h.Limiter.Plans
+	who, ok := n.callers[0].(weir.Planner) // possible callers do not differ in their token
+	if !ok || !plans.Changes(h.Window) {
+		return ""
+	}
+	if plan, _ := who.Plan(plans.By); plans.Find(plan) == nil {
+		return plan
+	}
+	return ""
+}

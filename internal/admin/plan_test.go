@@ -43,7 +43,8 @@ func policyWithPlans(by string) call {
 type plannedWindows struct {
 	Windows []struct {
 		Lacks, Plan string
-		Unknown     bool `json:"plan_unknown"`
+		Unknown     bool   `json:"plan_unknown"`
+		Unlisted    string `json:"unlisted_plan"`
 		Limit       int64
 	}
 }
@@ -54,6 +55,9 @@ func (p plannedWindows) String() string {
 		s := fmt.Sprintf("%d %s", w.Limit, w.Plan)
 		if w.Unknown {
 			s += "unknown"
+		}
+		if w.Unlisted != "" {
+			s += "unlisted " + w.Unlisted
 		}
 		if w.Lacks != "" {
 			s = "lacks " + w.Lacks
@@ -73,7 +77,7 @@ func TestAKeyHasThePlanOfItsTokenOrSaysThatItIsUnknown(t *testing.T) {
 	for _, c := range []struct{ by, who, want string }{
 		{"token", "token=aaaaaaaaaa&ip=192.0.2.7", "50 gold, 20"},
 		{"token", "token=bbbbbbbbbb&ip=192.0.2.7", "5, 20"},
-		{"token", "token=cccccccccc&ip=192.0.2.7", "5, 20"},
+		{"token", "token=cccccccccc&ip=192.0.2.7", "5 unlisted silver, 20"},
 		{"token", "token=dddddddddd&ip=192.0.2.7", "5 unknown, 20"}, // no such token
 		{"token", "session=visit-1&ip=192.0.2.7", "5, 20"},
 		{"token", "ip=192.0.2.7", "5 unknown, 20"},
