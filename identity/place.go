@@ -50,6 +50,9 @@ func ParsePlace(s string) (Place, error) {
 		if field == "Authorization" || field == "Cookie" {
 			return Place{}, fmt.Errorf("%q: expected bearer or basic for Authorization, and no cookie", s)
 		}
+		if hasMeaning(field) {
+			return Place{}, fmt.Errorf("%q: %s has another meaning, and clients or proxies send it without a token: expected a field for tokens alone, such as header:X-Api-Key", s, field)
+		}
 		return Place{kind: inField, name: field}, nil
 	case base == "query":
 		parameter, ok := canonicalName(s)
@@ -59,6 +62,27 @@ func ParsePlace(s string) (Place, error) {
 		return Place{kind: inQuery, name: parameter}, nil
 	}
 	return Place{}, fmt.Errorf("%q: expected bearer, basic, header:NAME or query:NAME", s)
+}
+
+// fieldsWithMeaning are fields of requests that clients and proxies send for another purpose
+// (RFC 9110, RFC 7239 and the registry of field names). A token in one would be part of what it
+// says, and a request without a token would have a wrong one.
+var fieldsWithMeaning = map[string]bool{
+	"Accept": true, "Alt-Used": true, "Baggage": true, "Cache-Control": true, "Cdn-Loop": true, "Cf-Connecting-Ip": true, "Date": true,
+	"Depth": true, "Destination": true, "Dnt": true, "Early-Data": true, "Fastly-Client-Ip": true, "Forwarded": true, "From": true,
+	"Http2-Settings": true, "Idempotency-Key": true, "Last-Event-Id": true, "Max-Forwards": true, "Origin": true, "Overwrite": true,
+	"Pragma": true, "Prefer": true, "Priority": true, "Proxy-Authorization": true, "Range": true, "Referer": true, "Save-Data": true,
+	"Set-Cookie": true, "Traceparent": true, "Tracestate": true, "True-Client-Ip": true, "Upgrade-Insecure-Requests": true,
+	"User-Agent": true, "Via": true, "X-Client-Ip": true, "X-Correlation-Id": true, "X-Http-Method-Override": true, "X-Real-Ip": true,
+	"X-Request-Id": true, "X-Requested-With": true,
+}
+
+// meaningPrefixes are the beginnings of further such names.
+var meaningPrefixes = []string{"Accept-", "Access-Control-", "Content-", "If-", "Sec-", "X-Forwarded-", "X-Original-"}
+
+// hasMeaning reports whether a field, in canonical form, has a meaning that excludes tokens.
+func hasMeaning(field string) bool {
+	return fieldsWithMeaning[field] || slices.ContainsFunc(meaningPrefixes, func(prefix string) bool { return strings.HasPrefix(field, prefix) })
 }
 
 // canonicalName returns the name after the colon as the key source of that spelling has it; ok is

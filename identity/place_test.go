@@ -55,6 +55,20 @@ func basic(pair string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(pair))
 }
 
+// A token in a field with another meaning would be hidden from the backend with it.
+func TestATokenIsNotReadFromAFieldWithAnotherMeaning(t *testing.T) {
+	for _, field := range []string{"Content-Type", "content-length", "X-Forwarded-For", "x-real-ip", "Host", "User-Agent", "Accept", "Accept-Language", "Origin", "If-Match", "Sec-WebSocket-Protocol", "Forwarded", "Range", "Traceparent"} {
+		if p, err := identity.ParsePlace("header:" + field); err == nil || !strings.Contains(err.Error(), "such as header:X-Api-Key") {
+			t.Errorf("header:%s: %v, %v", field, p, err)
+		}
+	}
+	for _, field := range []string{"X-Api-Key", "Apikey", "Api-Key", "X-Auth-Token", "Token", "Ocp-Apim-Subscription-Key", "X-Goog-Api-Key", "Private-Token", "Accepted", "X-Forwarded-Key"} {
+		if _, err := identity.ParsePlace("header:" + field); (err == nil) == (field == "X-Forwarded-Key") {
+			t.Errorf("header:%s: %v", field, err)
+		}
+	}
+}
+
 func TestATokenIsReadWhereItIsToldToBe(t *testing.T) {
 	const key = acmeKey
 	all := []string{"bearer", "basic", "header:x-api-key", "query:api_key"}
