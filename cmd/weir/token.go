@@ -18,24 +18,29 @@ import (
 	"github.com/weirlimit/weir/internal/sample"
 )
 
-const tokenLong = `Manage the API tokens of the bulk-sync surface, /v1/wp.
+const tokenLong = `Create, list and revoke API tokens, change their plans, and hash and check keys of your own.
 
-Their hashes are kept in the data directory. A server that uses the directory accepts a new token, and rejects a
-revoked one, within a second and without a restart. A changed plan is in force as soon.`
+create, list, plan and revoke are for tokens that Weir makes. Their hashes are kept in the data directory. The sample
+backend verifies them, and 'weir serve --tokens' does so before an API of yours. A server that uses the directory accepts
+a new token, rejects a revoked one, and knows a changed plan within a second and without a restart.
+
+hash and check are for keys that another service makes: hash prints a line of 'weir serve --token-file', and check
+reports the problems of such a file.`
 
 func newToken() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Create, list and revoke API tokens, change their plans, and hash those of another service",
+		Short: "Create, list and revoke API tokens, change their plans, hash and check those of another service",
 		Long:  tokenLong,
 		Example: `  weir token create --workspace demo
   weir token list
   weir token revoke 3f9a…
-  weir token hash --id acme --plan gold < key >> keys`,
+  weir token hash --id acme --plan gold < key >> keys
+  weir token check keys`,
 		Args: cobra.ArbitraryArgs,
 		RunE: cli.Group,
 	}
-	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenPlan(), newTokenRevoke(), newTokenHash())
+	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenPlan(), newTokenRevoke(), newTokenHash(), newTokenCheck())
 	return cmd
 }
 
@@ -73,7 +78,7 @@ func newTokenCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create --workspace NAME",
 		Short: "Create a token and print it once",
-		Long: `Create an API token for a workspace. If there is no workspace of that name, it is created too.
+		Long: `Create an API token for a workspace, such as a customer. If there is no workspace of that name, it is created too.
 
 Standard output is the token alone. It cannot be printed again, because only its hash is kept.`,
 		Example: `  weir token create --workspace demo
@@ -91,7 +96,7 @@ Standard output is the token alone. It cannot be printed again, because only its
 			return createToken(cmd, dir, workspace, plan, bool(machine))
 		},
 	}
-	cmd.Flags().StringVar(&workspace, "workspace", "", "`NAME` of the workspace, its widgets' agent_id")
+	cmd.Flags().StringVar(&workspace, "workspace", "", "`NAME` of the workspace that the token belongs to, such as a customer; in the sample backend, its widgets' agent_id")
 	cmd.Flags().StringVar(&plan, "plan", "", "`NAME` of its plan, for limiters with plans by token")
 	dataFlag(cmd, &dir)
 	cli.JSONFlag(cmd, &machine)

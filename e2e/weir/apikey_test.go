@@ -165,8 +165,8 @@ func TestAKeyToHashIsReadFromStandardInput(t *testing.T) {
 		{[]string{"--id", "acme"}, "short", 1, "the key has 5 characters: expected 16 to 8192"},
 		{[]string{"--id", "a b"}, customerKey, 2, "1 to 64 letters"},
 		{nil, customerKey, 2, "for example: weir token hash --id acme"},
-		{[]string{"--id", "acme", "--plan", "a b"}, customerKey, 2, `plan="a b"`},
-		{[]string{"--id", "acme", "--expires", "tomorrow"}, customerKey, 2, `expires="tomorrow": expected a date`},
+		{[]string{"--id", "acme", "--plan", "a b"}, customerKey, 2, `--plan= has a character that is not allowed, number 2 of 3`},
+		{[]string{"--id", "acme", "--expires", "tomorrow"}, customerKey, 2, `--expires= has 8 characters and is no time: expected a date`},
 		{[]string{"--id", "acme", customerKey}, "", 2, "the key is read from standard input and not from an argument"},
 		{[]string{"--id", plain}, plain, 2, "--id is the key itself: an id is public"},
 	} {
