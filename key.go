@@ -55,10 +55,13 @@ func ParseKey(s string) (Key, error) {
 func (k Key) String() string {
 	parts := make([]string, len(k))
 	for i, p := range k {
-		parts[i] = strings.Join(p, " or ")
+		parts[i] = p.String()
 	}
 	return strings.Join(parts, "+")
 }
+
+// String returns the part as a policy spells it.
+func (p Part) String() string { return strings.Join(p, " or ") }
 
 // Uses reports whether the key names source.
 func (k Key) Uses(source string) bool {

@@ -133,20 +133,63 @@ func (c *checker) checkWindow(l *Limiter, rows []Window, i int) {
 	}
 }
 
-// checkReached rejects keys in which a source has no effect: one after a source that every caller
-// has, and the source of all callers beside another part.
+// checkReached rejects keys in which a source has no effect: one that the key has twice, one after
+// a source that every caller has, and the source of all callers beside another part.
 func (c *checker) checkReached(index int, w Window) {
+	for i, part := range w.Key {
+		if slices.ContainsFunc(w.Key[:i], func(p Part) bool { return len(p) > 0 && slices.Equal(p, part) }) {
+			c.add("windows", index, part.String(), "%q: %s joined to itself divides nothing; write %q", w, part, w.Key.distinct())
+			return
+		}
+	}
 	for _, part := range w.Key {
 		reached, unreached := part.reached()
-		switch {
+		switch distinct := part.distinct(); {
+		case len(distinct) < len(part):
+			advice := fmt.Sprintf("write %q", distinct)
+			if _, rest := distinct.reached(); len(rest) > 0 {
+				advice = distinct.reordered()
+			}
+			twice := part.repeated()
+			c.add("windows", index, twice, "%q: %s is an alternative to itself; %s", w, twice, advice)
 		case len(unreached) > 0:
 			last := reached[len(reached)-1]
 			c.add("windows", index, last, "%q: %s comes before %q, which can never be reached, since %s; %s",
-				w, last, strings.Join(unreached, " or "), inCommon[last], part.reordered())
+				w, last, unreached, inCommon[last], part.reordered())
 		case len(w.Key) > 1 && len(part) > 0 && part[0] == everyoneSource:
 			c.add("windows", index, everyoneSource, "%q: everyone joined to other key sources changes nothing, since it is the same for all callers; leave it out, or give everyone a window of its own", w)
 		}
 	}
+}
+
+// distinct returns the key with each of its parts once.
+func (k Key) distinct() (out Key) {
+	for _, p := range k {
+		if !slices.ContainsFunc(out, func(o Part) bool { return slices.Equal(o, p) }) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// distinct returns the part with each of its sources once.
+func (p Part) distinct() (out Part) {
+	for _, s := range p {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// repeated returns the first source that the part has a second time, or "".
+func (p Part) repeated() string {
+	for i, s := range p {
+		if slices.Contains(p[:i], s) {
+			return s
+		}
+	}
+	return ""
 }
 
 // inCommon has the sources that every caller has, and why.
@@ -162,7 +205,7 @@ func (p Part) reached() (reached, unreached Part) {
 	return p[:at+1], p[at+1:]
 }
 
-// reordered returns advice on a part with sources that are never reached.
+// reordered returns advice on a part with sources that are never reached, and with no source twice.
 func (p Part) reordered() string {
 	reached, unreached := p.reached()
 	last := len(reached) - 1
@@ -173,9 +216,9 @@ func (p Part) reordered() string {
 		}
 	}
 	if len(better) == last {
-		return fmt.Sprintf("leave out %q, or %q", reached[last], strings.Join(unreached, " or "))
+		return fmt.Sprintf("leave out %q, or %q", reached[last], unreached)
 	}
-	return fmt.Sprintf("write %q", strings.Join(append(better, reached[last]), " or "))
+	return fmt.Sprintf("write %q", append(better, reached[last]))
 }
 
 func (c *checker) checkSource(window int, source string) {

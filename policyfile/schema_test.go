@@ -28,6 +28,7 @@ var beyondSchema = map[string]string{
 	"plans-lengths":              "rates and windows compared",
 	"everyone-not-alone":         "the parts of a key compared",
 	"never-reached":              "the alternatives of a key compared",
+	"source-twice":               "the parts and the alternatives of a key compared",
 	"penalty-of-all":             "two fields compared",
 	"merge-key":                  "the parser resolves it before the schema is applied",
 	"settle-reserve-above-limit": "two fields compared",
