@@ -342,6 +342,10 @@ func (d *reading) text(n ast.Node, v reflect.Value, path string) {
 			if whole := cutAtColon(n); whole != "" {
 				hint = fmt.Sprintf("put it in quotes: %q; in braces, YAML reads a colon as the end of a field's name", excerpt(whole))
 			}
+			if v.Type() == reflect.TypeFor[message]() {
+				hint = "texts have a name and are in messages, at the top of the file: messages: {slow-down: {en: Please slow down.}}; " +
+					"write that name here, such as: " + lastField(path) + ": slow-down"
+			}
 		}
 		if value, ok := scalarText(n); ok && value != "" {
 			hint = fmt.Sprintf("if you mean the text, put it in quotes: %q", excerpt(value))
@@ -372,10 +376,14 @@ func (d *reading) number(n ast.Node, v reflect.Value, path string) {
 	value, _ := scalarText(n)
 	if n.Type() != ast.IntegerType {
 		hint := "write it in digits, such as: 1"
-		if i, err := strconv.ParseInt(value, 10, 32); err == nil && i > 0 {
-			hint = fmt.Sprintf("write it without quotes: %d", i)
-		} else if i, err := strconv.ParseInt(strings.TrimSuffix(value, "%"), 10, 32); err == nil && i > 0 {
+		plain, sign := strings.CutSuffix(value, "%")
+		plain = strings.TrimSpace(plain)
+		if i, err := strconv.ParseInt(plain, 10, 32); err == nil && i > 0 && sign {
 			hint = fmt.Sprintf("write it without the sign: %d", i)
+		} else if err == nil && i > 0 {
+			hint = fmt.Sprintf("write it without quotes: %d", i)
+		} else if f, err := strconv.ParseFloat(plain, 64); err == nil && f >= 1 && f <= weir.MaxLimit {
+			hint = fmt.Sprintf("write a whole number in digits: %d", int64(f))
 		}
 		d.wrongType(n, path, "a whole number", hint)
 		return
