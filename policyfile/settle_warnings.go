@@ -39,8 +39,24 @@ func (w *warner) cost(path string, l *weir.Limiter) {
 		w.warn(path+".reserve.from", "", "write a number, or read a field: header:NAME",
 			"requests of these routes have no body that %v could be read from: each reserves %d", from, l.Cost)
 	}
+	if l.Reserve.Plus == 0 && l.Cost > 1 && asksForAnswer(l.Reserve.From) && tellsAll(l.Actual) {
+		w.warn(path+".reserve", "", "add the most that a prompt has, such as: {from: "+l.Reserve.From.String()+", plus: 2000, at_most: …}",
+			"%v bounds the answer alone, and %v has the prompt as well: requests that are under way together can pass the limit by their prompts", l.Reserve.From, l.Actual)
+	}
 	w.literalPath(path+".from", l.Actual)
 	w.literalPath(path+".reserve.from", l.Reserve.From)
+}
+
+// asksForAnswer reports whether a request to a language model tells there how long the answer may
+// be.
+func asksForAnswer(at weir.Reading) bool {
+	return at.Form == weir.ReadJSON && slices.Contains([]string{"maxtokens", "maxcompletiontokens", "maxoutputtokens", "maxnewtokens"}, plainWord(lastField(at.Name)))
+}
+
+// tellsAll reports whether the answer of a language model tells there the tokens of the prompt and
+// of the answer together.
+func tellsAll(at weir.Reading) bool {
+	return at.Form == weir.ReadJSON && slices.Contains([]string{"totaltokens", "totaltokencount"}, plainWord(lastField(at.Name)))
 }
 
 // roomForOne warns of a window in which one request reserves so much that a second has no room.

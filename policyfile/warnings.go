@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/text/language"
+
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
 )
@@ -19,6 +21,7 @@ func (d *reading) warnings(p weir.Policy) []Problem {
 	}
 	w.holes()
 	w.unused()
+	w.languages()
 	sortProblems(w.found)
 	return w.found
 }
@@ -36,6 +39,19 @@ func (w *warner) unused() {
 	for _, name := range slices.Sorted(maps.Keys(w.policy.Messages)) {
 		if !slices.Contains(used, name) {
 			w.warn("messages."+name, "", "name it in a limiter's message or under answers, or remove it", "message %q is used by no limiter and no answer", name)
+		}
+	}
+}
+
+// languages warns of texts whose tag names no language: no caller asks for it. Words of up to eight
+// letters have the form of a tag, but no language has more than three (RFC 5646, section 2.2.1).
+func (w *warner) languages() {
+	for _, name := range slices.Sorted(maps.Keys(w.policy.Messages)) {
+		for _, tag := range slices.Sorted(maps.Keys(w.policy.Messages[name])) {
+			if _, err := language.Parse(tag); err != nil {
+				w.warn(within(within("messages", name), tag), tag, "a language has two or three letters, such as: de, pt-BR or zh-Hant",
+					"%q is no registered language: no caller gets this text of message %q", excerpt(tag), name)
+			}
 		}
 	}
 }

@@ -230,6 +230,21 @@ func TestWarningsSayWhatIsValidButSurprising(t *testing.T) {
 			[]string{`1:82: "60 per hour by ip" and "5 in flight by session or ip" do not begin with the same key source`}},
 		{"a window of requests beside one of units",
 			"limiters: [{name: a, routes: [/*], windows: [100 per hour by ip, 199 requests per minute by ip], cost: 9}]", nil},
+		{"the answer tells the prompt's tokens too, and nothing is reserved for them",
+			"limiters:\n" +
+				"- {name: a, routes: [/a], windows: [99999 per day by ip], cost: {reserve: {from: json:max_tokens, at_most: 4000}, from: json:usage.total_tokens}}\n" +
+				"- {name: b, routes: [/b], windows: [99999 per day by ip], cost: {reserve: {from: json:config.maxOutputTokens, times: 2, at_most: 4000}, from: json:usageMetadata.totalTokenCount}}\n",
+			[]string{`2:75: json:max_tokens bounds the answer alone, and json:usage.total_tokens has the prompt as well`, `3:75: json:config.maxOutputTokens bounds the answer alone`}},
+		{"something is reserved for the prompt, or the answer tells its own tokens alone, or the request's are of both",
+			"limiters:\n" +
+				"- {name: a, routes: [/a], windows: [99999 per day by ip], cost: {reserve: {from: json:max_tokens, plus: 100, at_most: 4000}, from: json:usage.total_tokens}}\n" +
+				"- {name: b, routes: [/b], windows: [99999 per day by ip], cost: {reserve: {from: json:max_tokens, at_most: 4000}, from: json:usage.completion_tokens}}\n" +
+				"- {name: c, routes: [/c], windows: [99999 per day by ip], cost: {reserve: {from: json:units, at_most: 4000}, from: json:usage.total_tokens}}\n" +
+				"- {name: d, routes: [/d], windows: [99999 per day by ip], cost: {reserve: 4000, from: json:usage.total_tokens}}\n",
+			nil},
+		{"a text in a language that is none",
+			"{limiters: [{name: a, routes: [/*], windows: [9 per hour by ip], message: slow}], messages: {slow: {en: Slow., german: Halt., de: Halt., pt-BR: Pare., zh-Hant: X., en-x-old: Hold.}}}",
+			[]string{`1:120: "german" is no registered language: no caller gets this text of message "slow"`}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
