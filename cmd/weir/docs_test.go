@@ -76,6 +76,21 @@ func TestNoPlaceholderIsLeft(t *testing.T) {
 	}
 }
 
+// Start-up prints "listening" before, as the name of a row.
+func TestThePagesAgreeOnWhenAServerIsReady(t *testing.T) {
+	said := 0
+	for page, text := range documents(t) {
+		for _, m := range regexp.MustCompile(`ready when it\s+prints\s+(\S+)`).FindAllStringSubmatch(text, -1) {
+			if said++; !strings.HasPrefix(m[1], "`ready`") {
+				t.Errorf("%s: a server is ready when it prints %s: it prints ready, as startup.go does", page, m[1])
+			}
+		}
+	}
+	if said < 4 {
+		t.Errorf("%d pages say when a server is ready, want 4 or more", said)
+	}
+}
+
 func TestEveryLinkOfTheDocumentsResolves(t *testing.T) {
 	pages := documents(t)
 	for page, text := range pages {

@@ -1,7 +1,10 @@
 package weir
 
 import (
+	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,7 +46,8 @@ func maskFences(text string) string {
 }
 
 // The test types the README's sessions into a shell, checks its policies, and runs
-// its program.
+// its program. The API at hand answers as most do: JSON without a line feed at its
+// end. The policies get no warning.
 func TestTheReadmesSessionsPrintWhatItShows(t *testing.T) {
 	kinds := map[string]int{}
 	for _, part := range sections(readText(t, repository+"/README.md")) {
@@ -52,13 +56,16 @@ func TestTheReadmesSessionsPrintWhatItShows(t *testing.T) {
 		}
 		t.Run(part.title, func(t *testing.T) {
 			shell := newReadersShell(t, "README.md: "+part.title)
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"error":null}`) }))
+			t.Cleanup(api.Close)
+			shell.port("3000", portOf(t, api.Listener.Addr().String()))
 			for _, b := range part.blocks {
 				switch b.kind {
 				case "sh":
 					shell.block(b.text)
 				case "yaml":
 					shell.write("policy.yaml", b.text)
-					shell.block("$ weir policy check policy.yaml")
+					shell.block("$ weir policy check policy.yaml\npolicy.yaml: valid, …")
 				case "go":
 					if strings.HasPrefix(b.text, "limit := httplimit.Limit(") {
 						shell.serveGo(b.text)
