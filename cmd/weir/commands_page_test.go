@@ -105,7 +105,10 @@ func writeFlag(page *bytes.Buffer, f *pflag.Flag, heading string) {
 	variable, has := cli.Variable(f)
 	usage = strings.TrimSuffix(usage, " [$"+variable+"]")
 	fmt.Fprintf(page, "\n%s `--%s`\n\n", heading, f.Name)
-	if value != "" {
+	switch {
+	case f.NoOptDefVal != "" && value != "": // a value of its own argument is none of the flag
+		fmt.Fprintf(page, "`--%s[=%s]`: ", f.Name, value)
+	case value != "":
 		fmt.Fprintf(page, "`--%s %s`: ", f.Name, value)
 	}
 	fmt.Fprintf(page, "%s.", plainMarkdown(strings.ToUpper(usage[:1])+usage[1:]))

@@ -33,6 +33,32 @@ func TestTheTextsOfHelpHaveShortLines(t *testing.T) {
 	}
 }
 
+// "--json on" is an argument too many: the value of a switch follows an equals sign.
+func TestHelpAndPagesShowSwitchesAsTheyAreWritten(t *testing.T) {
+	root, switches := newRoot(cli.Environment{}), 0
+	for name, page := range commandPages(root) {
+		if line := regexp.MustCompile(`--[a-z-]+ on\|off.*`).Find(page); line != nil {
+			t.Errorf("docs/commands/%s: %s", name, line)
+		}
+		switches += strings.Count(string(page), "[=on|off]`: ")
+	}
+	var check func(*cobra.Command)
+	check = func(cmd *cobra.Command) {
+		usage := cmd.UsageString()
+		if line := regexp.MustCompile(`--[a-z-]+ on\|off.*`).FindString(usage); line != "" {
+			t.Errorf("%s --help: %s", cmd.CommandPath(), line)
+		}
+		switches -= strings.Count(usage, "[=on|off]  ")
+		for _, child := range cmd.Commands() {
+			check(child)
+		}
+	}
+	check(root)
+	if switches != 0 {
+		t.Errorf("the pages have %d switches more than the help", switches)
+	}
+}
+
 var cookbookTask = regexp.MustCompile(`(?m)^## .+$`)
 
 // Whoever looks for a task reads the list at the top of the page.

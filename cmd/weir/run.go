@@ -85,5 +85,6 @@ func newRoot(env cli.Environment) *cobra.Command {
 		completion.Args, completion.RunE = cobra.ArbitraryArgs, cli.Group
 	}
 	cli.DocumentVariables(root)
+	cli.ShowSwitches(root)
 	return root
 }

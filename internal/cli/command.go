@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -105,6 +106,22 @@ func JSONFlag(cmd *cobra.Command, machine *OnOff) {
 func SwitchFlag(cmd *cobra.Command, o *OnOff, name, usage string) {
 	cmd.Flags().Var(o, name, usage)
 	cmd.Flags().Lookup(name).NoOptDefVal = "on"
+}
+
+// ShowSwitches makes the help of root and its commands show a switch as it is written:
+// "--json[=on|off]". Package pflag writes "--json on|off[=on]", of which "--json on" would fail.
+func ShowSwitches(root *cobra.Command) {
+	usage := root.UsageFunc()
+	root.SetUsageFunc(func(cmd *cobra.Command) error {
+		out := cmd.OutOrStderr()
+		var text strings.Builder
+		cmd.SetOut(&text)
+		err := usage(cmd)
+		cmd.SetOut(out)
+		// as many columns
+		_, printed := io.WriteString(out, strings.ReplaceAll(text.String(), " on|off[=on]", "[=on|off]   "))
+		return errors.Join(err, printed)
+	})
 }
 
 // Must panics on an error that only a misspelt flag name in this program can cause.
