@@ -68,7 +68,7 @@ func newRoot(env cli.Environment) *cobra.Command {
 	// Not by cobra's Version: that is printed by a template, for which the linker keeps every
 	// method of every type.
 	root.Flags().BoolVarP(&version, "version", "v", false, "version for weir")
-	root.SetFlagErrorFunc(cli.FlagError)
+	root.SetFlagErrorFunc(flagError)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		for _, name := range env.Unknown(root) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "warning: variable %s belongs to no flag\n", name)
@@ -78,7 +78,7 @@ func newRoot(env cli.Environment) *cobra.Command {
 		}
 		return env.Apply(cmd)
 	}
-	root.AddCommand(newServe(env), newPolicy(), newToken(), newKey(), newDenial(), newAdmin(), newSync(env), newSimulate(), newVerify(env), newHealth(), newVersion())
+	root.AddCommand(newServe(env), newPolicy(), withoutKeys(newToken()), newKey(), newDenial(), newAdmin(), newSync(env), newSimulate(), newVerify(env), newHealth(), newVersion())
 	root.SetHelpCommand(cli.NewHelp(root))
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil && completion != root {

@@ -88,7 +88,7 @@ Standard output is the token alone. It cannot be printed again, because only its
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !workspaceName.MatchString(workspace) {
 				return cli.UsageError("for example: weir token create --workspace demo",
-					"--workspace %q: expected 1 to 64 letters, digits, dots, dashes or underscores, beginning with a letter or digit", workspace)
+					"--workspace %q: expected 1 to 64 letters, digits, dots, dashes or underscores, beginning with a letter or digit", hideKey(workspace))
 			}
 			if err := checkPlanFlag(plan); err != nil {
 				return err
@@ -108,7 +108,7 @@ func checkPlanFlag(plan string) error {
 	if plan == "" || weir.IsPlanName(plan) {
 		return nil
 	}
-	return cli.UsageError("for example: --plan gold", "--plan %q: expected 1 to 64 letters, digits, dots, dashes or underscores, and not the word by", redactToken(plan))
+	return cli.UsageError("for example: --plan gold", "--plan %q: expected 1 to 64 letters, digits, dots, dashes or underscores, and not the word by", hideKey(plan))
 }
 
 func createToken(cmd *cobra.Command, dir, workspace, plan string, machine bool) error {
@@ -214,7 +214,7 @@ func newTokenRevoke() *cobra.Command {
 			defer tokens.Close()
 			switch err := tokens.Revoke(cmd.Context(), args[0]); {
 			case errors.Is(err, sample.ErrNoToken):
-				return cli.Fail(fmt.Errorf("no token has the id %q", redactToken(args[0])), "'weir token list' shows the ids")
+				return cli.Fail(fmt.Errorf("no token has the id %q", hideKey(args[0])), "'weir token list' shows the ids")
 			case err != nil:
 				return cli.Fail(fmt.Errorf("revoke token %q: %w", args[0], err), "")
 			}
@@ -239,7 +239,7 @@ What the token has spent stays spent: another plan changes the limit and not the
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, plan := args[0], args[1]
 			if plan != "" && !weir.IsPlanName(plan) {
-				return cli.UsageError("for example: weir token plan 3f9a… gold", "plan %q: expected 1 to 64 letters, digits, dots, dashes or underscores, and not the word by", redactToken(plan))
+				return cli.UsageError("for example: weir token plan 3f9a… gold", "plan %q: expected 1 to 64 letters, digits, dots, dashes or underscores, and not the word by", hideKey(plan))
 			}
 			tokens, err := openOldTokens(cmd.Context(), dir)
 			if err != nil {
@@ -248,7 +248,7 @@ What the token has spent stays spent: another plan changes the limit and not the
 			defer tokens.Close()
 			switch err := tokens.SetPlan(cmd.Context(), id, plan); {
 			case errors.Is(err, sample.ErrNoToken):
-				return cli.Fail(fmt.Errorf("no token has the id %q", redactToken(id)), "'weir token list' shows the ids")
+				return cli.Fail(fmt.Errorf("no token has the id %q", hideKey(id)), "'weir token list' shows the ids")
 			case err != nil:
 				return cli.Fail(fmt.Errorf("change the plan of token %q: %w", id, err), "")
 			}
