@@ -39,7 +39,7 @@ func (f *serveFlags) forwardsNothing() bool {
 }
 
 // onlyWithBackend are the flags of the public listener, and of what is behind it.
-var onlyWithBackend = []string{"listen", "paths", "forwarded", "engine", "max-data", "demo", "redirect", "acme", "proxy-protocol", "client-ca"}
+var onlyWithBackend = []string{"listen", "paths", "forwarded", "engine", "max-data", "demo", "redirect", "acme", "proxy-protocol", "client-ca", "token-forward"}
 
 // checkForwardAuth rejects flags about proxies that do not fit together.
 func (f *serveFlags) checkForwardAuth(cmd *cobra.Command) error {

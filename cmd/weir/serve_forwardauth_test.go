@@ -25,6 +25,8 @@ func TestFlagsAboutForwardAuthFitTogether(t *testing.T) {
 		"--policy p --forward-auth unix:s --forward-auth-proxy nginx":                           "unix:",
 		asks + " --forward-auth-peers ::1 --listen :2":                                          "--listen has no effect with --forward-auth alone",
 		asks + " --forward-auth-peers ::1 --engine std":                                         "--engine has no effect with --forward-auth alone",
+		asks + " --forward-auth-peers ::1 --token-file k --token-from header:X-Api-Key":         "",
+		asks + " --forward-auth-peers ::1 --token-file k --token-forward none":                  "--token-forward has no effect with --forward-auth alone",
 		asks + " --forward-auth-peers ::1 --admin 127.0.0.1:1":                                  "is where",
 		asks + " --forward-auth-peers ::1 --upstream http://a --listen :1":                      "is where",
 	} {

@@ -21,15 +21,15 @@ import (
 const forwardAuthPolicy = `{limiters: [{name: leads, routes: [POST /api/leads], windows: [30 per minute by ip]}, {name: all, routes: [/*], windows: [6000 per minute by ip]}]}`
 
 // serveForwardAuth starts a server that only answers a proxy.
-func serveForwardAuth(t *testing.T, proxy string) *server {
+func serveForwardAuth(t *testing.T, proxy, policy string, args ...string) *server {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	data := t.TempDir()
-	cmd := exec.Command(path, "serve", "--data", data, "--policy", policyFile(t, forwardAuthPolicy), "--access-log=off",
-		"--forward-auth", "127.0.0.1:0", "--forward-auth-proxy", proxy, "--forward-auth-peers", "127.0.0.1")
+	cmd := exec.Command(path, append([]string{"serve", "--data", data, "--policy", policyFile(t, policy), "--access-log=off",
+		"--forward-auth", "127.0.0.1:0", "--forward-auth-proxy", proxy, "--forward-auth-peers", "127.0.0.1"}, args...)...)
 	cmd.Env, cmd.Dir = cleanEnv(), t.TempDir()
 	return begin(t, cmd, data)
 }
@@ -61,7 +61,7 @@ func proxyExample(t *testing.T, path, weir, backend string) string {
 
 func TestNginxAsksAboutEachRequest(t *testing.T) {
 	backend, leads := leadsBackend(t)
-	s := serveForwardAuth(t, "nginx")
+	s := serveForwardAuth(t, "nginx", forwardAuthPolicy)
 	proxy := nginxtest.Start(t, nginxExample(t, s.url, backend))
 	throughProxy(t, "http://"+proxy.Addr, leads)
 	wantRefusal(t, curl(t, "http://"+proxy.Addr+"/api/leads", "-d", "{}"), 30, time.Minute, "Too many requests. Please slow down.")
@@ -70,14 +70,22 @@ func TestNginxAsksAboutEachRequest(t *testing.T) {
 
 func TestCaddyAsksAboutEachRequest(t *testing.T) {
 	backend, leads := leadsBackend(t)
-	s := serveForwardAuth(t, "caddy")
+	s := serveForwardAuth(t, "caddy", forwardAuthPolicy)
+	addr := startCaddy(t, proxyExample(t, "caddy/Caddyfile", s.url, backend))
+	throughProxy(t, "http://"+addr, leads)
+	s.end(t)
+}
+
+// startCaddy starts Caddy with a Caddyfile, and returns its address.
+func startCaddy(t *testing.T, text string) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	addr, dir := l.Addr().String(), t.TempDir()
 	_ = l.Close()
-	text := "{\n\tadmin off\n}\n" + strings.Replace(proxyExample(t, "caddy/Caddyfile", s.url, backend), "\n:8080 {", "\nhttp://"+addr+" {", 1)
+	text = "{\n\tadmin off\n}\n" + strings.Replace(text, "\n:8080 {", "\nhttp://"+addr+" {", 1)
 	if err := os.WriteFile(filepath.Join(dir, "Caddyfile"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +106,52 @@ func TestCaddyAsksAboutEachRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	throughProxy(t, "http://"+addr, leads)
-	s.end(t)
+	return addr
+}
+
+// Keys in a field still arrive at the server, and no longer at the backend, with the lines of the
+// page.
+func TestAProxyThatAsksCanRemoveKeys(t *testing.T) {
+	var seen atomic.Pointer[http.Header]
+	backend := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen.Store(&r.Header) }))
+	t.Cleanup(backend.Close)
+	to, page := backend.Listener.Addr().String(), readText(t, repository+"/docs/forward-auth.md")
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte(lineOfKey(t, customerKey, "--id", "acme")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for proxy, add := range map[string]struct{ line, after string }{
+		"nginx": {`proxy_set_header X-Api-Key "";`, "proxy_pass http://backend;"},
+		"caddy": {"header_up -X-Api-Key", "reverse_proxy " + to + " {"},
+	} {
+		if !strings.Contains(page, "`"+add.line+"`") {
+			t.Errorf("docs/forward-auth.md does not show %s", add.line)
+		}
+		for _, removed := range []bool{false, true} {
+			s := serveForwardAuth(t, proxy, keyPolicy, "--token-file", keys, "--token-from", "header:X-Api-Key")
+			after, line := add.after, ""
+			if removed {
+				line = "\n" + add.line
+			}
+			var url string
+			if proxy == "nginx" {
+				url = "http://" + nginxtest.Start(t, strings.Replace(nginxExample(t, s.url, to), after, after+line, 1)).Addr
+			} else {
+				url = "http://" + startCaddy(t, strings.Replace(proxyExample(t, "caddy/Caddyfile", s.url, to), after, after+line, 1))
+			}
+			if r := curl(t, url+"/a"); r.status != http.StatusUnauthorized {
+				t.Errorf("%s: without a key it is answered %d", proxy, r.status)
+			}
+			r := curl(t, url+"/a", "-H", "X-Api-Key: "+customerKey)
+			if r.status != http.StatusOK || strings.Join(r.values("X-RateLimit-Limit"), " ") != "8" {
+				t.Fatalf("%s: with a key it is answered %d %v", proxy, r.status, r.fields)
+			}
+			if got := seen.Load().Get("X-Api-Key"); (got == "") != removed {
+				t.Errorf("%s, the field removed: %v: the backend has got the key: %v", proxy, removed, got != "")
+			}
+			s.end(t)
+		}
+	}
 }
 
 // throughProxy checks what callers get through a proxy before a backend.

@@ -63,23 +63,31 @@ func (c *Config) tokenExamples() string {
 }
 
 // placesRow returns the part of the start-up line of tokens about their places; empty if they are
-// in the usual one.
+// in the usual one. A proxy that asks forwards the request that its client has sent, whatever is
+// withheld from an upstream.
 func (c *Config) placesRow() string {
 	if len(c.TokenFrom) == 0 {
 		return ""
 	}
-	row := ", read from " + placeNames(c.TokenFrom)
+	row, asked := ", read from "+placeNames(c.TokenFrom), c.ForwardAuth.Listen != ""
+	if asked && len(c.Sites) == 0 {
+		return row + ", and forwarded by the proxy unless it removes them"
+	}
+	to := ""
+	if asked {
+		to = " to the upstream; a proxy that asks forwards them unless it removes them"
+	}
 	switch hidden := c.hiddenTokens(); {
 	case len(hidden) == 0:
 		return row
 	case len(hidden) == len(c.TokenFrom) && len(hidden) == 1:
-		return row + ", which is not forwarded"
+		return row + ", which is not forwarded" + to
 	case len(hidden) == len(c.TokenFrom):
-		return row + ", which are not forwarded"
+		return row + ", which are not forwarded" + to
 	case len(hidden) == 1:
-		return row + ", of which " + placeNames(hidden) + " is not forwarded"
+		return row + ", of which " + placeNames(hidden) + " is not forwarded" + to
 	default:
-		return row + ", of which " + placeNames(hidden) + " are not forwarded"
+		return row + ", of which " + placeNames(hidden) + " are not forwarded" + to
 	}
 }
 

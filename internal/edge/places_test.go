@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/gateway"
 )
 
 func TestAMissingKeyIsAnsweredWithEveryPlaceThatItCanBeIn(t *testing.T) {
@@ -53,6 +54,33 @@ func TestStartUpNamesEachPlaceOfTokensOnce(t *testing.T) {
 		}
 		if got := c.placesRow(); got != test.want {
 			t.Errorf("%q, %s: %q, want %q", test.places, test.forward, got, test.want)
+		}
+	}
+}
+
+// A proxy that asks forwards what its client has sent: no flag of this server changes that.
+func TestStartUpSaysWhoForwardsKeys(t *testing.T) {
+	from := []identity.Place{{}}
+	field, err := identity.ParsePlace("header:X-Api-Key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	upstream, asked := []gateway.Site{{}}, ForwardAuth{Listen: "127.0.0.1:9000"}
+	for _, test := range []struct {
+		config Config
+		want   string
+	}{
+		{Config{}, ""},
+		{Config{ForwardAuth: asked}, ""},
+		{Config{Sites: upstream, TokenFrom: append(from, field)}, ", read from bearer, header:X-Api-Key, of which header:X-Api-Key is not forwarded"},
+		{Config{Sites: upstream, TokenFrom: append(from, field), TokenForward: ForwardAll}, ", read from bearer, header:X-Api-Key"},
+		{Config{ForwardAuth: asked, TokenFrom: append(from, field)}, ", read from bearer, header:X-Api-Key, and forwarded by the proxy unless it removes them"},
+		{Config{ForwardAuth: asked, Sites: upstream, TokenFrom: append(from, field)},
+			", read from bearer, header:X-Api-Key, of which header:X-Api-Key is not forwarded to the upstream; a proxy that asks forwards them unless it removes them"},
+		{Config{ForwardAuth: asked, Sites: upstream, TokenFrom: append(from, field), TokenForward: ForwardAll}, ", read from bearer, header:X-Api-Key"},
+	} {
+		if got := test.config.placesRow(); got != test.want {
+			t.Errorf("%+v: %q, want %q", test.config.ForwardAuth, got, test.want)
 		}
 	}
 }
