@@ -104,6 +104,34 @@ func TestAServersOwnLogOfPathsAsSentReplaysAsServed(t *testing.T) {
 	}
 }
 
+// The log does not name the tokens of two customers behind one address. --key token=caller tells
+// them apart, as docs/simulate.md says, and counts what was answered 401 as one more token.
+func TestAServersOwnLogTellsCallersApartByTheirHashes(t *testing.T) {
+	backend := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(backend.Close)
+	policy := policyFile(t, `{limiters: [{name: api, routes: [/*], windows: [2 per hour by token], requires: token}]}`)
+	for _, format := range []string{"text", "json"} {
+		s := serveKeys(t, backend.URL, "--policy", policy, "--log-format", format)
+		served := map[int]int{}
+		for _, key := range []string{customerKey, customerKey + "-gold", "unknown"} {
+			for range 3 {
+				served[curl(t, s.url+"/a", "-H", "Authorization: Bearer "+key).status]++
+			}
+		}
+		s.end(t)
+		log := s.stdout.String() + s.stderr.String()
+		if fmt.Sprint(served) != "map[200:4 401:2 429:3]" || strings.Contains(log, customerKey) {
+			t.Fatalf("%s: answered %v; the log:\n%s", format, served, log)
+		}
+		if got := replayOwn(t, policy, log); got.Policy.Refused != 7 || got.Log.Requests != 9 {
+			t.Errorf("%s, counted by the address: %+v", format, got)
+		}
+		if got := replayOwn(t, policy, log, "--key", "token=caller"); got.Policy.Refused != 3 || got.Log.Requests != 9 {
+			t.Errorf("%s, counted by caller: %+v", format, got)
+		}
+	}
+}
+
 type ownReport struct {
 	Log    struct{ Requests, Malformed int64 }
 	Policy struct{ Refused, Unknown int64 }
