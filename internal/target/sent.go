@@ -262,8 +262,7 @@ func (t *text) appendReadings(all []string, folded string) []string {
 // of its folded form, or to other values of the parameters that the limiter counts by.
 func (r *Request) otherReading(d *weir.Decider, m weir.Match) (reading string, found bool) {
 	if r.Sent == "" {
-		named, ok := nameSegments(r.Path)
-		return named, ok && r.differs(d, m, named, func(value string) string { return value })
+		return r.otherNaming(d, m)
 	}
 	i := slices.IndexFunc(r.readings, func(reading string) bool { return r.differs(d, m, reading, counting) })
 	if i < 0 {
@@ -285,22 +284,6 @@ func (r *Request) differs(d *weir.Decider, m weir.Match, reading string, counted
 		other, otherOK := as.Parameter(name)
 		return ok != otherOK || ok && value != counted(other)
 	})
-}
-
-// nameSegments returns the reading of a canonical path in which a segment of nothing but
-// parameters, a query, a fragment or blanks has a name, as many backends read it: to others it is
-// an empty segment, which match drops. found is false if there is none, as nearly always.
-func nameSegments(path string) (reading string, found bool) {
-	if strings.IndexByte(path, ';') < 0 && isWhole(path) {
-		return "", false
-	}
-	segments := strings.Split(path, "/")
-	for i, s := range segments {
-		if s != "" && nameOf(s) == "" {
-			segments[i], found = string(other)+s, true
-		}
-	}
-	return strings.Join(segments, "/"), found
 }
 
 // counting returns the value by which a parameter is counted that a backend reads as value: what is
