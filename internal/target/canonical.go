@@ -194,12 +194,22 @@ func hidesDots(name []byte) bool {
 }
 
 // nameOf returns a segment without what some backends cut off: parameters, a query, a fragment, and
-// blanks around the rest.
+// blanks around the rest and before its dots.
 func nameOf(segment string) string {
 	if i := strings.IndexAny(segment, ";?#"); i >= 0 {
 		segment = segment[:i]
 	}
-	return strings.Trim(segment, " ")
+	if !strings.Contains(segment, " .") {
+		return strings.Trim(segment, " ")
+	}
+	name := make([]byte, 0, len(segment))
+	for _, c := range []byte(segment) {
+		if c == '.' {
+			name = bytes.TrimRight(name, " ")
+		}
+		name = append(name, c)
+	}
+	return string(bytes.Trim(name, " "))
 }
 
 // Guess returns a decoded form of a path that Canonical rejects. It decodes everything that any

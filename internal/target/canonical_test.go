@@ -93,6 +93,8 @@ func TestAPathWithNoSafeReadingIsRefused(t *testing.T) {
 		"/a/..%3F/b":        "dot segment",
 		"/a/..%23":          "dot segment",
 		"/a/%20../b":        "dot segment",
+		"/a/.%20./b":        "dot segment",
+		"/a/%20.%20%20.;x":  "dot segment",
 		"/x/%2e%2e%2fleads": "escaped slash",
 	} {
 		t.Run(path, func(t *testing.T) {

@@ -20,7 +20,7 @@ func namelessDecider(t testing.TB) *weir.Decider {
 	return deciderOf(t, weir.Policy{Limiters: []weir.Limiter{
 		limiter("all", ip, weir.Route{Path: "/", Prefix: true}),
 		limiter("expensive", ip, weir.Route{Method: "GET", Path: "/translate/{text}/to"}),
-		limiter("deep", ip, weir.Route{Method: "GET", Path: "/translate/{text}/{more}/from"}),
+		limiter("deep", ip, weir.Route{Method: "GET", Path: "/via/{text}/{more}/from"}),
 		limiter("tenants", weir.Key{{"path:tenant"}}, weir.Route{Path: "/u/{tenant}/", Prefix: true}),
 	}})
 }
@@ -45,8 +45,8 @@ func TestEachKindOfNamelessSegmentIsReadInBothWays(t *testing.T) {
 	d := namelessDecider(t)
 	for _, path := range []string{
 		"/translate/%3Fabc/to", "/translate/;x/to", "/translate/%3Fabc/;x/to", "/translate/%20/;x/to", "/translate/;x/%3Fabc/to",
-		"/translate/%23/;x/to", "/translate/%3Bx/;x/to", "/translate/;jsessionid=1/;x/to", "/;x/translate/%20/to", "/translate/a/%20;x/%3F/from",
-		"/translate/;x/%20/a/from", "/u/;x/%3Fann", "/u/%20/;x/ann",
+		"/translate/%23/;x/to", "/translate/%3Bx/;x/to", "/translate/;jsessionid=1/;x/to", "/;x/translate/%20/to", "/via/a/%20;x/%3F/from",
+		"/via/;x/%20/a/from", "/u/;x/%3Fann", "/u/%20/;x/ann",
 	} {
 		if kind, got := choose(t, d, path); kind != Unreadable || got.limiter != "all" {
 			t.Errorf("GET %s: kind %d, counted by %v, want %d and the catch-all", path, kind, got, Unreadable)
@@ -120,7 +120,7 @@ func routedNameless(segments []string) charge {
 	switch {
 	case n == 3 && segments[0] == "translate" && segments[2] == "to":
 		return charge{"expensive", ""}
-	case n == 4 && segments[0] == "translate" && segments[3] == "from":
+	case n == 4 && segments[0] == "via" && segments[3] == "from":
 		return charge{"deep", ""}
 	case n >= 2 && segments[0] == "u":
 		return charge{"tenants", segments[1]}
@@ -133,10 +133,10 @@ func routedNameless(segments []string) charge {
 func TestNoNamelessSegmentChangesTheLimiter(t *testing.T) {
 	d := namelessDecider(t)
 	readers := segmenters()
-	nameless := rapid.SampledFrom([]string{";x", ";", ";jsessionid=1", "%3Bx", "%3Fabc", "%23", "%20", "%20%20", "%20;x", "%20%3F", ";x%3Fy"})
-	names := rapid.SampledFrom([]string{"translate", "u", "to", "from", "ann", "bob"})
+	nameless := rapid.SampledFrom([]string{";x", ";", ";jsessionid=1", "%3Bx", "%3Fabc", "%23", "%20", "%20%20", ".%20.", "%20;x", "%20%3F", ";x%3Fy"})
+	names := rapid.SampledFrom([]string{"translate", "via", "u", "to", "from", "ann", "bob"})
 	rapid.Check(t, func(t *rapid.T) {
-		begin := rapid.SampledFrom([]string{"/translate", "/u", ""}).Draw(t, "begin")
+		begin := rapid.SampledFrom([]string{"/translate", "/via", "/u", ""}).Draw(t, "begin")
 		path := begin + "/" + strings.Join(rapid.SliceOfN(rapid.OneOf(nameless, nameless, names), 1, 9).Draw(t, "segments"), "/")
 		path += rapid.SampledFrom([]string{"", "/to", "/from"}).Draw(t, "end")
 		kind, counted := choose(t, d, path)

@@ -27,13 +27,9 @@ func isWhole(path string) bool {
 }
 
 func cut(path string) string {
-	segments := strings.Split(strings.NewReplacer("?", ";", "#", ";").Replace(path), "/")
+	segments := strings.Split(path, "/")
 	for i, s := range segments {
-		name, _, _ := strings.Cut(s, ";")
-		for strings.Contains(name, " .") {
-			name = strings.ReplaceAll(name, " .", ".")
-		}
-		segments[i] = strings.Trim(name, " ")
+		segments[i] = nameOf(s)
 	}
 	return strings.Join(segments, "/")
 }
