@@ -228,8 +228,9 @@ func (t *text) problem() error {
 const other = '\x01'
 
 // appendReadings appends the texts by which routes are found for a backend that decodes the path to
-// t: those that some of its slashes separate, each with and without its empty segments. It leaves
-// out folded, by which the path is counted.
+// t: those that some of its slashes separate. Each is there with its empty segments, without them,
+// and without those that were empty after fewer decodings, since a server before the backend may
+// merge slashes and then decode. It leaves out folded, by which the path is counted.
 func (t *text) appendReadings(all []string, folded string) []string {
 	latest := uint8(0)
 	for i, c := range t.bytes {
@@ -238,24 +239,30 @@ func (t *text) appendReadings(all []string, folded string) []string {
 		}
 	}
 	for since := uint8(0); since <= latest; since++ {
-		kept, named := make([]byte, 0, len(t.bytes)), make([]byte, 0, len(t.bytes)+8)
-		for i, c := range t.bytes {
-			if c == '/' && t.since[i] > since {
-				c = other
+		last := folded
+		for merged := int(since); merged >= -1; merged-- {
+			if reading := t.reading(since, merged); reading != last {
+				all, last = append(all, reading), reading
 			}
-			if c == '/' && len(named) > 0 && named[len(named)-1] == '/' {
-				named = append(named, other)
-			}
-			kept, named = append(kept, c), append(named, c)
-		}
-		if string(kept) != folded {
-			all = append(all, string(kept))
-		}
-		if len(named) != len(kept) {
-			all = append(all, string(named))
 		}
 	}
 	return all
+}
+
+// reading returns the text as it is after since decodings of its slashes, and merged decodings of
+// those that are merged if one follows another; -1: none are.
+func (t *text) reading(since uint8, merged int) string {
+	named := make([]byte, 0, len(t.bytes)+8)
+	for i, c := range t.bytes {
+		if c == '/' && t.since[i] > since {
+			c = other
+		}
+		if c == '/' && len(named) > 0 && named[len(named)-1] == '/' && int(max(t.since[i-1], t.since[i])) > merged {
+			named = append(named, other)
+		}
+		named = append(named, c)
+	}
+	return string(named)
 }
 
 // otherReading returns a reading of a path that leads to another limiter than m, which is the match

@@ -95,6 +95,8 @@ func TestAPathAsSentIsCountedByItsFoldedForm(t *testing.T) {
 		{"/v1/a%2Fb/files/x", false, charge{"all", ""}},
 		{"/v1/a/%2Ffiles/x", false, charge{"all", ""}},
 		{"/projects//x", false, charge{"all", ""}},
+		// A server before the backend merges the first two slashes.
+		{"/v1//%2Ffiles/x", false, charge{"all", ""}},
 		// Some drop .x%2Fproject as a format.
 		{"/projects/group.x%2Fproject", false, charge{"all", ""}},
 		// No backend can be sent these.
@@ -118,6 +120,7 @@ func TestAPathAsSentIsCountedByItsFoldedForm(t *testing.T) {
 		{"/free/%2525252525", false, charge{"all", ""}},
 		{"/free/%c0%25af", false, charge{"all", ""}},
 		{"/free/%20", false, charge{"all", ""}},
+		{"/free/.%20./x", false, charge{"all", ""}},
 		{"/free/;x/y", false, charge{"all", ""}},
 		{"//v1/search", false, charge{"all", ""}},
 		{"/%2fhost/free/x", false, charge{"all", ""}},
@@ -137,6 +140,7 @@ type decoder struct {
 	before, after int // decodings before the path is split at its slashes, and after
 	merges        bool
 	lax           bool // it also accepts invalid UTF-8, before it splits if before is set
+	early         int  // decodings after which a server before it merges slashes; -1: none does
 }
 
 // decoders are many of them. They share no code with the tested functions.
@@ -144,8 +148,8 @@ func decoders() (all []decoder) {
 	for before := range 4 {
 		for after := range 4 - before {
 			for _, merges := range []bool{false, true} {
-				if before+after > 0 {
-					all = append(all, decoder{before, after, merges, false}, decoder{before, after, merges, true})
+				for early := -1; early <= before && before+after > 0; early++ {
+					all = append(all, decoder{before, after, merges, false, early}, decoder{before, after, merges, true, early})
 				}
 			}
 		}
@@ -153,7 +157,10 @@ func decoders() (all []decoder) {
 	return all
 }
 
-var escape = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
+var (
+	escape  = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
+	slashes = regexp.MustCompile(`//+`)
+)
 
 // repeat decodes a text n times.
 func (d decoder) repeat(s string, n int) string {
@@ -178,7 +185,10 @@ func (d decoder) repeat(s string, n int) string {
 }
 
 func (d decoder) read(path string) (segments []string) {
-	for s := range strings.SplitSeq(d.repeat(path, d.before)[1:], "/") {
+	if d.early >= 0 {
+		path = slashes.ReplaceAllString(d.repeat(path, d.early), "/")
+	}
+	for s := range strings.SplitSeq(d.repeat(path, d.before-max(d.early, 0))[1:], "/") {
 		if s = d.repeat(s, d.after); s != "" || !d.merges {
 			s, _, _ = strings.Cut(strings.ToLower(s), ";")
 			// as if paths are strict
