@@ -61,7 +61,7 @@ func ParseValue(row weir.Source, s string) (source, value string, err error) {
 	}
 	if row.Name == identity.Cookie {
 		if value, ok = identity.CookieValue(value); !ok || value == "" {
-			return "", "", errors.New("the value of a cookie is visible ASCII without quotes and backslashes: a request with another is counted as one without the cookie")
+			return "", "", errors.New("the value of a cookie is visible ASCII without quotes, backslashes, commas and &, or escaped (%2C): a request with another is counted as one without the cookie")
 		}
 	}
 	if row.Name == identity.Path {

@@ -219,6 +219,11 @@ func (c *valueCheck) cookieSpellings(source, name, value, other string) (all []v
 	add("the cookie "+name+" twice, another value first", false, joined(rest, "; ", theirs+"; "+mine))
 	add("the cookie "+name+" twice, another value second", false, joined(rest, "; ", mine+"; "+theirs))
 	add("two Cookie fields, another value in the second", false, joined(rest, "; ", mine), theirs)
+	// To some servers a cookie or its value ends here, too.
+	add("the cookie "+name+" with a blank and another cookie after it", false, joined(rest, "; ", mine+" weir-verify=1"))
+	add("the cookie "+name+" with an & after its value", false, joined(rest, "; ", mine+"&weir-verify=1"))
+	add("the cookie "+name+" twice, after a comma, another value first", false, joined(rest, "; ", theirs+", "+mine))
+	add("the cookie "+name+" after a comma, another value after a semicolon", false, joined(rest, "; ", "weir-verify=1, "+mine+"; "+theirs))
 	if loud := strings.ToUpper(name); loud != name {
 		add("the cookie "+loud+" with another value as well", false, joined(rest, "; ", loud+"="+other+"; "+mine))
 	}
