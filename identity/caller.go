@@ -72,10 +72,14 @@ func (c *Caller) Limiter(name string) {
 	c.lookAgain()
 }
 
-// lookAgain clears a result that is ErrNotChecked.
+// lookAgain clears results that are ErrNotChecked.
 func (c *Caller) lookAgain() {
-	if c.Unchecked() {
-		c.known &^= knowsSession
+	if !c.Unchecked() {
+		return
+	}
+	c.known &^= knowsSession
+	if c.errs[1] == ErrNotChecked { // see verifyToken
+		c.known &^= knowsToken
 	}
 }
 
@@ -267,33 +271,6 @@ func (c *Caller) tokenClaims() (*TokenClaims, error) {
 		c.token, c.errs[1] = c.verifyToken()
 	}
 	return c.token, c.errs[1]
-}
-
-func (c *Caller) verifyToken() (*TokenClaims, error) {
-	r := c.resolver
-	if r.options.Tokens == nil {
-		return nil, ErrUnverifiable
-	}
-	credential, err := tokenOf(c.request, r.places)
-	if err != nil {
-		return nil, err
-	}
-	now := r.now(c)
-	if t := r.tokens.find(credential); t != nil {
-		if err := t.holds(r.options.Tokens, now); err != nil {
-			if err == errTokenRefused || err == errTokenExpired {
-				r.tokens.drop(credential)
-			}
-			return nil, err
-		}
-		return t.claims.Load(), nil
-	}
-	t, err := checkToken(r.options.Tokens, credential, now)
-	if err != nil {
-		return nil, err
-	}
-	r.tokens.keep(credential, t)
-	return t.claims.Load(), nil
 }
 
 // maxBearer is the length in bytes of the longest credential that is accepted.

@@ -11,6 +11,7 @@ type verifiedSession struct {
 	SessionClaims
 	counted rememberedClaim // by its name, what appendClaim appends; empty: it is no value
 	plan    rememberedClaim // by Plans.By, the plan
+	noToken atomic.Int64    // when it was last found to be no token, in Unix nanoseconds; or 0
 }
 
 // A rememberedClaim is the answer for one claim of a session. Claims do not change, so it holds as

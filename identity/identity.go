@@ -83,7 +83,8 @@ type Options struct {
 
 	// TokenFrom are the places where requests may have their API tokens, each once; none means
 	// Authorization: Bearer. A request with different tokens in two of them has no valid one.
-	// Sessions are always in Authorization: Bearer.
+	// Sessions are always in Authorization: Bearer, and one that Sessions verifies is no different
+	// token.
 	TokenFrom []Place
 
 	// Certificates means that the server asks clients for certificates and verifies them, as

@@ -188,31 +188,39 @@ func checkPlaces(places []Place) ([]Place, error) {
 var errTwoTokens = errors.New("the request has two different tokens: send one")
 
 // tokenOf returns the token of a request. The first place that has one decides. A different one in
-// another place is an error: a backend could go by that one.
-func tokenOf(req Request, places []Place) (string, error) {
+// another place is an error: a backend could go by that one. beside is not empty if the only
+// different one is in Authorization: Bearer. It is no token if it is a session, which the caller of
+// tokenOf finds out.
+func tokenOf(req Request, places []Place) (token, beside string, err error) {
 	if len(places) == 1 {
-		return places[0].read(req)
+		token, err = places[0].read(req)
+		return token, "", err
 	}
-	found, none := "", ErrNone
+	none := ErrNone
 	for _, p := range places {
-		token, err := p.read(req)
+		found, err := p.read(req)
 		switch {
 		case err == ErrNone:
 		case err == errOtherScheme && !slices.Contains(places, Place{kind: inBasic}):
 			none = err // unless another place has one
 		case err == errOtherScheme:
 		case err != nil:
-			return "", err
-		case found == "":
-			found = token
-		case found != token:
-			return "", errTwoTokens
+			return "", "", err
+		case p.kind == inBearer:
+			beside = found
+		case token == "":
+			token = found
+		case token != found:
+			return "", "", errTwoTokens
 		}
 	}
-	if found == "" {
-		return "", none
+	switch {
+	case token == "" && beside == "":
+		return "", "", none
+	case token == "" || token == beside:
+		return beside, "", nil
 	}
-	return found, nil
+	return token, beside, nil
 }
 
 // read returns the token in one place, or ErrNone.
