@@ -87,10 +87,16 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		x.refuse(r.Method)
 		return
 	}
-	if e.answer.Settles() && e.answer.WantsPlain() {
-		plain := withoutCoding(r)
-		defer passBack(r, plain)
-		r = plain
+	if notifies := len(e.question.Match.Limiter().Notify) > 0; e.answer.Settles() && (notifies || e.answer.WantsPlain()) {
+		changed := r
+		if notifies {
+			changed = withOwnHead(changed)
+		}
+		if e.answer.WantsPlain() {
+			changed = withoutCoding(changed)
+		}
+		defer passBack(r, changed)
+		r = changed
 	}
 	next.ServeHTTP(x.withInterfaces(&m.writers), r)
 	x.returned = true

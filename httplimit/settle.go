@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime"
 	"strings"
 	"sync"
@@ -139,6 +140,16 @@ func withoutCoding(r *http.Request) *http.Request {
 			out.Header[name] = lines
 		}
 	}
+	return out
+}
+
+// withOwnHead returns r with a header and a URL that a handler may change. A percentage that is
+// reported when the request is settled is one of the caller that r had until then.
+func withOwnHead(r *http.Request) *http.Request {
+	out := new(http.Request)
+	*out = *r
+	out.Header, out.URL = r.Header.Clone(), new(url.URL)
+	*out.URL = *r.URL
 	return out
 }
 

@@ -48,6 +48,7 @@ func (d *reading) responses(doc *document) (w weir.Responses) {
 			w.Messages = make(map[string]weir.Texts, len(doc.Messages))
 		}
 		w.Messages[name] = plainTexts(spelled)
+		d.checkBuiltIn(name, spelled)
 		for _, tag := range slices.Sorted(maps.Keys(spelled)) {
 			d.language(within(within("messages", name), tag), tag)
 		}
@@ -115,6 +116,23 @@ func (d *reading) messageName(path, name string) {
 		d.fail(path, name, hint, "message %q is unknown: %s are allowed", excerpt(name), strings.Join(known, ", "))
 	case !wellFormed.MatchString(name):
 		d.fail(path, name, "give the name of a text under messages, not the text itself", "message %q: lower-case letters, digits and dashes are allowed, a letter first, at most 64 characters", excerpt(name))
+	}
+}
+
+// checkBuiltIn fails for a text that replaces a built-in one, which refusals have, and is made for
+// another answer.
+func (d *reading) checkBuiltIn(name string, spelled texts) {
+	if !slices.Contains(d.reader.Messages, name) {
+		return
+	}
+	for _, tag := range slices.Sorted(maps.Keys(spelled)) {
+		parts, _ := weir.ParseText(string(spelled[tag]))
+		for _, part := range parts {
+			if part.Placeholder == weir.PlaceReason {
+				d.fail(within(within("messages", name), tag), string(spelled[tag]), "put it under a name of its own, and give that name in answers.unauthenticated",
+					"message %q is for refused requests, and {%s} has a value only in an answer to a request that is unauthenticated", name, part.Placeholder)
+			}
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package policyfile_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -26,6 +27,22 @@ answers:
 	}
 	if want := []string{`policy.yaml:5:8: message "two" is used by no limiter and no answer`}; !slices.Equal(got, want) {
 		t.Errorf("the warnings are %q, want %q", got, want)
+	}
+}
+
+// A text that replaces a built-in one is for refusals, which have no reason.
+func TestABuiltInTextIsReplacedForRefusalsAlone(t *testing.T) {
+	_, err := reader.Parse("policy.yaml", []byte(`limiters:
+  - {name: api, routes: [/*], windows: [1 per minute by ip]}
+messages:
+  need-key: {en: "A key is needed ({reason})."}
+  widget: {en: "Wait {retry_after} s.", de: "Nein ({reason})."}
+answers:
+  unauthenticated: {message: need-key}
+`))
+	const want = `policy.yaml:5:45: message "widget" is for refused requests, and {reason} has a value only in an answer to a request that is unauthenticated`
+	if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "need-key\"") {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 
