@@ -203,12 +203,12 @@ func (c *Caller) verifySession() (*verifiedSession, error) {
 		if seen != nil || !c.isSpent(now) { // a session in the cache keeps working (D16)
 			return nil
 		}
-		err := c.allowCheck(credential, now)
+		err := c.allowCheck(credential)
 		took = err == nil
 		return err
 	})
 	if took {
-		r.checks.checked(c.network(), credential, now, err)
+		r.checks.checked(c.network(), credential, r.latest(), err)
 	}
 	if err != nil {
 		if seen != nil {
@@ -223,11 +223,11 @@ func (c *Caller) verifySession() (*verifiedSession, error) {
 
 // allowCheck takes a check of the caller's address, which is spent, for a session. Another limiter
 // that asks for the session in the same request is no second try of it.
-func (c *Caller) allowCheck(credential string, now time.Time) error {
+func (c *Caller) allowCheck(credential string) error {
 	if c.known&putOff != 0 {
 		return ErrNotChecked
 	}
-	err := c.resolver.checks.allow(c.network(), credential, now)
+	err := c.resolver.checks.allow(c.network(), credential, c.resolver.latest())
 	if err == ErrNotChecked {
 		c.known |= putOff
 	}

@@ -21,12 +21,14 @@ import (
 // another address. The table is safe for concurrent use.
 type checkTable struct {
 	seed   maphash.Seed
+	start  time.Time                  // when the table was made
 	slots  atomic.Pointer[checkSlots] // nil until the first use
 	putOff timedSet[uint64]           // the hashes of tokens that were not verified
 	bad    timedSet[uint64]           // the hashes of tokens whose signature did not verify
 }
 
-// checkSlots hold when each slot has all its checks again, in Unix nanoseconds.
+// checkSlots hold when each slot has all its checks again, in nanoseconds since the table's start.
+// A slot that was never used is zero.
 type checkSlots [1 << 14]atomic.Int64
 
 const (
@@ -36,21 +38,26 @@ const (
 
 	putOffFor = 10 * time.Second // within which a token comes again
 	badFor    = time.Minute      // a key may be replaced by one that verifies the token
+
+	setBack = time.Second // more than the times of takes in one moment differ
 )
+
+// begin makes the zero table ready. start is the present time.
+func (t *checkTable) begin(start time.Time) { t.seed, t.start = maphash.MakeSeed(), start }
 
 // allow takes a check of the address for a token. It returns ErrNotChecked if it has none at now,
 // and errBadSignature if the token did not verify lately.
 func (t *checkTable) allow(a netip.Addr, token string, now time.Time) error {
-	h := maphash.String(t.seed, token)
-	if t.bad.holds(h, now) {
+	h, at := maphash.String(t.seed, token), t.steady(now)
+	if t.bad.holds(h, at) {
 		return errBadSignature
 	}
 	reserve := int64(checkReserve)
-	if t.putOff.holds(h, now) {
+	if t.putOff.holds(h, at) {
 		reserve = 0
 	}
 	if !t.take(a, reserve, now) {
-		t.putOff.add(h, now.Add(putOffFor))
+		t.putOff.add(h, at.Add(putOffFor))
 		return ErrNotChecked
 	}
 	return nil
@@ -63,18 +70,35 @@ func (t *checkTable) checked(a netip.Addr, token string, now time.Time, err erro
 	case nil:
 		t.giveBack(a)
 	case errBadSignature:
-		t.bad.add(maphash.String(t.seed, token), now.Add(badFor))
+		t.bad.add(maphash.String(t.seed, token), t.steady(now).Add(badFor))
 	}
 }
 
+// steady returns now by the monotonic clock, if now has its reading, so that no change of the wall
+// clock prolongs what the table remembers.
+func (t *checkTable) steady(now time.Time) time.Time { return t.start.Add(now.Sub(t.start)) }
+
 // take takes one check of the address, or reports that it has no more than reserve at now.
+//
+// Parallel requests may call it with times that are not in order: a slot that is used up at one time
+// is used up at any earlier one. Times of time.Now are monotonic. An injected clock may be set back:
+// if a slot is used up for more than setBack beyond what now allows, it counts as used up at now, and
+// has all its checks a second later. It gets none at once, because requests from before the step and
+// after it may alternate.
 func (t *checkTable) take(a netip.Addr, reserve int64, now time.Time) bool {
-	slot, at := t.slot(a), now.UnixNano()
+	const all = int64(checkBurst * checkEvery)
+	slot, at := t.slot(a), int64(now.Sub(t.start))
 	for {
 		full := slot.Load()
 		from := max(full, at)
-		if full > at+int64(checkBurst*checkEvery) {
-			from = at // the clock was set back
+		switch {
+		case full == 0:
+			from = at
+		case full > at+all+int64(setBack):
+			if slot.CompareAndSwap(full, at+all) {
+				return false
+			}
+			continue
 		}
 		if from > at+(checkBurst-reserve-1)*int64(checkEvery) {
 			return false

@@ -34,3 +34,11 @@ func (r *Resolver) now(c *Caller) time.Time {
 	}
 	return r.clock.now()
 }
+
+// latest is now, but read anew: a request may have arrived long ago, if its body was read since.
+func (r *Resolver) latest() time.Time {
+	if r.options.Now != nil {
+		return r.options.Now()
+	}
+	return time.Now()
+}

@@ -14,7 +14,6 @@ package identity
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"net/netip"
 	"slices"
 	"strings"
@@ -115,7 +114,7 @@ type Resolver struct {
 // New checks the options and returns a Resolver.
 func New(o Options) (*Resolver, error) {
 	r := &Resolver{options: o, header: "X-Forwarded-For"}
-	r.checks.seed = maphash.MakeSeed()
+	r.checks.begin(time.Now())
 	if o.ClientIPHeader != "" {
 		i := slices.IndexFunc(clientIPHeaders, func(h string) bool { return strings.EqualFold(h, o.ClientIPHeader) })
 		if i < 0 {

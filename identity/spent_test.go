@@ -111,11 +111,17 @@ func TestASpentAddressIsCheckedAfterTheClockWasSetBack(t *testing.T) {
 	r, clock, _ := spendingSet(t)
 	r.Spent(from(r, peer, "chat", "x"), "chat", 2*time.Hour)
 	g := &guesser{r: r, peer: peer, limiter: "chat"}
-	clock.set(time.Hour)
-	g.guess()
-	clock.set(0)
+	clock.set(30 * time.Minute)
 	if n := g.guess(); n != 50 {
-		t.Errorf("%d bad signatures are checked, want 50", n)
+		t.Errorf("%d bad signatures are checked before, want 50", n)
+	}
+	clock.set(0)
+	if n := g.guess(); n != 0 {
+		t.Errorf("%d bad signatures are checked at once, want none", n)
+	}
+	clock.set(time.Second)
+	if n := g.guess(); n != 50 {
+		t.Errorf("%d bad signatures are checked a second later, want 50", n)
 	}
 }
 
