@@ -28,6 +28,15 @@ func (t *trials) shadow(by *cover) *trials {
 	return out
 }
 
+// A Trier is a caller who bounds what it verifies for trials apart from what it verifies for the
+// policy in force. Keys without this method do not.
+type Trier interface {
+	// Trying begins or ends the trials of a request. Between both, only limiters in Shadow mode and
+	// the candidate ask the caller, and nothing that they ask may change a later answer to the
+	// policy in force.
+	Trying(trials bool)
+}
+
 // A Shadowed is the decision of a limiter in Shadow mode on one request.
 type Shadowed struct {
 	Limiter  *Limiter  // read only
@@ -41,6 +50,10 @@ type Shadowed struct {
 
 // try runs the trials of a request. live is the Scratch of its decision, out.
 func (d *Decider) try(ctx context.Context, live *Scratch, r *Request, out *Decision) {
+	if who, ok := r.Keys.(Trier); ok {
+		who.Trying(true)
+		defer who.Trying(false)
+	}
 	for _, by := range live.trials.shadows {
 		if by == nil {
 			break

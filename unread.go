@@ -33,12 +33,12 @@ func (s *Scratch) reservation(l *limiter, r *Request) int64 {
 	return l.Reserve.Units(n, l.cost)
 }
 
-// refusesUnread reports whether a take of the charges in s would be refused now. If so, the receipt
+// wouldRefuse reports whether a take of the charges in s would be refused now. If so, the receipt
 // in s is that of the refused take. It spends nothing.
 //
 // A charge of n units fits if a Gate fits under a limit that is lower by n-1. Gates are asked for,
 // and not charges of no units, so that a store may answer for a spent window from its memory.
-func (d *Decider) refusesUnread(ctx context.Context, s *Scratch) bool {
+func (d *Decider) wouldRefuse(ctx context.Context, s *Scratch) bool {
 	if s.denied != nil {
 		return true
 	}

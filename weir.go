@@ -273,9 +273,12 @@ func (d *Decider) DecideInto(ctx context.Context, r *Request, out *Decision) err
 	}
 	m := d.find(r)
 	err := d.charge(s, m, r, bodyCostsLeast)
-	refused := err == nil && s.unread && d.refusesUnread(ctx, s)
+	refused := err == nil && s.unread && d.wouldRefuse(ctx, s)
 	if err == nil && s.unread && !refused {
 		err = d.charge(s, m, r, bodyIsRead)
+	}
+	if err == nil && !refused {
+		refused, err = d.resolve(ctx, s, m, r)
 	}
 	if err != nil {
 		*out = Decision{}

@@ -1,9 +1,7 @@
 package answer
 
 import (
-	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,21 +15,8 @@ type access uint8
 const (
 	protected access = iota // without a valid credential, it is answered 401
 	public                  // it needs none
-	anonymous               // protected, and the caller is known to have no valid credential
+	anonymous               // protected, and counted apart: the caller lacks the credential
 )
-
-// decide charges a caller. It returns anonymous if the caller lacks the credential that the limiter
-// requires, and the limiter has a window that all callers share.
-func (j *Judge) decide(ctx context.Context, a access, r *weir.Request, d *weir.Decision) (access, error) {
-	err := j.decider.DecideInto(ctx, r, d)
-	switch {
-	case r.Scratch.CountedApart():
-		a = anonymous
-	case a == anonymous:
-		a = protected
-	}
-	return a, err
-}
 
 // publicKeys are the keys of a caller whose request needs no credential.
 type publicKeys struct{ *identity.Caller }
@@ -75,83 +60,21 @@ func (j *Judge) unverified(l *weir.Limiter, c *identity.Caller) (source string, 
 	return "", nil
 }
 
-// unverifiedPart returns the first credential that one part of a key counts by if c has none of the
-// part's, and the reason. One is enough, and one that this deployment has no key to verify counts
-// as one that c has (D17).
-func (j *Judge) unverifiedPart(part weir.Part, c *identity.Caller) (missing string, why error) {
-	for _, source := range part {
-		if weir.SourceOf(source).Kind != weir.Credential {
-			continue
-		}
-		if !j.options.Identity.Verifies(source) {
-			return "", nil
-		}
-		err := c.Verified(source)
-		if err == nil {
-			return "", nil
-		}
-		if missing == "" {
-			missing, why = source, err
-		}
+// recordSpent records the address of a refused caller as spent if a session was asked for and the
+// caller has no valid one. identity then verifies a bounded number of bad public-key signatures a
+// second from that address until all that refused is over (D16). Which window refused makes no
+// difference: a request that would be admitted has its session verified all the same.
+func (j *Judge) recordSpent(l *weir.Limiter, c *identity.Caller, d *weir.Decision) {
+	if c == nil || !c.Unverified() {
+		return
 	}
-	return missing, why
-}
-
-// recordSpent records the address of a refused caller as spent if the caller has no valid
-// credential. identity then verifies a bounded number of bad public-key signatures a second from
-// that address until the window ends (D16). Only a window that counts such a caller by nothing but
-// the address qualifies: one agent's spent budget must not affect another agent behind the same
-// address.
-func (j *Judge) recordSpent(l *weir.Limiter, access access, c *identity.Caller, d *weir.Decision) {
+	seconds := int64(1) // a slot may be free by then, or the store answer
 	for _, s := range d.Standings() {
-		if s.InFlight { // a slot may be free at once
-			continue
-		}
-		if s.Refused && j.plannedBySession(l) && countsAddressAlone(s.Window.Key) && c.Verified(identity.Session) != nil {
-			j.options.Identity.Spent(c, l.Name, time.Duration(s.Reset-d.Now)*time.Second)
-			return
-		}
-		if !s.Refused || !fallsToAddress(s.Window.Key, access) {
-			continue
-		}
-		if access == anonymous && s.Window.Key.Uses(identity.Everyone) {
-			if source, err := j.unverified(l, c); source != "" && !errors.Is(err, identity.ErrUnreadable) {
-				j.options.Identity.Spent(c, l.Name, time.Duration(s.Reset-d.Now)*time.Second)
-				return
-			}
-		}
-		for _, part := range s.Window.Key {
-			if source, err := j.unverifiedPart(part, c); source != "" && !errors.Is(err, identity.ErrUnreadable) {
-				j.options.Identity.Spent(c, l.Name, time.Duration(s.Reset-d.Now)*time.Second)
-				return
-			}
+		if s.Refused {
+			seconds = max(seconds, s.Reset-d.Now)
 		}
 	}
-}
-
-// plannedBySession reports whether the limits of l depend on a claim of a session that is verified
-// here.
-func (j *Judge) plannedBySession(l *weir.Limiter) bool {
-	return strings.HasPrefix(l.Plans.By, "claim:") && j.options.Identity.Verifies(identity.Session)
-}
-
-// countsAddressAlone reports whether k counts every caller by nothing but its address.
-func countsAddressAlone(k weir.Key) bool {
-	for _, part := range k {
-		for _, source := range part {
-			if weir.SourceOf(source).Kind != weir.Address {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// countsByCredential reports whether a window of l, or its limit in flight, may count a caller with
-// a valid credential elsewhere than one without.
-func countsByCredential(l *weir.Limiter) bool {
-	counts := func(k weir.Key) bool { return usesCredential(k) || k.Uses(identity.Everyone) }
-	return counts(l.InFlight.Key) || slices.ContainsFunc(l.Windows, func(w weir.Window) bool { return counts(w.Key) })
+	j.options.Identity.Spent(c, l.Name, time.Duration(seconds)*time.Second)
 }
 
 // dependsOnCredential reports whether a caller with a valid credential may have another budget in
@@ -178,27 +101,4 @@ func usesCredential(k weir.Key) bool {
 		}
 	}
 	return false
-}
-
-// fallsToAddress reports whether k counts a caller with a valid credential by that or by everyone,
-// and a caller without it by nothing but the address.
-func fallsToAddress(k weir.Key, access access) bool {
-	credential := false
-	for _, part := range k {
-		for _, source := range part {
-			switch weir.SourceOf(source).Kind {
-			case weir.Address:
-			case weir.Credential:
-				credential = true
-			case weir.Common:
-				if access != anonymous {
-					return false
-				}
-				credential = true
-			default:
-				return false
-			}
-		}
-	}
-	return credential
 }

@@ -135,15 +135,20 @@ func open(t testing.TB, p weir.Policy, o answer.Options) *door {
 
 func (d *door) decider(p weir.Policy) *weir.Decider {
 	d.Helper()
-	store, err := memstore.New(memstore.Options{Now: d.clock.Now})
-	if err != nil {
-		d.Fatal(err)
-	}
-	decider, err := weir.New(p, store, weir.Options{})
+	decider, err := weir.New(p, d.store(), weir.Options{})
 	if err != nil {
 		d.Fatal(err)
 	}
 	return decider
+}
+
+func (d *door) store() weir.Store {
+	d.Helper()
+	store, err := memstore.New(memstore.Options{Now: d.clock.Now})
+	if err != nil {
+		d.Fatal(err)
+	}
+	return store
 }
 
 // ask sends q for a request, and returns the answer with its fields.

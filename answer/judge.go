@@ -241,16 +241,12 @@ func (j *Judge) charge(ctx context.Context, q *Question, r *weir.Request, a *Ans
 		access = public
 	}
 	c.Limiter(l.Name)
-	access, err := j.decide(ctx, access, r, &a.Decision)
-	if err == nil && a.Decision.Allowed && c.Unchecked() {
-		// The address was recorded as spent, and has budget: a window has ended, or an operator has
-		// given some back. If the windows count a credential elsewhere, both the address and the
-		// caller are charged, this once, which errs on the side of refusing.
-		j.options.Identity.Unspent(c, l.Name)
-		if !countsByCredential(l) {
-			return access, nil // the session only has a plan: the request is charged already
-		}
-		access, err = j.decide(ctx, access, r, &a.Decision)
+	err := j.decider.DecideInto(ctx, r, &a.Decision)
+	if r.Scratch.CountedApart() {
+		access = anonymous
+	}
+	if a.Decision.Allowed {
+		c.Resolve() // for the limiter's Requires and for the handler
 	}
 	return access, err
 }
@@ -263,11 +259,12 @@ func (j *Judge) conclude(q *Question, access access, a *Answer) {
 	case d.Outcome == weir.StoreUnavailable:
 		w := j.preparedFor(d.Responses())
 		a.refuse(Unavailable, w, &w.unavailable, w.notCounted(q))
+		j.recordSpent(l, q.Caller, d)
 	case !d.Allowed:
 		w := j.preparedFor(d.Responses())
 		a.refuse(Refused, w, &w.refused, w.refusal(&d.Standings()[0], q))
+		j.recordSpent(l, q.Caller, d)
 		if q.Caller != nil {
-			j.recordSpent(l, access, q.Caller, d)
 			a.soon = q.Caller.Unchecked() && dependsOnCredential(d, access)
 		}
 	default:

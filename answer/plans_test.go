@@ -28,6 +28,12 @@ func openWithPlans(t *testing.T, windows ...string) *plannedDoor {
 	t.Helper()
 	p := limiters(t, map[string][]string{"api /api": windows})
 	p.Limiters[0].Plans = weir.Plans{By: "claim:plan", List: []weir.Plan{{Name: "gold", Rates: []weir.Rate{{Limit: 6, Per: time.Minute}}}}}
+	return openSigned(t, p, weir.Options{})
+}
+
+// openSigned returns a door for sessions that are signed by a public key.
+func openSigned(t *testing.T, p weir.Policy, o weir.Options) *plannedDoor {
+	t.Helper()
 	d := open(t, p, answer.Options{})
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -44,7 +50,10 @@ func openWithPlans(t *testing.T, windows ...string) *plannedDoor {
 	if d.who, err = identity.New(identity.Options{Sessions: sessions, Tokens: d.tokens, Now: d.clock.Now}); err != nil {
 		t.Fatal(err)
 	}
-	decider := d.decider(p)
+	decider, err := weir.New(p, d.store(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if d.judge, err = answer.New(decider, answer.Options{Identity: d.who}); err != nil {
 		t.Fatal(err)
 	}
@@ -66,14 +75,23 @@ func (d *plannedDoor) session(id, plan string) string {
 // checked. An empty session is none.
 func (d *plannedDoor) send(session string) (a *answer.Answer, unchecked bool) {
 	d.Helper()
-	a = new(answer.Answer)
-	r := from("192.0.2.1", "")
-	if session != "" {
-		r = from("192.0.2.1", "Authorization", "Bearer "+session)
+	return d.sendTo("/api", session)
+}
+
+func (d *plannedDoor) sendTo(path, session string) (a *answer.Answer, unchecked bool) {
+	d.Helper()
+	if session == "" {
+		return d.judged(path, from("192.0.2.1", ""))
 	}
+	return d.judged(path, from("192.0.2.1", "Authorization", "Bearer "+session))
+}
+
+func (d *plannedDoor) judged(path string, r *request) (a *answer.Answer, unchecked bool) {
+	d.Helper()
+	a = new(answer.Answer)
 	var c identity.Caller
 	d.who.Start(&c, r)
-	if err := d.judge.Answer(d.Context(), &answer.Question{Caller: &c, Method: "GET", Path: "/api"}, a); err != nil {
+	if err := d.judge.Answer(d.Context(), &answer.Question{Caller: &c, Method: "GET", Path: path}, a); err != nil {
 		d.Fatal(err)
 	}
 	return a, c.Unchecked()

@@ -15,7 +15,7 @@ type Caller struct {
 	request  Request
 	limiter  string
 
-	known   uint8 // which of the fields below are set
+	known   uint16 // which of the fields below are set
 	addr    netip.Addr
 	agent   string
 	session *verifiedSession
@@ -23,6 +23,9 @@ type Caller struct {
 	cert    *Certificate
 	errs    [3]error // why there is no session, no token, no certificate
 	arrived time.Time
+
+	tried    *verifiedSession // what trials have found, if the policy in force did not ask before
+	triedErr error
 }
 
 const (
@@ -32,7 +35,10 @@ const (
 	knowsToken
 	knowsTime
 	knowsCert
-	putOff // its session is ErrNotChecked for a limiter, and has no second try in this request
+	putOff   // its session is ErrNotChecked for a limiter, and has no second try in this request
+	resolved // its session is verified, whatever its address has spent
+	trying   // trials ask, and not the policy in force
+	knowsTried
 )
 
 var (
@@ -40,9 +46,9 @@ var (
 	ErrNone = errors.New("no credential")
 	// ErrUnverifiable means that this deployment has no key for credentials of that kind.
 	ErrUnverifiable = errors.New("credentials of this kind are not verified here")
-	// ErrNotChecked means that a session signed with a public key was not verified. Its address has
-	// spent the budget for requests without a verified credential, and many bad signatures have
-	// come from it within the last second (D16). It has priority when it comes again.
+	// ErrNotChecked means that a session signed with a public key was not verified. A limiter
+	// refuses its address without a verified session, and many bad signatures have come from there
+	// within the last second (D16). It has priority when it comes again a second later.
 	ErrNotChecked = errors.New("too many unverified requests from this address: the credential was not checked; send it again in a second")
 )
 
@@ -69,6 +75,17 @@ func (c *Caller) Limiter(name string) {
 		return
 	}
 	c.limiter = name
+	c.known &^= resolved
+	c.lookAgain()
+}
+
+// InDoubt implements weir.Doubter: it is Unchecked.
+func (c *Caller) InDoubt() bool { return c.Unchecked() }
+
+// Resolve implements weir.Doubter. The limiter admits the request, so its budget bounds how many
+// signatures are verified, and the session of c is verified whatever its address has spent.
+func (c *Caller) Resolve() {
+	c.known |= resolved
 	c.lookAgain()
 }
 
@@ -172,11 +189,33 @@ func (c *Caller) Session() (SessionClaims, error) {
 }
 
 func (c *Caller) verifiedSession() (*verifiedSession, error) {
-	if c.known&knowsSession == 0 {
+	switch {
+	case c.known&knowsSession != 0:
+	case c.known&trying != 0:
+		return c.triedSession()
+	default:
 		c.known |= knowsSession
 		c.session, c.errs[0] = c.verifySession()
 	}
 	return c.session, c.errs[0]
+}
+
+// Trying implements weir.Trier. Trials take what the policy in force knows of a session. If it did
+// not ask for it, they verify it, with a budget of their own: at most a hundred bad public-key
+// signatures from an address a second. A session beyond that counts as none.
+func (c *Caller) Trying(trials bool) {
+	c.known &^= trying
+	if trials {
+		c.known |= trying
+	}
+}
+
+func (c *Caller) triedSession() (*verifiedSession, error) {
+	if c.known&knowsTried == 0 {
+		c.known |= knowsTried
+		c.tried, c.triedErr = c.verifySession()
+	}
+	return c.tried, c.triedErr
 }
 
 func (c *Caller) verifySession() (*verifiedSession, error) {
@@ -188,8 +227,15 @@ func (c *Caller) verifySession() (*verifiedSession, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := r.now(c)
-	seen := r.sessions.find(credential)
+	now, trial := r.now(c), c.known&trying != 0
+	cache, checks := &r.sessions, &r.checks
+	if trial {
+		cache, checks = &r.trials.sessions, &r.trials.checks
+	}
+	seen := cache.find(credential)
+	if seen == nil && trial {
+		seen = r.sessions.find(credential)
+	}
 	if seen != nil {
 		if err := seen.holds(now); err != nil {
 			return nil, err
@@ -200,35 +246,35 @@ func (c *Caller) verifySession() (*verifiedSession, error) {
 	}
 	took := false
 	claims, err := r.options.Sessions.verify(credential, now, func() error {
-		if seen != nil || !c.isSpent(now) { // a session in the cache keeps working (D16)
+		if !trial && (seen != nil || !c.isSpent(now)) { // what is in the cache keeps working (D16)
 			return nil
 		}
-		err := c.allowCheck(credential)
+		err := c.allowCheck(checks, credential)
 		took = err == nil
 		return err
 	})
 	if took {
-		r.checks.checked(c.network(), credential, r.latest(), err)
+		checks.checked(c.network(), credential, r.latest(), err)
 	}
 	if err != nil {
 		if seen != nil {
-			r.sessions.drop(credential) // its key was withdrawn
+			cache.drop(credential) // its key was withdrawn
 		}
 		return nil, err
 	}
 	s := &verifiedSession{SessionClaims: *claims}
-	r.sessions.keep(credential, s)
+	cache.keep(credential, s)
 	return s, nil
 }
 
-// allowCheck takes a check of the caller's address, which is spent, for a session. Another limiter
-// that asks for the session in the same request is no second try of it.
-func (c *Caller) allowCheck(credential string) error {
-	if c.known&putOff != 0 {
+// allowCheck takes a check of the caller's address for a session. Another limiter that asks for the
+// session in the same request is no second try of it.
+func (c *Caller) allowCheck(checks *checkTable, credential string) error {
+	if c.known&(putOff|trying) == putOff {
 		return ErrNotChecked
 	}
-	err := c.resolver.checks.allow(c.network(), credential, c.resolver.latest())
-	if err == ErrNotChecked {
+	err := checks.allow(c.network(), credential, c.resolver.latest())
+	if err == ErrNotChecked && c.known&trying == 0 {
 		c.known |= putOff
 	}
 	return err
@@ -322,21 +368,20 @@ func tooLong(credential string) error {
 	return fmt.Errorf("the token has %d bytes: at most %d are read", len(credential), maxBearer)
 }
 
-// Spent records that the caller's address has spent the fallback budget of limiter for that long.
-// Until then, at most a hundred bad public-key signatures from that address are verified a second
-// for that limiter. Sessions in the cache, sessions under HS256 and API tokens are always verified
-// (D16).
+// Spent records that limiter refuses requests without a verified session from the caller's address,
+// for that long. Until then, at most a hundred bad public-key signatures from that address are
+// verified a second for that limiter, beside those of requests that it admits (Resolve). Sessions
+// in the cache, sessions under HS256 and API tokens are always verified (D16).
 func (r *Resolver) Spent(c *Caller, limiter string, span time.Duration) {
 	if a := c.network(); a.IsValid() {
 		r.spent.add(spentKey{limiter, a}, r.now(c).Add(span))
 	}
 }
 
-// Unspent undoes Spent: the address has budget of limiter again. A session of c that was not
-// verified because of it may be verified now.
-func (r *Resolver) Unspent(c *Caller, limiter string) {
-	r.spent.drop(spentKey{limiter, c.network()})
-	c.lookAgain()
+// Unverified reports whether the session of c was asked for, and c has no valid one although
+// sessions are verified here.
+func (c *Caller) Unverified() bool {
+	return c.known&knowsSession != 0 && c.errs[0] != nil && c.errs[0] != ErrUnverifiable
 }
 
 // Unchecked reports whether the session of c was asked for but not verified (ErrNotChecked).
@@ -348,7 +393,7 @@ type spentKey struct {
 }
 
 func (c *Caller) isSpent(now time.Time) bool {
-	if c.limiter == "" || c.resolver.spent.empty() {
+	if c.limiter == "" || c.known&resolved != 0 || c.resolver.spent.empty() {
 		return false
 	}
 	return c.resolver.spent.holds(spentKey{c.limiter, c.network()}, now)

@@ -109,12 +109,20 @@ type Resolver struct {
 	spent    timedSet[spentKey] // addresses that have spent the fallback budget of a limiter
 	checks   checkTable
 	clock    wallClock // if Options.Now is nil
+
+	// trials are limiters in mode shadow and candidates. What they verify makes no difference to
+	// the policy in force.
+	trials struct {
+		sessions verifiedCache[verifiedSession]
+		checks   checkTable
+	}
 }
 
 // New checks the options and returns a Resolver.
 func New(o Options) (*Resolver, error) {
 	r := &Resolver{options: o, header: "X-Forwarded-For"}
 	r.checks.begin(time.Now())
+	r.trials.checks.begin(time.Now())
 	if o.ClientIPHeader != "" {
 		i := slices.IndexFunc(clientIPHeaders, func(h string) bool { return strings.EqualFold(h, o.ClientIPHeader) })
 		if i < 0 {

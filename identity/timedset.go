@@ -31,7 +31,11 @@ func (t *timedSet[K]) add(k K, until time.Time) {
 }
 
 // holds reports whether k is in the set at now, and removes it if its time is over.
-func (t *timedSet[K]) holds(k K, now time.Time) bool {
+func (t *timedSet[K]) holds(k K, now time.Time) bool { return t.left(k, now) > 0 }
+
+// left returns how long k will be in the set from now on; 0 if it is not. It removes k if its time
+// is over.
+func (t *timedSet[K]) left(k K, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, m := range []map[K]int64{t.young, t.old} {
@@ -39,20 +43,11 @@ func (t *timedSet[K]) holds(k K, now time.Time) bool {
 		if !ok {
 			continue
 		}
-		if now.UnixNano() < until {
-			return true
+		if left := until - now.UnixNano(); left > 0 {
+			return time.Duration(left)
 		}
 		delete(m, k)
 		t.size.Store(int64(len(t.young) + len(t.old)))
 	}
-	return false
-}
-
-// drop removes k.
-func (t *timedSet[K]) drop(k K) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.young, k)
-	delete(t.old, k)
-	t.size.Store(int64(len(t.young) + len(t.old)))
+	return 0
 }
