@@ -12,9 +12,10 @@ import (
 // signature that verifies is free, and one that does not is remembered for a while.
 //
 // It puts tokens off as greylisting does with mail: the last checkReserve checks are only for
-// tokens that were put off before. Guesses that are sent once leave them, at any rate of guesses,
-// so a session that comes again is verified. A guesser that competes for them must send a new token
-// twice for each.
+// tokens that were put off putOffLeast ago or longer. Guesses that are sent once, or again at once,
+// leave them, at any rate of guesses, so a session that comes again after its Retry-After is
+// verified. A guesser that competes for them must send each token again after that time: with more
+// than a hundred such tokens a second, a session may need further tries.
 //
 // The slots have a fixed size, and a flood of addresses makes them forget nothing: two addresses
 // that share a slot share its checks. Slots are chosen by a random seed, so nobody can aim at
@@ -36,8 +37,9 @@ const (
 	checkReserve = checkBurst / 2
 	checkEvery   = time.Second / checkBurst
 
-	putOffFor = 10 * time.Second // within which a token comes again
-	badFor    = time.Minute      // a key may be replaced by one that verifies the token
+	putOffFor   = 10 * time.Second       // within which a token comes again
+	putOffLeast = 900 * time.Millisecond // Retry-After is a second, by the client's clock
+	badFor      = time.Minute            // a key may be replaced by one that verifies the token
 
 	setBack = time.Second // more than the times of takes in one moment differ
 )
@@ -53,11 +55,14 @@ func (t *checkTable) allow(a netip.Addr, token string, now time.Time) error {
 		return errBadSignature
 	}
 	reserve := int64(checkReserve)
-	if t.putOff.holds(h, at) {
+	left := t.putOff.left(h, at)
+	if left > 0 && left <= putOffFor-putOffLeast {
 		reserve = 0
 	}
 	if !t.take(a, reserve, now) {
-		t.putOff.add(h, at.Add(putOffFor))
+		if left == 0 { // else the time of its first try counts
+			t.putOff.add(h, at.Add(putOffFor))
+		}
 		return ErrNotChecked
 	}
 	return nil
@@ -80,11 +85,11 @@ func (t *checkTable) steady(now time.Time) time.Time { return t.start.Add(now.Su
 
 // take takes one check of the address, or reports that it has no more than reserve at now.
 //
-// Parallel requests may call it with times that are not in order: a slot that is used up at one time
-// is used up at any earlier one. Times of time.Now are monotonic. An injected clock may be set back:
-// if a slot is used up for more than setBack beyond what now allows, it counts as used up at now, and
-// has all its checks a second later. It gets none at once, because requests from before the step and
-// after it may alternate.
+// Parallel requests may call it with times that are not in order: a slot that is used up at one
+// time is used up at any earlier one. Times of time.Now are monotonic. An injected clock may be set
+// back: if a slot is used up for more than setBack beyond what now allows, it counts as used up at
+// now, and has all its checks a second later. It gets none at once, because requests from before
+// the step and after it may alternate.
 func (t *checkTable) take(a netip.Addr, reserve int64, now time.Time) bool {
 	const all = int64(checkBurst * checkEvery)
 	slot, at := t.slot(a), int64(now.Sub(t.start))

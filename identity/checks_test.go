@@ -54,8 +54,8 @@ func TestParallelGuessesAreCountedExactly(t *testing.T) {
 }
 
 // Requests are judged in parallel, so a time may be a little older than one before it. In any order
-// an address has a hundred checks, and one more for each ten milliseconds between the first time and
-// the last (D16).
+// an address has a hundred checks, and one more for each ten milliseconds between the first time
+// and the last (D16).
 func TestNoOrderOfTimesGivesAnAddressMoreChecks(t *testing.T) {
 	noon, guesser := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), netip.MustParseAddr("203.0.113.7")
 	rapid.Check(t, func(t *rapid.T) {
@@ -88,7 +88,7 @@ func TestParallelGuessesWithTimesInNoOrderAreBounded(t *testing.T) {
 		all.Go(func() {
 			for n := range 2000 {
 				now := start.Add(time.Duration(clock.Add(1)) * time.Microsecond)
-				for try := range 2 { // each token twice, at once, and by a time that is a little old
+				for try := range 2 { // each token twice, the second by an older time
 					if checks.allow(guesser, fmt.Sprint(g, " ", n), now.Add(-time.Duration(g*try)*time.Microsecond)) == nil {
 						allowed.Add(1)
 					}
@@ -103,8 +103,8 @@ func TestParallelGuessesWithTimesInNoOrderAreBounded(t *testing.T) {
 	}
 }
 
-// After a clock was set back, by whatever span, an address has its checks again two seconds later at
-// the latest, and at once it has none: requests from before the step and after it can alternate.
+// After a clock was set back, by whatever span, an address has its checks again two seconds later
+// at the latest, and at once it has none: requests from before the step and after it can alternate.
 func TestAClockThatWasSetBackGivesNoCheckAndTakesTwoSecondsAtMost(t *testing.T) {
 	noon, guesser := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), netip.MustParseAddr("203.0.113.7")
 	rapid.Check(t, func(t *rapid.T) {

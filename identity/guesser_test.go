@@ -72,6 +72,8 @@ func TestASessionWaitsASecondWhateverItsAddressGuesses(t *testing.T) {
 		{"20 new tokens a second, and again a second later", 40, againAfter(20)},
 		{"100 new tokens a second, and again a second later", 200, againAfter(100)},
 		{"100 new tokens a second, and again at once", 200, againAfter(0)},
+		{"1000 new tokens a second, and again at once", 2000, againAfter(0)},
+		{"1000 new tokens a second, and again half a second later", 2000, againAfter(500)},
 		{"the same 100 tokens, twenty times a second each", 2000, func(n int) string { return cycle[n%100] }},
 	} {
 		t.Run(p.name, func(t *testing.T) {
@@ -118,6 +120,7 @@ func TestAnAddressHasAHundredSignaturesCheckedASecond(t *testing.T) {
 		{"new tokens", 2000, newTokens},
 		{"each again after a second", 2000, againAfter(1000)},
 		{"each again at once", 2000, againAfter(0)},
+		{"each again half a second later", 2000, againAfter(500)},
 	} {
 		r, clock := spentByGuesses(t)
 		if n := p.follow(r, clock, 0, 5*time.Second, func(time.Duration) {}); n < 450 || n > 600 {

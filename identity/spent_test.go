@@ -96,8 +96,15 @@ func TestASpentAddressHasAFewSignaturesChecked(t *testing.T) {
 	if n := g.guess(); n != 1 {
 		t.Errorf("%d bad signatures are checked at 10 ms, want 1", n)
 	}
+	if _, err := from(r, peer, "chat", fresh).Session(); !errors.Is(err, identity.ErrNotChecked) {
+		t.Errorf("the good session that comes again at once: %v", err)
+	}
+	clock.set(900 * time.Millisecond)
+	if n := g.guess(); n != 50 {
+		t.Errorf("%d bad signatures are checked then, want 50", n)
+	}
 	if _, err := from(r, peer, "chat", fresh).Session(); err != nil {
-		t.Errorf("the good session that comes again: %v", err)
+		t.Errorf("the good session that comes again after a second: %v", err)
 	}
 	clock.set(time.Minute)
 	if n := g.guess(); n != 200 {
