@@ -112,7 +112,7 @@ func TestAKeyBesideAnUncheckedSessionWaits(t *testing.T) {
 	if _, err := c.Token(); !errors.Is(err, identity.ErrNotChecked) || !c.Unchecked() {
 		t.Fatalf("%v, want ErrNotChecked", err)
 	}
-	r.Unspent(c, "chat")
+	c.Resolve()
 	if got, err := c.Token(); err != nil || got.ID != "acme" {
 		t.Errorf("with budget again: %q, %v", got.ID, err)
 	}
@@ -120,6 +120,25 @@ func TestAKeyBesideAnUncheckedSessionWaits(t *testing.T) {
 	c.Limiter("chat")
 	if got, err := c.Token(); err != nil || got.ID != "acme" {
 		t.Errorf("the key alone: %q, %v", got.ID, err)
+	}
+}
+
+// What a trial may not verify, the policy in force still does.
+func TestATrialPutsNoKeyOff(t *testing.T) {
+	r, _ := besideSessions(t, newClock(), func() {})
+	for n := range 200 { // more than trials verify of an address
+		c := caller(r, request(guessing, "Authorization", "Bearer "+forged(n)))
+		c.Trying(true)
+		_, _ = c.Session()
+	}
+	c := caller(r, request(guessing, "Authorization", "Bearer "+es256(claims("sid", "fresh")), "X-Api-Key", acmeKey))
+	c.Trying(true)
+	if _, err := c.Token(); !errors.Is(err, identity.ErrNotChecked) {
+		t.Errorf("in a trial: %v, want ErrNotChecked", err)
+	}
+	c.Trying(false)
+	if got, err := c.Token(); err != nil || got.ID != "acme" {
+		t.Errorf("after it: %q, %v", got.ID, err)
 	}
 }
 

@@ -313,8 +313,10 @@ func (c *Caller) Lacks(credential string) bool {
 
 func (c *Caller) tokenClaims() (*TokenClaims, error) {
 	if c.known&knowsToken == 0 {
-		c.known |= knowsToken
 		c.token, c.errs[1] = c.verifyToken()
+		if c.known&trying == 0 || c.errs[1] != ErrNotChecked { // that is of a trial's budget
+			c.known |= knowsToken
+		}
 	}
 	return c.token, c.errs[1]
 }
