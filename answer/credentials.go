@@ -2,7 +2,7 @@ package answer
 
 import (
 	"errors"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -79,10 +79,14 @@ func (j *Judge) recordSpent(l *weir.Limiter, c *identity.Caller, d *weir.Decisio
 
 // dependsOnCredential reports whether a caller with a valid credential may have another budget in
 // each window that refused: it counts by a credential, or by everyone, whose budget anonymous
-// callers do not spend, or a plan of the session changes its limit. No plan changes a penalty.
-func dependsOnCredential(d *weir.Decision, access access) bool {
+// callers do not spend, or a plan changes its limit, or, if a token is beside the session, the
+// limiter has other rules for some tokens. No plan or override changes a penalty.
+func dependsOnCredential(d *weir.Decision, access access, c *identity.Caller) bool {
 	for _, s := range d.Standings() {
-		if s.Refused && !s.Penalty && strings.HasPrefix(s.Limiter.Plans.By, "claim:") && s.Limiter.Plans.Changes(s.Window) {
+		if s.Refused && !s.Penalty && weir.SourceOf(s.Limiter.Plans.By).Kind == weir.Credential && s.Limiter.Plans.Changes(s.Window) {
+			continue
+		}
+		if s.Refused && c.TokenUnchecked() && namesTokens(s.Limiter, s.Penalty) {
 			continue
 		}
 		if s.Refused && !usesCredential(s.Window.Key) && !(access == anonymous && s.Window.Key.Uses(identity.Everyone)) {
@@ -90,6 +94,13 @@ func dependsOnCredential(d *weir.Decision, access access) bool {
 		}
 	}
 	return true
+}
+
+// namesTokens reports whether l exempts some tokens, or has overrides for them, which change no
+// penalty.
+func namesTokens(l *weir.Limiter, penalty bool) bool {
+	return slices.ContainsFunc(l.Exempt, func(w weir.Who) bool { return w.Token != "" }) ||
+		!penalty && slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return o.For.Token != "" })
 }
 
 func usesCredential(k weir.Key) bool {

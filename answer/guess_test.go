@@ -2,6 +2,7 @@ package answer_test
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
+	"github.com/weirlimit/weir/identity"
 )
 
 // openTo returns a door with one limiter, and requests with sessions of an agent.
@@ -133,6 +135,56 @@ func TestAnAddressWithBudgetHasEverySessionVerified(t *testing.T) {
 	}
 	if a, _ := d.sendBy("c", d.forged()); a.Status != 401 {
 		t.Errorf("a forged session of an agent with budget is answered %d", a.Status)
+	}
+}
+
+// A token that is put off with the session beside it comes again in a second, and not at the reset,
+// if the limiter has another rule for some tokens.
+func TestATokenBesideAnUncheckedSessionComesAgainInASecond(t *testing.T) {
+	guesser, guesserID, guesserHash, err := identity.NewToken(crand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exempt, id, hash, err := identity.NewToken(crand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, rule := range map[string]func(l *weir.Limiter){
+		"exempt": func(l *weir.Limiter) { l.Exempt = []weir.Who{{Token: id}} },
+		"override": func(l *weir.Limiter) {
+			l.Overrides = []weir.Override{{Limit: 9, Per: time.Hour, For: weir.Who{Token: id}}}
+		},
+		"none": nil,
+	} {
+		d := openTo(t, "", rule, "5 per hour by ip")
+		d.tokens[guesserID] = identity.StoredToken{ID: guesserID, Hash: guesserHash}
+		d.tokens[id] = identity.StoredToken{ID: id, Hash: hash}
+		send := func(key, session string) (status int, wait string) {
+			r := from("192.0.2.1", "Authorization", "Bearer "+session)
+			r.header["X-Api-Key"] = []string{key}
+			a, _ := d.judged("/api", r)
+			for _, f := range a.AppendFields(nil) {
+				if f.Name == "Retry-After" {
+					wait = f.Value
+				}
+			}
+			return a.Status, wait
+		}
+		for range 300 {
+			send(guesser, d.forged())
+		}
+		fresh := d.session("fresh", "")
+		wantWait, wantStatus := "1", 0
+		if rule == nil {
+			wantWait, wantStatus = "3600", 429
+		}
+		if status, wait := send(exempt, fresh); status != 429 || wait != wantWait {
+			t.Errorf("%s: %d, Retry-After %s, want %s", name, status, wait, wantWait)
+		}
+		d.clock.Advance(time.Second)
+		if status, _ := send(exempt, fresh); status != wantStatus {
+			t.Errorf("%s: a second later the status is %d, want %d", name, status, wantStatus)
+		}
 	}
 }
 

@@ -265,7 +265,7 @@ func (j *Judge) conclude(q *Question, access access, a *Answer) {
 		a.refuse(Refused, w, &w.refused, w.refusal(&d.Standings()[0], q))
 		j.recordSpent(l, q.Caller, d)
 		if q.Caller != nil {
-			a.soon = q.Caller.Unchecked() && dependsOnCredential(d, access)
+			a.soon = q.Caller.Unchecked() && dependsOnCredential(d, access, q.Caller)
 		}
 	default:
 		a.Outcome = Admitted

@@ -47,7 +47,11 @@ func openSigned(t *testing.T, p weir.Policy, o weir.Options) *plannedDoor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.who, err = identity.New(identity.Options{Sessions: sessions, Tokens: d.tokens, Now: d.clock.Now}); err != nil {
+	field, err := identity.ParsePlace("header:X-Api-Key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.who, err = identity.New(identity.Options{Sessions: sessions, Tokens: d.tokens, TokenFrom: []identity.Place{{}, field}, Now: d.clock.Now}); err != nil {
 		t.Fatal(err)
 	}
 	decider, err := weir.New(p, d.store(), o)

@@ -389,6 +389,10 @@ func (c *Caller) Unverified() bool {
 // Unchecked reports whether the session of c was asked for but not verified (ErrNotChecked).
 func (c *Caller) Unchecked() bool { return c.known&knowsSession != 0 && c.errs[0] == ErrNotChecked }
 
+// TokenUnchecked reports whether the API token of c was asked for, and is put off with the session
+// beside it.
+func (c *Caller) TokenUnchecked() bool { return c.known&knowsToken != 0 && c.errs[1] == ErrNotChecked }
+
 type spentKey struct {
 	limiter string
 	addr    netip.Addr

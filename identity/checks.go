@@ -12,10 +12,10 @@ import (
 // signature that verifies is free, and one that does not is remembered for a while.
 //
 // It puts tokens off as greylisting does with mail: the last checkReserve checks are only for
-// tokens that were put off putOffLeast ago or longer. Guesses that are sent once, or again at once,
-// leave them, at any rate of guesses, so a session that comes again after its Retry-After is
-// verified. A guesser that competes for them must send each token again after that time: with more
-// than a hundred such tokens a second, a session may need further tries.
+// tokens that come again when they were told to (comesLater). Guesses that are sent once, or again
+// at once, leave them, at any rate of guesses, so a session that comes again after its Retry-After
+// is verified. A guesser that competes for them must send each token again after that time: with
+// more than a hundred such tokens a second, a session may need further tries.
 //
 // The slots have a fixed size, and a flood of addresses makes them forget nothing: two addresses
 // that share a slot share its checks. Slots are chosen by a random seed, so nobody can aim at
@@ -56,7 +56,7 @@ func (t *checkTable) allow(a netip.Addr, token string, now time.Time) error {
 	}
 	reserve := int64(checkReserve)
 	left := t.putOff.left(h, at)
-	if left > 0 && left <= putOffFor-putOffLeast {
+	if left > 0 && comesLater(at.Add(left-putOffFor), at) {
 		reserve = 0
 	}
 	if !t.take(a, reserve, now) {
@@ -66,6 +66,12 @@ func (t *checkTable) allow(a netip.Addr, token string, now time.Time) error {
 		return ErrNotChecked
 	}
 	return nil
+}
+
+// comesLater reports whether a token that was put off at first comes again when it was told to: a
+// second later, by the Retry-After of its answer, or in the next second, by its Reset.
+func comesLater(first, now time.Time) bool {
+	return now.Sub(first) >= putOffLeast || first.Unix() < now.Unix()
 }
 
 // checked records what the verification has shown that allow has admitted: nil, or what is wrong

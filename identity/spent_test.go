@@ -112,6 +112,30 @@ func TestASpentAddressHasAFewSignaturesChecked(t *testing.T) {
 	}
 }
 
+// The Reset of the answer is the next second, which may begin at once.
+func TestASessionThatComesAgainAtItsResetIsChecked(t *testing.T) {
+	const peer = "203.0.113.7:1"
+	r, clock, _ := spendingSet(t)
+	r.Spent(from(r, peer, "chat", "x"), "chat", time.Minute)
+	g := &guesser{r: r, peer: peer, limiter: "chat"}
+	clock.set(823 * time.Millisecond)
+	g.guess()
+	fresh := withKid("k", claims("sid", "fresh"))
+	if _, err := from(r, peer, "chat", fresh).Session(); !errors.Is(err, identity.ErrNotChecked) {
+		t.Fatalf("its first try: %v", err)
+	}
+	clock.set(999 * time.Millisecond)
+	g.guess()
+	if _, err := from(r, peer, "chat", fresh).Session(); !errors.Is(err, identity.ErrNotChecked) {
+		t.Errorf("in the same second: %v", err)
+	}
+	clock.set(time.Second)
+	g.guess()
+	if _, err := from(r, peer, "chat", fresh).Session(); err != nil {
+		t.Errorf("at its Reset: %v", err)
+	}
+}
+
 // A clock that is set back does not lock an address out (D16).
 func TestASpentAddressIsCheckedAfterTheClockWasSetBack(t *testing.T) {
 	const peer = "203.0.113.7:1"

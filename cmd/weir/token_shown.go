@@ -73,7 +73,10 @@ func hiddenGroup(cmd *cobra.Command, args []string) error {
 func hiddenFlagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var misspelt *pflag.InvalidSyntaxError
+	var invalid *pflag.InvalidValueError
 	switch {
+	case errors.As(err, &invalid) && len(invalid.GetValue()) >= shortestKey:
+		return cli.UsageError(keyHint, "--%s: %w; what was given is left out, since it may be a key", invalid.GetFlag().Name, invalid.Unwrap())
 	case errors.As(err, &misspelt):
 	case errors.As(err, &unknown):
 		given := unknown.GetSpecifiedShortnames()

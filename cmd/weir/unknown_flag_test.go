@@ -44,7 +44,7 @@ func TestErrorsOfTokenDoNotRepeatAKey(t *testing.T) {
 	const key = "sk_live_8fJ2kQx0vN4mZtR7cLwB1y"
 	for _, arguments := range []string{
 		"hash KEY", "hash -KEY", "hash --KEY", "hash ---KEY", "hash --=KEY", "hash --KEY=1", "hash --id acme -KEY", "hash -hKEY",
-		"KEY", "-KEY", "--KEY", "list KEY", "list -KEY", "list --json KEY", "create KEY", "create --workspace -KEY", "create --workspace a --plan +KEY",
+		"KEY", "-KEY", "--KEY", "list KEY", "list -KEY", "list --json KEY", "list --json=KEY", "create --json=+KEY", "create KEY", "create --workspace -KEY", "create --workspace a --plan +KEY",
 		"revoke -KEY", "revoke 3f9a KEY", "plan -KEY gold", "plan 3f9a gold KEY", "plan 3f9a +KEY",
 	} {
 		report := printed(t, append([]string{"token"}, strings.Fields(strings.ReplaceAll(arguments, "KEY", key))...)...)

@@ -150,7 +150,12 @@ func TestKilledNodesNeverExceedALimit(t *testing.T) {
 
 	served := lives.spent.Load() + dies.spent.Load()
 	most := served + killReserve*(dies.unknown.Load()+dies.admitted.Load())
-	if n := unitsCounted(t, redis); n < served || n > most {
+	// A settlement may come on another connection than the end of its slot.
+	n, late := unitsCounted(t, redis), time.Now().Add(child.Patience)
+	for n > most && time.Now().Before(late) {
+		n = unitsCounted(t, redis)
+	}
+	if n < served || n > most {
 		t.Errorf("%d units are counted: %d were served, and at most %d may be counted", n, served, most)
 	} else {
 		t.Logf("%d kills in %v: %d requests were answered and cost %d units, %d were counted; %d had no answer; slots were free after at most %v",

@@ -344,9 +344,9 @@ func TestPreflightsOfListedOriginsAreAnsweredForAnAPIOfOnesOwn(t *testing.T) {
 // those of a backend that knows nothing of origins.
 func TestListedOriginsMayReadTheAnswersOfAnAPIOfOnesOwn(t *testing.T) {
 	backend := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Allow-Credentials", "true")
 		if by := r.URL.Query().Get("by"); by != "" {
 			w.Header().Set("Access-Control-Allow-Origin", by)
-			w.Header().Set("Access-Control-Allow-Credentials", "true")
 			w.Header().Set("Access-Control-Expose-Headers", "X-Own")
 		}
 	})
@@ -383,7 +383,7 @@ func TestListedOriginsMayReadTheAnswersOfAnAPIOfOnesOwn(t *testing.T) {
 					test.target, test.origin, test.origins, res.StatusCode, allowed, exposed, test.status, test.allowed, test.exposed)
 			}
 			own := strings.Contains(test.target, "by=")
-			if got := res.Header.Get("Access-Control-Allow-Credentials") == "true"; got != own {
+			if got := res.Header.Get("Access-Control-Allow-Credentials") != "" && len(allowed) > 0; got != own {
 				t.Errorf("%s: credentials are allowed: %v", test.target, got)
 			}
 			if varies := rules.Names(strings.Join(res.Header["Vary"], ","), "Origin"); varies != (!own && slices.Contains(test.origins, "https://shop.test")) {

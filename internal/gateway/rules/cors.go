@@ -79,6 +79,8 @@ func (c *CORS) Complete(h Header, allowed string) {
 		if c.writeOrigin(h, allowed); allowed == "" {
 			return
 		}
+		// A backend may send it for origins that it does not allow, too.
+		h.Remove("Access-Control-Allow-Credentials")
 	}
 	own := h.Values("Access-Control-Expose-Headers")
 	if len(own) == 0 {
