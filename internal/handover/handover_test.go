@@ -97,25 +97,6 @@ func opened(t *testing.T, o memstore.Options) *Counts {
 	return c
 }
 
-// A process counts as any store does after it has handed its counts over, and they were handed on
-// from there.
-func TestEveryProcessIsAStore(t *testing.T) {
-	handOvers := 2 // the counts of one are asked for like those of two, over one link less
-	if testing.Short() {
-		handOvers = 1
-	}
-	storetest.Run(t, func(t *testing.T) (weir.Store, storetest.Clock) {
-		o, clock := options(t)
-		first := opened(t, o)
-		for last, n := first, 0; n < handOvers; n++ {
-			next := process(t, o)
-			handOver(t, last, next)
-			last = next
-		}
-		return first, clock
-	})
-}
-
 func charge(kind string, limit, per, cost int64) weir.Charge {
 	key := binary.BigEndian.AppendUint32(append([]byte{byte(len(kind))}, kind...), uint32(per))
 	return weir.Charge{Key: key, Scope: len(key), Subject: len(key), Limit: limit, Per: per, Cost: cost}
