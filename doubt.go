@@ -9,9 +9,9 @@ import "context"
 // stays refused. If it would be admitted, Decide has the credential verified first, so that each
 // admitted request is counted by the credential that it has.
 type Doubter interface {
-	// InDoubt reports whether the credential was asked for and left unverified.
-	InDoubt() bool
-	// Resolve verifies it when it is asked for next. After it, InDoubt is false.
+	// Unchecked reports whether the credential was asked for and left unverified.
+	Unchecked() bool
+	// Resolve verifies it when it is asked for next. After it, Unchecked is false.
 	Resolve()
 }
 
@@ -20,7 +20,7 @@ type Doubter interface {
 // take.
 func (d *Decider) resolve(ctx context.Context, s *Scratch, m Match, r *Request) (refused bool, err error) {
 	who, ok := r.Keys.(Doubter)
-	if !ok || !who.InDoubt() || s.n == 0 {
+	if !ok || !who.Unchecked() || s.n == 0 {
 		return false, nil
 	}
 	if d.wouldRefuse(ctx, s) {

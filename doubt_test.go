@@ -22,8 +22,8 @@ func (c *doubtful) AppendKey(dst []byte, source string) ([]byte, bool) {
 	return append(dst, c.session...), c.isKnown && c.session != ""
 }
 
-func (c *doubtful) InDoubt() bool { return c.asked && !c.isKnown }
-func (c *doubtful) Resolve()      { c.isKnown = true; c.resolved++ }
+func (c *doubtful) Unchecked() bool { return c.asked && !c.isKnown }
+func (c *doubtful) Resolve()        { c.isKnown = true; c.resolved++ }
 
 // A caller in doubt is refused as one without the credential, or has it verified and is charged
 // once (D16).

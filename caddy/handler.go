@@ -146,7 +146,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 func (h *Handler) resolver(report func(error)) (*identity.Resolver, error) {
 	o := identity.Options{}
 	if h.TokenFile != "" {
-		tokens, err := identity.OpenTokenFile(h.TokenFile, report)
+		tokens, err := identity.OpenTokenFile(h.TokenFile, identity.TokenFileOptions{Failed: report})
 		if err != nil {
 			return nil, err
 		}

@@ -87,16 +87,10 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		x.refuse(r.Method)
 		return
 	}
-	if notifies := len(e.question.Match.Limiter().Notify) > 0; e.answer.Settles() && (notifies || e.answer.WantsPlain()) {
-		changed := r
-		if notifies {
-			changed = withOwnHead(changed)
-		}
-		if e.answer.WantsPlain() {
-			changed = withoutCoding(changed)
-		}
-		defer passBack(r, changed)
-		r = changed
+	if plain := e.answer.WantsPlain(); e.answer.Settles() && (plain || len(e.question.Match.Limiter().Notify) > 0) {
+		own := ownRequest(r, plain)
+		defer passBack(r, own)
+		r = own
 	}
 	next.ServeHTTP(x.withInterfaces(&m.writers), r)
 	x.returned = true

@@ -130,26 +130,17 @@ func (s source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// withoutCoding returns r without Accept-Encoding: a compressed body cannot be read for its cost.
-func withoutCoding(r *http.Request) *http.Request {
-	out := new(http.Request)
-	*out = *r
-	out.Header = make(http.Header, len(r.Header))
-	for name, lines := range r.Header {
-		if name != "Accept-Encoding" {
-			out.Header[name] = lines
-		}
-	}
-	return out
-}
-
-// withOwnHead returns r with a header and a URL that a handler may change. A percentage that is
-// reported when the request is settled is one of the caller that r had until then.
-func withOwnHead(r *http.Request) *http.Request {
+// ownRequest returns r with a header and a URL that a handler may change. A percentage that is
+// reported when the request is settled is one of the caller that r had until then. If plain is
+// true, it has no Accept-Encoding: a compressed body cannot be read for its cost.
+func ownRequest(r *http.Request, plain bool) *http.Request {
 	out := new(http.Request)
 	*out = *r
 	out.Header, out.URL = r.Header.Clone(), new(url.URL)
 	*out.URL = *r.URL
+	if plain {
+		delete(out.Header, "Accept-Encoding")
+	}
 	return out
 }
 

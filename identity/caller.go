@@ -79,9 +79,6 @@ func (c *Caller) Limiter(name string) {
 	c.lookAgain()
 }
 
-// InDoubt implements weir.Doubter: it is Unchecked.
-func (c *Caller) InDoubt() bool { return c.Unchecked() }
-
 // Resolve implements weir.Doubter. The limiter admits the request, so its budget bounds how many
 // signatures are verified, and the session of c is verified whatever its address has spent.
 func (c *Caller) Resolve() {
@@ -386,7 +383,8 @@ func (c *Caller) Unverified() bool {
 	return c.known&knowsSession != 0 && c.errs[0] != nil && c.errs[0] != ErrUnverifiable
 }
 
-// Unchecked reports whether the session of c was asked for but not verified (ErrNotChecked).
+// Unchecked implements weir.Doubter: it reports whether the session of c was asked for but not
+// verified (ErrNotChecked).
 func (c *Caller) Unchecked() bool { return c.known&knowsSession != 0 && c.errs[0] == ErrNotChecked }
 
 // TokenUnchecked reports whether the API token of c was asked for, and is put off with the session

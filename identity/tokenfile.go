@@ -72,13 +72,8 @@ type TokenFileChange struct {
 }
 
 // OpenTokenFile reads the file. If a later version of it cannot be read, the last good one stays in
-// force and report is called with the error. report may be nil.
-func OpenTokenFile(path string, report func(error)) (*TokenFile, error) {
-	return OpenTokens(path, TokenFileOptions{Failed: report})
-}
-
-// OpenTokens is OpenTokenFile with all options.
-func OpenTokens(path string, o TokenFileOptions) (*TokenFile, error) {
+// force.
+func OpenTokenFile(path string, o TokenFileOptions) (*TokenFile, error) {
 	if o.Failed == nil {
 		o.Failed = func(error) {}
 	}

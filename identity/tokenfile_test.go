@@ -39,7 +39,7 @@ func watch(t *testing.T, content string) *watchedFile {
 	if err := os.Chtimes(path, w.clock.Add(-time.Hour), w.clock.Add(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	f, err := OpenTokens(path, TokenFileOptions{
+	f, err := OpenTokenFile(path, TokenFileOptions{
 		Failed:  func(err error) { w.reported = append(w.reported, err.Error()); w.Len() },
 		Changed: func(c TokenFileChange) { w.changes = append(w.changes, c); w.Len() },
 	})
@@ -145,7 +145,7 @@ func TestErrorsInATokenFileHaveTheirLine(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tokens")
 			os.WriteFile(path, []byte(c.content), 0o600)
-			if _, err := OpenTokenFile(path, nil); err == nil || !strings.Contains(err.Error(), path+c.want) {
+			if _, err := OpenTokenFile(path, TokenFileOptions{}); err == nil || !strings.Contains(err.Error(), path+c.want) {
 				t.Errorf("error %v, want …%s", err, c.want)
 			}
 		})
@@ -153,10 +153,10 @@ func TestErrorsInATokenFileHaveTheirLine(t *testing.T) {
 	large := filepath.Join(t.TempDir(), "tokens")
 	os.WriteFile(large, nil, 0o600)
 	os.Truncate(large, maxTokenFile+1) // sparse
-	if _, err := OpenTokenFile(large, nil); err == nil || !strings.Contains(err.Error(), "has 268435457 bytes: at most 268435456 are read") {
+	if _, err := OpenTokenFile(large, TokenFileOptions{}); err == nil || !strings.Contains(err.Error(), "has 268435457 bytes: at most 268435456 are read") {
 		t.Errorf("a huge file: %v", err)
 	}
-	if _, err := OpenTokenFile(filepath.Join(t.TempDir(), "none"), nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := OpenTokenFile(filepath.Join(t.TempDir(), "none"), TokenFileOptions{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
 }
@@ -170,7 +170,7 @@ func TestErrorsInATokenFileContainNothingOfAKey(t *testing.T) {
 			idA + " " + hashA + " workspace=" + key, idA + " " + hashA + " expires=" + key, idA + " " + hashA + " " + key + "=gold", idA + " " + hashA + " " + key,
 			idA + " " + hashA + " plan=by plan=" + key, "\uFEFF" + key + "\n" + key} {
 			os.WriteFile(path, []byte(content), 0o600)
-			_, err := OpenTokenFile(path, nil)
+			_, err := OpenTokenFile(path, TokenFileOptions{})
 			if err == nil {
 				continue // a word that may be public
 			}
@@ -347,7 +347,7 @@ func TestAWatchedTokenFileReportsWithoutARequest(t *testing.T) {
 	os.WriteFile(path, []byte(lineA), 0o600)
 	synctest.Test(t, func(t *testing.T) {
 		changed := make(chan TokenFileChange, 1)
-		f, err := OpenTokens(path, TokenFileOptions{Changed: func(c TokenFileChange) { changed <- c }})
+		f, err := OpenTokenFile(path, TokenFileOptions{Changed: func(c TokenFileChange) { changed <- c }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -100,14 +100,12 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 // other settings.
 func (f *serveFlags) printUnfit(w io.Writer, p weir.Policy, inForce bool) {
 	c := f.config(nil, slog.New(slog.DiscardHandler), io.Discard)
-	var warnings []edge.Warning
+	warnings := edge.CandidateWarnings(p, &c)
 	if inForce {
 		warnings = edge.PolicyWarnings(p, &c)
-	} else {
-		warnings = edge.CandidateWarnings(p, &c)
-	}
-	if inForce && f.eventsURL.URL != nil {
-		warnings = append(warnings, edge.EventWarnings(p)...)
+		if f.eventsURL.URL != nil {
+			warnings = append(warnings, edge.EventWarnings(p)...)
+		}
 	}
 	for _, warning := range warnings {
 		var about strings.Builder

@@ -132,7 +132,7 @@ func readTokens(stdin io.Reader, name string) ([]identity.StoredToken, error) {
 		}
 		return tokens, nil
 	}
-	file, err := identity.OpenTokenFile(name, nil)
+	file, err := identity.OpenTokenFile(name, identity.TokenFileOptions{})
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, cli.Fail(fmt.Errorf("there is no token file %q", name), "'weir token hash' prints a line of one")
 	}

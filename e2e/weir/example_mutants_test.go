@@ -128,7 +128,7 @@ func newLab(t *testing.T) *lab {
 	if err := os.WriteFile(path, []byte(tokenLines()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := identity.OpenTokenFile(path, nil)
+	tokens, err := identity.OpenTokenFile(path, identity.TokenFileOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

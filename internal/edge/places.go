@@ -77,18 +77,18 @@ func (c *Config) placesRow() string {
 	if asked {
 		to = " to the upstream; a proxy that asks forwards them unless it removes them"
 	}
-	switch hidden := c.hiddenTokens(); {
-	case len(hidden) == 0:
+	hidden := c.hiddenTokens()
+	if len(hidden) == 0 {
 		return row
-	case len(hidden) == len(c.TokenFrom) && len(hidden) == 1:
-		return row + ", which is not forwarded" + to
-	case len(hidden) == len(c.TokenFrom):
-		return row + ", which are not forwarded" + to
-	case len(hidden) == 1:
-		return row + ", of which " + placeNames(hidden) + " is not forwarded" + to
-	default:
-		return row + ", of which " + placeNames(hidden) + " are not forwarded" + to
 	}
+	which, are := "which", "are"
+	if len(hidden) < len(c.TokenFrom) {
+		which = "of which " + placeNames(hidden)
+	}
+	if len(hidden) == 1 {
+		are = "is"
+	}
+	return row + ", " + which + " " + are + " not forwarded" + to
 }
 
 func placeNames(places []identity.Place) string {

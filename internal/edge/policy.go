@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/admin"
@@ -37,14 +36,7 @@ func openPolicy(ctx context.Context, c *Config, k *counter, m *manager, audit *a
 	}
 	h.policyChanged(inForce.State())
 	h.policies = append(h.policies, func(s live.State) { m.send(m.serving(s)) })
-	watching, cancel := context.WithCancel(ctx)
-	var following sync.WaitGroup
-	following.Go(func() { inForce.Watch(watching) })
-	own.own(func() error {
-		cancel()
-		following.Wait()
-		return nil
-	})
+	own.run(ctx, inForce.Watch)
 	return &policy{inForce, c.Policy.Path, m}, nil
 }
 

@@ -40,21 +40,14 @@ func openTokenFile(ctx context.Context, c *Config, h *hooks, own *parts) (*token
 	if f.now == nil {
 		f.now = time.Now
 	}
-	tokens, err := identity.OpenTokens(c.TokenFile, identity.TokenFileOptions{Failed: f.failed, Changed: f.changed})
+	tokens, err := identity.OpenTokenFile(c.TokenFile, identity.TokenFileOptions{Failed: f.failed, Changed: f.changed})
 	if err != nil {
 		return nil, cli.Fail(fmt.Errorf("read the tokens of --token-file %q: %w", c.TokenFile, err),
 			fileHint(err, "a line for each token: ID SHA256 [workspace=NAME] [plan=NAME] [expires=TIME]; 'weir token hash' prints one, and 'weir token check FILE' reports every problem"))
 	}
 	f.TokenFile = tokens
 	h.policies = append(h.policies, f.policyChanged)
-	watching, stop := context.WithCancel(ctx)
-	var following sync.WaitGroup
-	following.Go(func() { tokens.Watch(watching) })
-	own.own(func() error {
-		stop()
-		following.Wait()
-		return nil
-	})
+	own.run(ctx, tokens.Watch)
 	return f, nil
 }
 

@@ -41,11 +41,8 @@ func (l *lookalike) add(p []byte) {
 	}
 }
 
-// is reports whether the present name may be taken for another one, which is of a path.
+// is reports whether the present name, which isCompared, may be taken for the path's.
 func (l *lookalike) is(other string) bool {
-	if !l.isCompared {
-		return false
-	}
 	name := l.name[:l.n]
 	for _, want := range other {
 		if want == '_' || want == '-' {

@@ -32,7 +32,7 @@ func keyed(t *testing.T, policy string, places ...identity.Place) http.Handler {
 	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file, err := identity.OpenTokenFile(path, func(err error) { t.Error(err) })
+	file, err := identity.OpenTokenFile(path, identity.TokenFileOptions{Failed: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}
