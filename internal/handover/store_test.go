@@ -1,4 +1,4 @@
-//go:build !race
+//go:build linux && !race
 
 // Thousands of takes go over two sockets, with the race detector for a minute. The takes of
 // TestEveryProcessOfAChainCountsToTheUnit, which are made at once, have it.
