@@ -48,6 +48,9 @@ func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config 
 	if !counts {
 		return yieldingConn{c}, nil
 	}
+	if l := s.link.Load(); l == nil || !l.cluster { // a cluster's slots get other owners: readSlots
+		s.promoted.lookSoon()
+	}
 	s.epoch.answers(address)
 	return yieldingConn{&watchedConn{Conn: c, epoch: &s.epoch, address: address}}, nil
 }

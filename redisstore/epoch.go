@@ -99,8 +99,9 @@ func (e *epoch) note(l *last, address string) {
 }
 
 // learn records who owns each slot of a cluster, and all addresses of its machines. The epoch of a
-// slot that has another owner ends: takes may have been counted by either.
-func (e *epoch) learn(owner *[slotCount]string, known map[string]bool) {
+// slot that has another owner ends: takes may have been counted by either. It reports whether there
+// is one.
+func (e *epoch) learn(owner *[slotCount]string, known map[string]bool) (changed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	slots := e.slots
@@ -109,11 +110,11 @@ func (e *epoch) learn(owner *[slotCount]string, known map[string]bool) {
 		e.ended.slots.Store(new([slotCount]atomic.Uint64))
 		e.answered.slots.Store(new([slotCount]atomic.Uint64))
 		e.slots = &slotOwners{*owner, known}
-		return
+		return false
 	}
 	slots.known = known
 	if slots.owner == *owner {
-		return
+		return false
 	}
 	n := e.n.Add(1)
 	for i := range owner {
@@ -123,6 +124,23 @@ func (e *epoch) learn(owner *[slotCount]string, known map[string]bool) {
 			e.answered.slots.Load()[i].Store(n)
 		}
 	}
+	return true
+}
+
+// slotsOf returns the slots that a machine of a cluster owns.
+func (e *epoch) slotsOf(address string) slotSet {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make(slotSet)
+	if e.slots == nil {
+		return all
+	}
+	for i := range e.slots.owner {
+		if e.slots.owner[i] == address {
+			all[i] = true
+		}
+	}
+	return all
 }
 
 // slotCount is the number of slots of a cluster.

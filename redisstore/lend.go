@@ -60,6 +60,9 @@ func (s *Store) askFor(ctx context.Context, t *leaseTake) error {
 	default:
 		err = s.ask(ctx, t.link, names, t.charges, t.asked, hashes, t.r)
 	}
+	if err == nil && t.r.Allowed {
+		s.noteTake(t)
+	}
 	if err != nil || s.leases == nil {
 		return err
 	}

@@ -221,6 +221,7 @@ func (s *Store) connect(ctx context.Context) error {
 // adopt puts a client in force, with the server's secret.
 func (s *Store) adopt(client rueidis.Client) {
 	l := newLink(client, newHasher(s.prefix, s.secret), s.options.Master != "")
+	s.promoted.lookSoon() // a take that begins later waits for it
 	s.hasher.Store(l.hasher)
 	old := s.link.Swap(l)
 	s.epoch.replace() // a take that sees the new epoch is sent on the new link

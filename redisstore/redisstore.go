@@ -14,6 +14,7 @@
 //	epoch.go  slots.go  marks.go   whether the server may have lost a take, and resets
 //	key.go                         the names on the server: keyed hashes
 //	keeper.go  reset.lua  grant…   an operator's changes: reset windows, grant other limits
+//	journal.go promoted.go         what a promoted replica lacks is counted again
 //	leases.go  lease….go lend.go   units that are charged before they are given out; lease.lua
 //	memory.go                      refusals without a round trip, and the last known counts
 //	ask.go                         one command: deadlines, redirections, meaningful errors
@@ -124,6 +125,7 @@ type Store struct {
 	settling settling
 	pending  pending
 	marks    marks
+	promoted promotions
 	held     held
 
 	asked, remembered atomic.Int64
@@ -162,6 +164,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.done.Go(s.maintain)
 	s.done.Go(s.renewHeld)
+	s.done.Go(s.watchReplicas)
 	if s.leases != nil {
 		s.done.Go(func() { s.leases.keepReturning(s.closing) })
 	}
@@ -207,6 +210,7 @@ func newStore(o Options) (*Store, error) {
 		moved:     make(chan struct{}, 1),
 		held:      newHeld(),
 		pending:   pending{all: make(map[id]*pendingWindow)},
+		promoted:  newPromotions(),
 	}
 	if o.Now != nil {
 		s.local = func() int64 { return o.Now().UnixNano() }
@@ -305,7 +309,9 @@ type Stats struct {
 	Emptied    int64 // times that the server was found to have lost its counters
 	// slots that had expired while their requests were under way, and were taken again
 	Lapsed int64
-	Leases LeaseStats
+	// units that a promoted replica had not received, and that were counted there again
+	CountedAgain int64
+	Leases       LeaseStats
 }
 
 // LeaseStats are totals of units since New.
@@ -319,7 +325,7 @@ type LeaseStats struct {
 
 // Stats returns the totals so far.
 func (s *Store) Stats() Stats {
-	all := Stats{Asked: s.asked.Load(), Remembered: s.remembered.Load(), Emptied: s.losses.count.Load(), Lapsed: s.held.lapsed.Load()}
+	all := Stats{Asked: s.asked.Load(), Remembered: s.remembered.Load(), Emptied: s.losses.count.Load(), Lapsed: s.held.lapsed.Load(), CountedAgain: s.promoted.again.Load()}
 	if a := s.leases; a != nil {
 		all.Leases = LeaseStats{Takes: a.served.Load(), Granted: a.granted.Load(), Returned: a.returned.Load(), HeldBack: a.heldBack.Load(), Stranded: a.stranded.Load()}
 	}

@@ -310,6 +310,10 @@ func (s *Store) settleWindows(ctx context.Context, l *link, batch []*order) {
 			during.need(&parts[i], l)
 		}
 		sent := s.local()
+		var counted *journalPart
+		if s.promoted.journal.on.Load() {
+			counted = s.promoted.journal.sending()
+		}
 		replies, err := s.exchange(during, l, commands)
 		var again []settlePart
 		wholeNext := whole
@@ -321,6 +325,7 @@ func (s *Store) settleWindows(ctx context.Context, l *link, batch []*order) {
 			redisErr, ok := rueidis.IsRedisErr(failed)
 			switch {
 			case failed == nil:
+				s.noteSettled(l, p, counted)
 			case ok && redisErr.IsNoScript() && !whole:
 				wholeNext, again = true, append(again, *p)
 			case errors.Is(failed, errReset) && !p.marked:
@@ -373,6 +378,26 @@ func (s *Store) settleCommand(l *link, p *settlePart, whole bool) rueidis.Comple
 		args = append(args, s.numbers.text(d.reset%resetMod), strconv.FormatInt(d.units, 10))
 	}
 	return l.settle.command(l, whole, keys, args)
+}
+
+// noteSettled notes what a part has changed. at is where the journal was before it was sent.
+func (s *Store) noteSettled(l *link, p *settlePart, at *journalPart) {
+	if at == nil {
+		return
+	}
+	now := s.Now().Unix()
+	for i, d := range p.changes {
+		e := journalEntry{name: d.name, slot: slotIn(l, d.name), reset: d.reset}
+		switch {
+		case !d.done:
+		case d.units > 0:
+			e.per, e.spent = d.end-now, d.units
+			s.promoted.journal.noteSpent(p.orders[i].epoch, now, e)
+		default:
+			e.back = -d.units
+			s.promoted.journal.noteBack(at, now, e)
+		}
+	}
 }
 
 // lose marks the changes of a part as lost. An epoch that has ended is no error: nothing was sent.

@@ -67,7 +67,9 @@ func (s *Store) readSlots(ctx context.Context, client rueidis.Client) {
 	cancel()
 	select {
 	case a := <-answers:
-		s.epoch.learn(&a.owner, a.known)
+		if s.epoch.learn(&a.owner, a.known) {
+			s.promoted.lookSoon()
+		}
 	default:
 		s.epoch.end()
 	}

@@ -78,6 +78,9 @@ func (s *Store) takeFromServer(ctx context.Context, l *link, epoch uint64, charg
 		s.warnOfSlots()
 		return fmt.Errorf("redis %s: %w: they do not begin with the same key source, and a cluster cannot count them together", s.addresses, weir.ErrCharges)
 	}
+	if err := s.promoted.await(ctx); err != nil {
+		return fmt.Errorf("redis %s: it may be a promoted replica that lacks what was counted lately: %w", s.addresses, err)
+	}
 	for tries := 1; ; tries++ {
 		coming := s.coming(charges, t.hashes[:])
 		err := error(nil)
@@ -363,30 +366,51 @@ func (s *Store) Give(ctx context.Context, spent []weir.Spent) (lost int64, err e
 }
 
 func (s *Store) give(ctx context.Context, spent []weir.Spent) (lost int64, err error) {
-	l := s.link.Load()
-	if l == nil {
+	h := s.hasher.Load()
+	if h == nil {
 		for i := range spent {
 			lost += spent[i].Used.Count
 		}
 		return lost, s.notConnected()
 	}
+	all := make([]journalEntry, len(spent))
+	for i := range spent {
+		g := &spent[i]
+		c := weir.Charge{Key: g.Key, Scope: g.Scope, Subject: g.Subject}
+		all[i] = journalEntry{name: h.name(&c, h.hash(&c)), per: g.Per, reset: g.Used.Reset, spent: g.Used.Count}
+	}
+	return s.giveWindows(ctx, all)
+}
+
+// giveWindows gives what windows have spent to the server. Units that were not sent, or not
+// answered, count as lost.
+func (s *Store) giveWindows(ctx context.Context, windows []journalEntry) (lost int64, err error) {
+	epoch := s.epoch.now() // before the link
+	l := s.link.Load()
+	if l == nil {
+		for i := range windows {
+			lost += windows[i].spent
+		}
+		return lost, s.notConnected()
+	}
 	var how giveMode
-	for len(spent) > 0 {
-		var again []weir.Spent // both errors mean that the script has not run
+	for len(windows) > 0 {
+		var again []journalEntry // both errors mean that the script has not run
 		next := how
-		for i, failed := range s.doMulti(ctx, l, l.giveCommands(spent, how)) {
+		for i, failed := range s.doMulti(ctx, l, l.giveCommands(windows, how)) {
 			redisErr, ok := rueidis.IsRedisErr(failed)
 			switch {
 			case failed == nil:
+				s.noteSpent(epoch, s.Now().Unix(), windows[i], l)
 			case ok && redisErr.IsNoScript() && !how.whole:
-				next.whole, again = true, append(again, spent[i])
+				next.whole, again = true, append(again, windows[i])
 			case ok && redisErr.IsTryAgain() && !how.alone:
-				next.alone, again = true, append(again, spent[i])
+				next.alone, again = true, append(again, windows[i])
 			default:
-				lost, err = lost+spent[i].Used.Count, failed
+				lost, err = lost+windows[i].spent, failed
 			}
 		}
-		spent, how = again, next
+		windows, how = again, next
 	}
 	if err != nil {
 		err = fmt.Errorf("redis %s: %w", s.addresses, classified(err))
@@ -403,19 +427,17 @@ type giveMode struct {
 	alone bool // without the mark: while a slot moves, a cluster rejects two keys if one is missing
 }
 
-// giveCommands returns the commands that add spent.
-func (l *link) giveCommands(spent []weir.Spent, how giveMode) []rueidis.Completed {
-	commands := make([]rueidis.Completed, len(spent))
-	for i := range spent {
-		g := &spent[i]
-		c := weir.Charge{Key: g.Key, Scope: g.Scope, Subject: g.Subject}
-		name := l.hasher.name(&c, l.hasher.hash(&c))
-		keys := []string{name, name + givenName}
+// giveCommands returns the commands that add what windows have spent.
+func (l *link) giveCommands(windows []journalEntry, how giveMode) []rueidis.Completed {
+	commands := make([]rueidis.Completed, len(windows))
+	for i := range windows {
+		w := &windows[i]
+		keys := []string{w.name, w.name + givenName}
 		if how.alone {
 			keys = keys[:1]
 		}
 		commands[i] = l.give.command(l, how.whole, keys, []string{
-			strconv.FormatInt(g.Used.Count, 10), strconv.FormatInt(g.Per, 10), strconv.FormatInt(g.Used.Reset, 10),
+			strconv.FormatInt(w.spent, 10), strconv.FormatInt(w.per, 10), strconv.FormatInt(w.reset, 10),
 		})
 	}
 	return commands

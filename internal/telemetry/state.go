@@ -52,6 +52,7 @@ var (
 	descEvents     = prometheus.NewDesc("weir_events_total", "Events of limiters with notify, by what became of them. In the log: logged, or unlogged if a second had too many. At the webhook: delivered, or lost as rejected (the receiver refused it for good), expired (not accepted in time), dropped (too many waited) or unsent (the server ended). repeated: the same event was reported before.", []string{"result"}, nil)
 	descTokens     = prometheus.NewDesc("weir_token_file_tokens", "API tokens in force from --token-file, including expired ones.", nil, nil)
 	descTokensOK   = prometheus.NewDesc("weir_token_file_last_reload_successful", "1 if the last attempt to read --token-file succeeded; 0 if it failed and the tokens of an earlier version are still in force.", nil, nil)
+	descAgain      = prometheus.NewDesc("weir_shared_store_counted_again_units_total", "Units that a promoted replica of the shared store may not have received, and that this process counted there again: some of them may count twice.", nil, nil)
 	descEmptied    = prometheus.NewDesc("weir_shared_store_emptied_total", "How often the shared store was found to have lost its counters: its windows started from zero, so callers could use their limits again.", nil, nil)
 )
 
@@ -59,7 +60,7 @@ var (
 type sourceCollector struct{ *Metrics }
 
 func (m sourceCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range [...]*prometheus.Desc{descStoreUp, descBreaker, descInFlight, descKeys, descCapacity, descBytes, descBound, descBudgets, descAsked, descRemembered, descEmptied, descLeased, descLeases, descEvents, descTokens, descTokensOK} {
+	for _, d := range [...]*prometheus.Desc{descStoreUp, descBreaker, descInFlight, descKeys, descCapacity, descBytes, descBound, descBudgets, descAsked, descRemembered, descAgain, descEmptied, descLeased, descLeases, descEvents, descTokens, descTokensOK} {
 		to <- d
 	}
 	for _, d := range gatewayDescs() {
@@ -99,6 +100,7 @@ func (m sourceCollector) Collect(to chan<- prometheus.Metric) {
 		s := from.Shared()
 		counter(descAsked, s.Asked)
 		counter(descRemembered, s.Remembered)
+		counter(descAgain, s.CountedAgain)
 		counter(descEmptied, s.Emptied)
 		counter(descLeased, s.Leases.Takes)
 		for result, n := range map[string]int64{"granted": s.Leases.Granted, "returned": s.Leases.Returned, "held_back": s.Leases.HeldBack, "stranded": s.Leases.Stranded} {

@@ -1,0 +1,266 @@
+package redisstore
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// A journal is what the server has counted for this process lately, so that it can be counted again
+// if a replica takes the server's place that had not received it. It is kept in parts: a part holds
+// what was answered between two looks at the server's replication offset.
+//
+// Redis numbers the bytes that a master sends to its replicas, its offset, under the name of its
+// history. A promoted replica begins a history of its own, and states how that of its master ended
+// for it: the first offset that it has not received. So a part has arrived if the offset that was
+// read after its end had been received, and is missing if the offset that was read before its
+// beginning had not. What is between may be either, and counts as missing: rather twice than never.
+type journal struct {
+	on atomic.Bool // whether the server has replicas, or had some lately
+
+	mu       sync.Mutex
+	parts    []*journalPart // by time; the last is open. Never empty
+	windows  int            // in all parts
+	promoted map[int]uint64 // by slot, the epoch of the last promotion of a replica
+	late     []journalEntry // what was noted after such a promotion, and may be from before it
+}
+
+// A journalPart is what was answered between two looks.
+type journalPart struct {
+	opened  int64                    // this process's clock
+	offsets map[string]int64         // by history, of masters seen at its end; nil: none
+	ended   map[string]bool          // histories whose masters were seen as replicas then
+	windows map[string]*journalEntry // by name; nil once it was dropped
+}
+
+// A journalEntry is what one part has of a window.
+type journalEntry struct {
+	name       string
+	slot       int // on a cluster; otherwise noSlot
+	per, reset int64
+	spent      int64 // by takes, with what they have leased, and by gives
+	back       int64 // what settlements have given back
+}
+
+// noSlot is what slotIn returns if the server is no cluster.
+const noSlot = -1
+
+// A slotSet is slots of a cluster, or noSlot.
+type slotSet map[int]bool
+
+const (
+	// journalLasts is how long a part is kept, in ns: longer than the machines of a cluster, or
+	// Sentinels, need to promote a replica.
+	journalLasts = int64(60e9)
+	// Parts of journalFine or older are merged into some of journalCoarse. A living master is told
+	// within two seconds that another has taken its place.
+	journalFine, journalCoarse = int64(4e9), int64(500e6)
+	// maxJournal bounds the windows of all parts: some 20 MiB.
+	maxJournal = 1 << 17
+)
+
+func newJournal() *journal {
+	return &journal{parts: []*journalPart{newJournalPart(0)}, promoted: make(map[int]uint64)}
+}
+
+func newJournalPart(now int64) *journalPart {
+	return &journalPart{opened: now, windows: make(map[string]*journalEntry)}
+}
+
+// noteSpent notes units that the server has counted for a take, or a give, of an epoch. now is the
+// server's second then, or before.
+func (j *journal) noteSpent(epoch uint64, now int64, e journalEntry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if epoch <= j.promoted[e.slot] {
+		j.late = append(j.late, e)
+		return
+	}
+	j.add(j.parts[len(j.parts)-1], now, e)
+}
+
+// noteBack notes units that a settlement has given back to a window. p is what sending returned
+// before it was sent.
+func (j *journal) noteBack(p *journalPart, now int64, e journalEntry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if p.windows != nil {
+		j.add(p, now, e)
+	}
+}
+
+func (j *journal) add(p *journalPart, now int64, e journalEntry) {
+	if at := p.windows[e.name]; at != nil {
+		at.add(now, e)
+		return
+	}
+	for i := 0; j.windows >= maxJournal; i++ { // the oldest are the likeliest to have arrived
+		j.windows -= len(j.parts[i].windows)
+		clear(j.parts[i].windows)
+	}
+	p.windows[e.name] = &e
+	j.windows++
+}
+
+// add adds what is known of the same window, or of one before or after it.
+func (at *journalEntry) add(now int64, e journalEntry) {
+	switch first := min(at.reset, e.reset); {
+	case first > now: // also if its reset has come closer: see give.lua
+		at.reset = first
+	case at.reset == e.reset:
+	case at.reset < e.reset:
+		*at = e
+		return
+	default:
+		return
+	}
+	at.per = max(at.per, e.per)
+	at.spent += e.spent
+	at.back += e.back
+}
+
+// sending returns the part for noteBack of what is sent after this: it is counted in it or later.
+func (j *journal) sending() *journalPart {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := len(j.parts) - 1; i > 0; i-- {
+		if j.parts[i-1].offsets != nil {
+			return j.parts[i]
+		}
+	}
+	return j.parts[0]
+}
+
+// next ends the open part and begins another. It returns the one that has ended: what was noted so
+// far is in it, or in one before it.
+func (j *journal) next(now int64) *journalPart {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	last := j.parts[len(j.parts)-1]
+	j.parts = append(j.parts, newJournalPart(now))
+	return last
+}
+
+// saw notes what was read after a part's end, if anything was: the offsets of masters, and the
+// histories whose masters are replicas now. second is the server's.
+func (j *journal) saw(p *journalPart, offsets map[string]int64, ended map[string]bool, now, second int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if p.ended = ended; len(offsets) > 0 {
+		p.offsets = offsets
+		j.age(now, second)
+	} else if i := slices.Index(j.parts, p); len(p.windows) == 0 && len(ended) == 0 && i > 0 {
+		j.parts = slices.Delete(j.parts, i, i+1)
+	}
+}
+
+// age drops parts that are too old, and merges those that are old.
+func (j *journal) age(now, second int64) {
+	for len(j.parts) > 2 && j.parts[1].opened <= now-journalLasts {
+		j.windows -= len(j.parts[0].windows)
+		j.parts[0].windows = nil
+		j.parts = slices.Delete(j.parts, 0, 1)
+	}
+	for i := 1; i < len(j.parts)-1 && j.parts[i+1].opened <= now-journalFine; i++ {
+		into, p := j.parts[i-1], j.parts[i]
+		if into.offsets == nil || !p.sawAll(into.offsets) || len(into.ended)+len(p.ended) > 0 || j.parts[i+1].opened-into.opened > journalCoarse {
+			continue
+		}
+		j.windows -= len(p.windows)
+		for _, e := range p.windows {
+			j.add(into, second, *e)
+		}
+		into.offsets, p.windows = p.offsets, nil
+		j.parts = slices.Delete(j.parts, i, i+1)
+		i--
+	}
+}
+
+// sawAll reports whether the masters of all these histories were seen at the end of a part.
+func (p *journalPart) sawAll(histories map[string]int64) bool {
+	for h := range histories {
+		if _, ok := p.offsets[h]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// isEmpty reports whether there is nothing that could be counted again.
+func (j *journal) isEmpty() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.windows == 0 && len(j.late) == 0
+}
+
+// A promotion is a replica that has taken a master's place.
+type promotion struct {
+	of, by string // the master's history, and the replica's
+	// first is the first offset of the master's history that the replica has not received; 0 if
+	// that is not known.
+	first int64
+	slots slotSet // that the replica counts
+	epoch uint64  // takes of this or before it may have been counted by the master
+}
+
+// missing removes from the journal what a promoted replica may not have received, and returns it.
+// now is the server's second.
+func (j *journal) missing(p promotion, now int64) (all []journalEntry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for slot := range p.slots {
+		j.promoted[slot] = p.epoch
+	}
+	sums := make(map[string]*journalEntry)
+	replaced := false // whether the replica was seen as a master before, or the master as a replica
+	for i, at := range j.parts {
+		before, seenBefore := int64(0), false
+		if i > 0 {
+			before, seenBefore = j.parts[i-1].offsets[p.of]
+		}
+		o, seen := at.offsets[p.of]
+		if (seen || seenBefore || !replaced) && (!seen || o >= p.first) {
+			// all of it is missing if what was there before it is
+			j.move(at, p.slots, now, seenBefore && p.first > 0 && before >= p.first-1, sums)
+		}
+		_, by := at.offsets[p.by]
+		replaced = replaced || by || at.ended[p.of]
+	}
+	for _, sum := range sums {
+		if sum.spent -= sum.back; sum.spent > 0 {
+			all = append(all, *sum)
+		}
+	}
+	return all
+}
+
+// move adds what a part has of some slots to sums. What was given back is only known to be missing
+// as well if certain.
+func (j *journal) move(at *journalPart, slots slotSet, now int64, certain bool, sums map[string]*journalEntry) {
+	for name, e := range at.windows {
+		if !slots[e.slot] {
+			continue
+		}
+		delete(at.windows, name)
+		j.windows--
+		if !certain {
+			e.back = 0
+		}
+		switch sum := sums[name]; {
+		case e.reset <= now: // it has ended
+		case sum == nil:
+			sums[name] = e
+		default:
+			sum.add(now, *e)
+		}
+	}
+}
+
+// takeLate removes and returns what was noted late.
+func (j *journal) takeLate() []journalEntry {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	all := j.late
+	j.late = nil
+	return all
+}

@@ -1,0 +1,335 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// A promoted replica lacks what its master had counted and not sent to it yet. So this process
+// keeps a journal of that, reads the offsets of the masters while there is load, and counts again
+// what a promoted replica has not received. See docs/adr/0043-promoted-replicas.md.
+type promotions struct {
+	journal *journal
+	soon    chan struct{} // the machines are to be looked at soon
+	// gate is closed while a replica may have been promoted. Takes wait for it.
+	gate  atomic.Pointer[gate]
+	again atomic.Int64 // units that were counted again
+
+	// Only watchReplicas uses these.
+	machines   map[string]*machine // by address
+	histories  map[string]bool     // of masters that were seen
+	replicated int64               // when one with replicas was last seen, by this process's clock
+	looks      uint64
+	answers    chan seenMachine
+}
+
+// A machine is what is known of one.
+type machine struct {
+	history string // as last seen
+	counted string // the same, as a master
+	asked   bool   // and has not answered yet
+	failed  int64  // when it failed to answer, by this process's clock
+}
+
+// A gate is closed until it is opened.
+type gate struct{ opened chan struct{} }
+
+const (
+	lookAtOffsets   = 25 * time.Millisecond // under load
+	lookAtReplicas  = time.Second           // without
+	offsetsTimeout  = 250 * time.Millisecond
+	countAgainLasts = 5 * time.Second
+	replicasLast    = int64(time.Minute) // after the last one was seen
+)
+
+func newPromotions() promotions {
+	return promotions{
+		journal: newJournal(), soon: make(chan struct{}, 1),
+		machines: make(map[string]*machine), histories: make(map[string]bool), answers: make(chan seenMachine),
+	}
+}
+
+// lookSoon makes takes wait until the machines have been looked at, because one of them may be a
+// replica that was promoted. It does not block.
+func (p *promotions) lookSoon() {
+	if !p.journal.on.Load() || p.journal.isEmpty() {
+		return
+	}
+	p.gate.CompareAndSwap(nil, &gate{make(chan struct{})})
+	select {
+	case p.soon <- struct{}{}:
+	default:
+	}
+}
+
+// await waits until no replica may have been promoted without being given what it lacks.
+func (p *promotions) await(ctx context.Context) error {
+	g := p.gate.Load()
+	if g == nil {
+		return nil
+	}
+	select {
+	case <-g.opened:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *promotions) open(g *gate) {
+	if g != nil && p.gate.CompareAndSwap(g, nil) {
+		close(g.opened)
+	}
+}
+
+// noteTake notes a take that the server has counted, and what was leased with it.
+func (s *Store) noteTake(t *leaseTake) {
+	if !s.promoted.journal.on.Load() {
+		return
+	}
+	for i := range t.charges {
+		if c, used := &t.charges[i], t.r.Used[i]; !c.Held && c.Cost > 0 {
+			e := journalEntry{name: t.names[i], per: c.Per, reset: used.Reset, spent: c.Cost}
+			if t.marked {
+				e.spent += t.lots[i].Units
+			}
+			s.noteSpent(t.epoch, t.r.Now, e, t.link)
+		}
+	}
+}
+
+func (s *Store) noteSpent(epoch uint64, now int64, e journalEntry, l *link) {
+	if s.promoted.journal.on.Load() {
+		e.slot = slotIn(l, e.name)
+		s.promoted.journal.noteSpent(epoch, now, e)
+	}
+}
+
+// watchReplicas looks at the machines until the store is closed.
+func (s *Store) watchReplicas() {
+	p := &s.promoted
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for answered := true; ; {
+		soon := false
+		select {
+		case <-s.closing.Done():
+			p.open(p.gate.Load())
+			return
+		case <-timer.C:
+		case <-p.soon:
+			if soon = true; !answered {
+				continue // a look can itself cause the next connection
+			}
+		}
+		g := p.gate.Load()
+		if l := s.link.Load(); l != nil {
+			answered = s.lookAtMachines(l, soon)
+		}
+		p.open(g)
+		if p.journal.on.Load() && !p.journal.isEmpty() {
+			timer.Reset(lookAtOffsets)
+		} else {
+			timer.Reset(lookAtReplicas)
+		}
+	}
+}
+
+// A seenMachine is what one machine answers to INFO replication.
+type seenMachine struct {
+	look          uint64 // which asked it
+	address       string
+	ok, master    bool
+	replicas      bool
+	history       string
+	offset        int64
+	before        string // the history that its own begins after, "" if there is none
+	beforeMissing int64  // the first offset of that which it has not received
+}
+
+// lookAtMachines reads the machines' offsets, and counts again what a promoted replica lacks. It
+// reports whether a machine has answered.
+func (s *Store) lookAtMachines(l *link, soon bool) (answered bool) {
+	p, on := &s.promoted, s.promoted.journal.on.Load()
+	var part *journalPart
+	if on {
+		part = p.journal.next(s.local()) // before the offsets are read
+	}
+	all := s.readMachines(l, soon)
+	offsets, ended := make(map[string]int64), make(map[string]bool)
+	for _, m := range all {
+		if m.master {
+			offsets[m.history] = m.offset
+			p.histories[m.history] = true
+		} else if of := p.machines[m.address].counted; of != "" {
+			ended[of] = true
+		}
+		if m.replicas {
+			p.replicated = s.local()
+		}
+	}
+	if on {
+		p.journal.saw(part, offsets, ended, s.local(), s.Now().Unix())
+	}
+	for _, m := range all {
+		s.lookForPromotion(l, m, on)
+	}
+	if on {
+		s.countAgain(p.journal.takeLate(), nil)
+	}
+	p.journal.on.Store(p.replicated != 0 && s.local()-p.replicated < replicasLast)
+	return len(all) > 0
+}
+
+// readMachines asks the machines, and returns the answers that come in time. One that has failed is
+// left alone for a second, unless soon.
+func (s *Store) readMachines(l *link, soon bool) (all []seenMachine) {
+	p, waiting := &s.promoted, 0
+	p.looks++
+	for late := true; late; {
+		select {
+		case m := <-p.answers:
+			s.noteAnswer(m)
+		default:
+			late = false
+		}
+	}
+	for address, node := range nodes(l.client) {
+		m := p.machines[address]
+		if m == nil {
+			m = new(machine)
+			p.machines[address] = m
+		}
+		if m.asked || !soon && m.failed != 0 && s.local()-m.failed < int64(lookAtReplicas) {
+			continue
+		}
+		m.asked, m.failed = true, 0
+		waiting++
+		look := p.looks
+		s.done.Go(func() { // the client may wait for a connection whatever its context
+			ctx, cancel := context.WithTimeout(s.closing, checkTimeout)
+			defer cancel()
+			info, err := node.Do(ctx, node.B().Info().Section("replication").Build()).ToString()
+			seen := parseReplication(info)
+			seen.look, seen.address, seen.ok = look, address, err == nil && seen.history != ""
+			select {
+			case p.answers <- seen:
+			case <-s.closing.Done():
+			}
+		})
+	}
+	timer := time.NewTimer(offsetsTimeout)
+	defer timer.Stop()
+	for waiting > 0 {
+		select {
+		case m := <-p.answers:
+			s.noteAnswer(m)
+			if m.look != p.looks { // an older answer has an older offset
+				continue
+			}
+			if waiting--; m.ok {
+				all = append(all, m)
+			}
+		case <-timer.C:
+			return all
+		case <-s.closing.Done():
+			return all
+		}
+	}
+	return all
+}
+
+// noteAnswer notes that a machine can be asked again.
+func (s *Store) noteAnswer(m seenMachine) {
+	at := s.promoted.machines[m.address]
+	if at.asked = false; !m.ok {
+		at.failed = s.local()
+	}
+}
+
+// parseReplication decodes INFO replication. Some services leave out what it needs.
+func parseReplication(info string) (m seenMachine) {
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(field(info, name), 10, 64)
+		return n
+	}
+	m.master = field(info, "role") == "master"
+	m.replicas = m.master && number("connected_slaves") > 0
+	m.history, m.offset = field(info, "master_replid"), number("master_repl_offset")
+	if before := field(info, "master_replid2"); strings.Trim(before, "0") != "" {
+		m.before, m.beforeMissing = before, number("second_repl_offset")
+	}
+	return m
+}
+
+// lookForPromotion counts again what a machine lacks, if it is a replica that was promoted since it
+// was last seen.
+func (s *Store) lookForPromotion(l *link, m seenMachine, on bool) {
+	p := &s.promoted
+	at := p.machines[m.address]
+	was := at.history
+	at.history = m.history
+	if !m.master || at.counted == m.history {
+		return
+	}
+	at.counted = m.history
+	if !on || m.before == "" {
+		return
+	}
+	promoted := promotion{of: m.before, by: m.history, first: m.beforeMissing, slots: s.slotsOf(l, m.address)}
+	s.epoch.endOf(m.address)
+	s.epoch.answers(m.address)
+	promoted.epoch = s.epoch.n.Load()
+	if !p.histories[m.before] {
+		if was == "" || was == m.history {
+			return // it is seen for the first time, and was promoted before that
+		}
+		promoted.of, promoted.first = was, 0 // what was promoted in between is not known
+	}
+	s.countAgain(p.journal.missing(promoted, s.Now().Unix()), &promoted)
+}
+
+// slotsOf returns the slots that a machine counts.
+func (s *Store) slotsOf(l *link, address string) slotSet {
+	if !l.cluster {
+		return slotSet{noSlot: true}
+	}
+	ctx, cancel := context.WithTimeout(s.closing, checkTimeout)
+	defer cancel()
+	s.readSlots(ctx, l.client)
+	return s.epoch.slotsOf(address)
+}
+
+// countAgain gives units to the server that it lacks.
+func (s *Store) countAgain(missing []journalEntry, p *promotion) {
+	ctx, cancel := context.WithTimeout(s.closing, countAgainLasts)
+	defer cancel()
+	units, lost := int64(0), int64(0)
+	var bad error
+	for _, e := range missing {
+		units += e.spent
+	}
+	if len(missing) > 0 {
+		for part := range slices.Chunk(missing, maxPipeline) {
+			n, err := s.giveWindows(ctx, part)
+			lost, bad = lost+n, errors.Join(bad, err)
+		}
+		s.promoted.again.Add(units - lost)
+	}
+	switch {
+	case lost > 0:
+		s.log.Error("a promoted replica lacks units, and they could not be counted again: callers can use them twice",
+			"store", s.addresses, "windows", len(missing), "units counted again", units-lost, "units lost", lost, "error", bad)
+	case p != nil && p.first == 0:
+		s.log.Warn("replicas were promoted one after the other: what was counted lately is counted again, since some of it may be missing",
+			"store", s.addresses, "windows", len(missing), "units counted again", units)
+	case p != nil:
+		s.log.Info("a replica was promoted: what it had not received is counted again",
+			"store", s.addresses, "windows", len(missing), "units counted again", units)
+	}
+}
