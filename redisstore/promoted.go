@@ -42,6 +42,7 @@ type gate struct{ opened chan struct{} }
 const (
 	lookAtOffsets   = 25 * time.Millisecond // under load
 	lookAtReplicas  = time.Second           // without
+	lookAtDead      = 4 * lookAtOffsets     // while no machine answers
 	offsetsTimeout  = 250 * time.Millisecond
 	countAgainLasts = 5 * time.Second
 	replicasLast    = int64(time.Minute) // after the last one was seen
@@ -115,8 +116,8 @@ func (s *Store) watchReplicas() {
 	p := &s.promoted
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for answered := true; ; {
-		soon := false
+	for answered, soon := true, false; ; soon = false {
+	wait:
 		select {
 		case <-s.closing.Done():
 			p.open(p.gate.Load())
@@ -124,7 +125,7 @@ func (s *Store) watchReplicas() {
 		case <-timer.C:
 		case <-p.soon:
 			if soon = true; !answered {
-				continue // a look can itself cause the next connection
+				goto wait // a look can itself cause the next connection
 			}
 		}
 		g := p.gate.Load()
@@ -132,10 +133,13 @@ func (s *Store) watchReplicas() {
 			answered = s.lookAtMachines(l, soon)
 		}
 		p.open(g)
-		if p.journal.on.Load() && !p.journal.isEmpty() {
-			timer.Reset(lookAtOffsets)
-		} else {
+		switch {
+		case !p.journal.on.Load() || p.journal.isEmpty():
 			timer.Reset(lookAtReplicas)
+		case answered:
+			timer.Reset(lookAtOffsets)
+		default:
+			timer.Reset(lookAtDead)
 		}
 	}
 }
@@ -186,8 +190,8 @@ func (s *Store) lookAtMachines(l *link, soon bool) (answered bool) {
 	return len(all) > 0
 }
 
-// readMachines asks the machines, and returns the answers that come in time. One that has failed is
-// left alone for a second, unless soon.
+// readMachines asks the machines, and returns the answers that come in time. One of a cluster that
+// has failed is left alone for a second, unless soon.
 func (s *Store) readMachines(l *link, soon bool) (all []seenMachine) {
 	p, waiting := &s.promoted, 0
 	p.looks++
@@ -205,7 +209,7 @@ func (s *Store) readMachines(l *link, soon bool) (all []seenMachine) {
 			m = new(machine)
 			p.machines[address] = m
 		}
-		if m.asked || !soon && m.failed != 0 && s.local()-m.failed < int64(lookAtReplicas) {
+		if m.asked || l.cluster && !soon && m.failed != 0 && s.local()-m.failed < int64(lookAtReplicas) {
 			continue
 		}
 		m.asked, m.failed = true, 0
