@@ -236,9 +236,9 @@ func (s *Store) noteTrouble() { s.trouble.Store(s.local() + int64(troubleLasts))
 
 // doMulti runs many commands detached. If ctx ends before every reply is there, each result is
 // ctx's error.
-func (s *Store) doMulti(ctx context.Context, l *link, commands []rueidis.Completed) []error {
+func (s *Store) doMulti(ctx context.Context, to rueidis.Client, commands []rueidis.Completed) []error {
 	all := make([]error, len(commands))
-	replies, err := s.exchange(ctx, l, commands)
+	replies, err := s.exchange(ctx, to, commands)
 	for i := range all {
 		if all[i] = err; err == nil {
 			all[i] = replies[i].Error()
@@ -249,9 +249,9 @@ func (s *Store) doMulti(ctx context.Context, l *link, commands []rueidis.Complet
 
 // exchange runs many commands detached. It returns an error if ctx ends before every reply is
 // there.
-func (s *Store) exchange(ctx context.Context, l *link, commands []rueidis.Completed) ([]rueidis.RedisResult, error) {
+func (s *Store) exchange(ctx context.Context, to rueidis.Client, commands []rueidis.Completed) ([]rueidis.RedisResult, error) {
 	if err := s.detached.acquire(ctx); err != nil {
 		return nil, err
 	}
-	return detach(ctx, s.detached, func() []rueidis.RedisResult { return l.client.DoMulti(ctx, commands...) })
+	return detach(ctx, s.detached, func() []rueidis.RedisResult { return to.DoMulti(ctx, commands...) })
 }

@@ -53,8 +53,8 @@ const (
 	// Sentinels, need to promote a replica.
 	journalLasts = int64(60e9)
 	// Parts of journalFine or older are merged into some of journalCoarse. A living master is told
-	// within two seconds that another has taken its place.
-	journalFine, journalCoarse = int64(4e9), int64(500e6)
+	// within two seconds that another has taken its place, a busy one later.
+	journalFine, journalCoarse = int64(8e9), int64(500e6)
 	// maxJournal bounds the windows of all parts: some 20 MiB.
 	maxJournal = 1 << 17
 )
@@ -150,29 +150,35 @@ func (j *journal) saw(p *journalPart, offsets map[string]int64, ended map[string
 		p.offsets = offsets
 		j.age(now, second)
 	} else if i := slices.Index(j.parts, p); len(p.windows) == 0 && len(ended) == 0 && i > 0 {
-		j.parts = slices.Delete(j.parts, i, i+1)
+		j.remove(i)
 	}
+}
+
+// remove removes a part.
+func (j *journal) remove(i int) {
+	p := j.parts[i]
+	j.windows -= len(p.windows)
+	p.windows = nil // a settlement may be about to note something in it
+	j.parts = slices.Delete(j.parts, i, i+1)
 }
 
 // age drops parts that are too old, and merges those that are old.
 func (j *journal) age(now, second int64) {
 	for len(j.parts) > 2 && j.parts[1].opened <= now-journalLasts {
-		j.windows -= len(j.parts[0].windows)
-		j.parts[0].windows = nil
-		j.parts = slices.Delete(j.parts, 0, 1)
+		j.remove(0)
 	}
-	for i := 1; i < len(j.parts)-1 && j.parts[i+1].opened <= now-journalFine; i++ {
+	for i := 1; i < len(j.parts)-1 && j.parts[i+1].opened <= now-journalFine; {
 		into, p := j.parts[i-1], j.parts[i]
 		if into.offsets == nil || !p.sawAll(into.offsets) || len(into.ended)+len(p.ended) > 0 || j.parts[i+1].opened-into.opened > journalCoarse {
+			i++
 			continue
 		}
-		j.windows -= len(p.windows)
-		for _, e := range p.windows {
+		into.offsets = p.offsets
+		windows := p.windows
+		j.remove(i)
+		for _, e := range windows {
 			j.add(into, second, *e)
 		}
-		into.offsets, p.windows = p.offsets, nil
-		j.parts = slices.Delete(j.parts, i, i+1)
-		i--
 	}
 }
 
@@ -212,19 +218,14 @@ func (j *journal) missing(p promotion, now int64) (all []journalEntry) {
 		j.promoted[slot] = p.epoch
 	}
 	sums := make(map[string]*journalEntry)
-	replaced := false // whether the replica was seen as a master before, or the master as a replica
-	for i, at := range j.parts {
-		before, seenBefore := int64(0), false
+	from, until := j.span(&p)
+	for i := from; i <= until; i++ {
+		certain := false // that all of it is missing, because what was there before it is
 		if i > 0 {
-			before, seenBefore = j.parts[i-1].offsets[p.of]
+			o, ok := j.parts[i-1].offsets[p.of]
+			certain = ok && p.first > 0 && o >= p.first-1
 		}
-		o, seen := at.offsets[p.of]
-		if (seen || seenBefore || !replaced) && (!seen || o >= p.first) {
-			// all of it is missing if what was there before it is
-			j.move(at, p.slots, now, seenBefore && p.first > 0 && before >= p.first-1, sums)
-		}
-		_, by := at.offsets[p.by]
-		replaced = replaced || by || at.ended[p.of]
+		j.move(j.parts[i], p.slots, now, certain, sums)
 	}
 	for _, sum := range sums {
 		if sum.spent -= sum.back; sum.spent > 0 {
@@ -232,6 +233,31 @@ func (j *journal) missing(p promotion, now int64) (all []journalEntry) {
 		}
 	}
 	return all
+}
+
+// span returns the first and the last part that may have what a promoted replica lacks.
+func (j *journal) span(p *promotion) (from, until int) {
+	seen, replaced := -1, -1 // the last part that saw the master, the first that saw it replaced
+	for i, at := range j.parts {
+		o, ok := at.offsets[p.of]
+		switch {
+		case ok && o < p.first:
+			from = i + 1 // all before that offset has arrived
+		case ok && seen < 0:
+			from = i // it has counted nothing before
+		}
+		if ok {
+			seen = i
+		}
+		if _, by := at.offsets[p.by]; replaced < 0 && (by || at.ended[p.of]) {
+			replaced = i
+		}
+	}
+	if replaced < 0 {
+		return from, len(j.parts) - 1
+	}
+	// the master's last answers may be noted a moment after it was seen replaced
+	return from, min(max(seen, replaced)+1, len(j.parts)-1)
 }
 
 // move adds what a part has of some slots to sums. What was given back is only known to be missing

@@ -1,48 +1,53 @@
 package redisstore
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
 
-// A replicated is a master as a journal sees it, and a replica that receives a prefix of what the
-// master counts.
+// A replicated is a master as a journal sees it, and replicas that receive a prefix of what it
+// counts, and take its place.
 type replicated struct {
+	t       *rapid.T
 	j       *journal
 	now     int64 // ns
 	epoch   uint64
 	history string
 	offset  int64
-	counted []*countedUnits // by the master of the first history
-	unnoted []func()        // answers that this process has not noted yet
+	counted []*countedUnits
+	unnoted []func() // answers that this process has not noted yet
 	looks   int
-	looked  []lookedAt // at the first history
+	looked  []lookedAt
 }
 
+// A lookedAt is the offset of a history that a look has read.
 type lookedAt struct {
-	look   int
-	offset int64
+	history string
+	look    int
+	offset  int64
 }
 
 type countedUnits struct {
-	window string
-	units  int64 // less than 0: given back
-	from   int64 // the offset before it
-	looks  int   // that had begun when it was noted
+	history, window string
+	units           int64 // less than 0: given back
+	from            int64 // the offset before it
+	looks           int   // that had begun when it was noted
 }
 
 func (r *replicated) second() int64 { return r.now / 1e9 }
+
+func (r *replicated) some(what string, n int) int { return rapid.IntRange(0, n).Draw(r.t, what) }
 
 // count counts units at the server, and returns what notes the answer.
 func (r *replicated) count(window string, units int64) (note func()) {
 	e := journalEntry{name: window, slot: noSlot, per: 1000, reset: 1000}
 	epoch, at := r.epoch+1, r.j.sending()
-	c := &countedUnits{window: window, units: units, from: r.offset}
-	if r.history == "a" {
-		r.counted = append(r.counted, c)
-	}
+	c := &countedUnits{history: r.history, window: window, units: units, from: r.offset}
+	r.counted = append(r.counted, c)
 	r.offset += 40
 	return func() {
 		c.looks = r.looks
@@ -55,112 +60,178 @@ func (r *replicated) count(window string, units int64) (note func()) {
 	}
 }
 
-func (r *replicated) look(between func()) {
+// countSome counts some units, and notes the answer now or later.
+func (r *replicated) countSome() {
+	window, units := fmt.Sprint(r.some("window", 2)), int64(1+r.some("units", 9))
+	if r.some("gives back", 4) == 0 {
+		units = -units
+	}
+	if note := r.count(window, units); r.some("late", 3) > 0 {
+		note()
+	} else {
+		r.unnoted = append(r.unnoted, note)
+	}
+}
+
+func (r *replicated) between() {
+	for range r.some("between", 2) {
+		r.countSome()
+	}
+}
+
+// look reads the offset while units are counted, or fails to.
+func (r *replicated) look() {
 	part := r.j.next(r.now)
 	r.looks++
 	look := r.looks
-	between()
-	r.looked = append(r.looked, lookedAt{look, r.offset})
+	r.between()
+	if r.some("fails", 5) == 0 {
+		r.j.saw(part, nil, nil, r.now, r.second())
+		return
+	}
+	r.looked = append(r.looked, lookedAt{r.history, look, r.offset})
 	offsets := map[string]int64{r.history: r.offset}
-	between()
+	r.between()
 	r.j.saw(part, offsets, nil, r.now, r.second())
 }
 
+func (r *replicated) step() {
+	switch r.some("step", 6) {
+	case 0:
+		r.look()
+	case 1:
+		r.now += int64(r.some("ms", 900)) * 1e6
+	case 2:
+		if len(r.unnoted) > 0 {
+			r.unnoted[0]()
+			r.unnoted = r.unnoted[1:]
+		}
+	default:
+		r.countSome()
+	}
+	windows := 0
+	for _, p := range r.j.parts {
+		windows += len(p.windows)
+	}
+	if windows != r.j.windows {
+		r.t.Fatalf("%d windows are in the journal, it counts %d", windows, r.j.windows)
+	}
+}
+
+// promote replaces the master of this history by a replica that has not received all, and checks
+// what is counted again.
+func (r *replicated) promote(to string) {
+	of := r.history
+	began := r.offset // what it counts is after its first offset, which was seen
+	for _, c := range r.counted {
+		if c.history == of {
+			began = min(began, c.from)
+		}
+	}
+	first := r.offset + 1 - int64(r.some("behind", int(r.offset-began)))
+	for range r.some("steps after", 20) { // it goes on counting, although another has its place
+		r.step()
+	}
+	part := r.j.next(r.now)
+	r.looks++
+	r.between() // the master's last answers
+	r.epoch++
+	r.history, r.offset = to, first+1000
+	r.looked = append(r.looked, lookedAt{to, r.looks, r.offset})
+	r.j.saw(part, map[string]int64{to: r.offset}, nil, r.now, r.second())
+	known := make(map[int64]bool) // offsets that are still known
+	for _, p := range r.j.parts {
+		if o, ok := p.offsets[of]; ok {
+			known[o] = true
+		}
+	}
+	r.epoch++
+	given := make(map[string]int64)
+	again := func(all []journalEntry) {
+		for _, e := range all {
+			given[e.name] += e.spent
+		}
+	}
+	again(r.j.missing(promotion{of: of, by: to, first: first, slots: slotSet{noSlot: true}, epoch: r.epoch}, r.second()))
+	for range r.some("counted by the replica", 5) {
+		r.countSome()
+	}
+	for _, note := range r.unnoted {
+		note()
+	}
+	r.unnoted = nil
+	again(r.j.takeLate())
+	r.check(of, first, known, given)
+	for window, units := range given { // it is given to the replica, and may be missing again
+		r.count(window, units)()
+	}
+}
+
+func (r *replicated) check(of string, first int64, known map[int64]bool, given map[string]int64) {
+	arrived, seen := -1, -1 // the last look before which all has arrived; the first look at the history
+	for _, l := range r.looked {
+		if l.history == of && seen < 0 {
+			seen = l.look
+		}
+		if l.history == of && l.offset < first && known[l.offset] {
+			arrived = l.look
+		}
+	}
+	lost, most := make(map[string]int64), make(map[string]int64)
+	for _, c := range r.counted {
+		if c.history == of && c.from >= first-1 {
+			lost[c.window] += c.units
+		}
+		if c.looks >= max(arrived, seen-1) {
+			most[c.window] += max(c.units, 0)
+		}
+	}
+	for window, units := range lost {
+		if given[window] < units {
+			r.t.Fatalf("window %s: %d units of %s are missing, %d were counted again (first %d, %+v)", window, units, of, given[window], first, r.looked)
+		}
+	}
+	for window, units := range given {
+		if units > most[window] {
+			r.t.Fatalf("window %s: %d units of %s were counted again, of at most %d (first %d, %+v)", window, units, of, most[window], first, r.looked)
+		}
+	}
+}
+
 // What a promoted replica has not received is counted again, whenever the offsets were read and the
-// answers noted. What was counted before the last offset that it is known to have received is not.
+// answers noted. What was counted before the last offset that it is known to have received is not,
+// nor what was counted by an earlier master.
 func TestWhatAReplicaLacksIsCountedAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := &replicated{j: newJournal(), history: "a", epoch: 5}
-		some := func(what string, n int) int { return rapid.IntRange(0, n).Draw(t, what) }
-		count := func() {
-			window, units := fmt.Sprint(some("window", 2)), int64(1+some("units", 9))
-			if some("gives back", 4) == 0 {
-				units = -units
+		r := &replicated{t: t, j: newJournal(), history: "a", epoch: 5}
+		r.looked = append(r.looked, lookedAt{"a", 0, 0})
+		r.j.saw(r.j.next(r.now), map[string]int64{"a": 0}, nil, r.now, r.second()) // it has replicas
+		for _, to := range []string{"b", "c"} {
+			for range r.some("steps", 60) {
+				r.step()
 			}
-			if note := r.count(window, units); some("late", 3) > 0 {
-				note()
-			} else {
-				r.unnoted = append(r.unnoted, note)
-			}
-		}
-		between := func() {
-			for range some("between", 2) {
-				count()
-			}
-		}
-		step := func() {
-			switch some("step", 6) {
-			case 0:
-				r.look(between)
-			case 1:
-				r.now += int64(some("ms", 900)) * 1e6
-			case 2:
-				if len(r.unnoted) > 0 {
-					r.unnoted[0]()
-					r.unnoted = r.unnoted[1:]
-				}
-			default:
-				count()
-			}
-		}
-		for range some("steps", 60) {
-			step()
-		}
-		// it goes on counting, although another has taken its place
-		first := r.offset + 1 - int64(some("behind", int(r.offset)))
-		for range some("steps after", 20) {
-			step()
-		}
-		given := make(map[string]int64)
-		again := func(all []journalEntry) {
-			for _, e := range all {
-				given[e.name] += e.spent
-			}
-		}
-		// then this process has another connection; takes that have begun may be answered by either
-		r.epoch++
-		known := make(map[int64]bool) // offsets that are still known
-		for _, p := range r.j.parts {
-			known[p.offsets["a"]] = true
-		}
-		part := r.j.next(r.now)
-		r.looks++
-		r.history, r.offset = "b", first+1000
-		r.j.saw(part, map[string]int64{"b": r.offset}, nil, r.now, r.second())
-		r.epoch++
-		again(r.j.missing(promotion{of: "a", by: "b", first: first, slots: slotSet{noSlot: true}, epoch: r.epoch}, r.second()))
-		for range some("counted by the replica", 5) {
-			count()
-		}
-		for _, note := range r.unnoted {
-			note()
-		}
-		again(r.j.takeLate())
-
-		arrived := 0 // the last look before which all is known to have arrived
-		for _, l := range r.looked {
-			if l.offset < first && known[l.offset] {
-				arrived = l.look
-			}
-		}
-		lost, most := make(map[string]int64), make(map[string]int64)
-		for _, c := range r.counted {
-			if c.from >= first-1 {
-				lost[c.window] += c.units
-			}
-			if c.looks >= arrived {
-				most[c.window] += max(c.units, 0)
-			}
-		}
-		for window, units := range lost {
-			if given[window] < units {
-				t.Fatalf("window %s: %d units are missing, %d were counted again (first %d, %+v)", window, units, given[window], first, r.counted)
-			}
-		}
-		for window, units := range given {
-			if units > most[window] {
-				t.Fatalf("window %s: %d units were counted again, of at most %d (first %d, %+v)", window, units, most[window], first, r.looked)
-			}
+			r.promote(to)
 		}
 	})
+}
+
+// A gate that is closed again while the machines are looked at stays closed.
+func TestAGateClosedMeanwhileStaysClosed(t *testing.T) {
+	var g gate
+	if waited, err := g.await(t.Context()); waited || err != nil {
+		t.Errorf("an open gate: waited %v, %v", waited, err)
+	}
+	g.close()
+	before := g.closings()
+	g.close()
+	g.open(before)
+	ended, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	if _, err := g.await(ended); err == nil {
+		t.Error("it was closed again, and is open")
+	}
+	g.open(g.closings())
+	if _, err := g.await(ended); err != nil {
+		t.Errorf("it was opened: %v", err)
+	}
 }

@@ -225,6 +225,7 @@ func (s *Store) adopt(client rueidis.Client) {
 	s.hasher.Store(l.hasher)
 	old := s.link.Swap(l)
 	s.epoch.replace() // a take that sees the new epoch is sent on the new link
+	s.promoted.lookSoon()
 	if old != nil && old.client != client {
 		s.closeLater(old)
 	}

@@ -6,8 +6,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 // A promoted replica lacks what its master had counted and not sent to it yet. So this process
@@ -16,11 +19,11 @@ import (
 type promotions struct {
 	journal *journal
 	soon    chan struct{} // the machines are to be looked at soon
-	// gate is closed while a replica may have been promoted. Takes wait for it.
-	gate  atomic.Pointer[gate]
-	again atomic.Int64 // units that were counted again
+	gate    gate          // closed while a replica may have been promoted: takes wait for it
+	again   atomic.Int64  // units that were counted again
 
 	// Only watchReplicas uses these.
+	link       *link               // that the machines were last asked on
 	machines   map[string]*machine // by address
 	histories  map[string]bool     // of masters that were seen
 	replicated int64               // when one with replicas was last seen, by this process's clock
@@ -31,13 +34,42 @@ type promotions struct {
 // A machine is what is known of one.
 type machine struct {
 	history string // as last seen
-	counted string // the same, as a master
-	asked   bool   // and has not answered yet
+	counted string // the same, as a master; "" once it was seen as a replica
+	asked   uint64 // the look that waits for its answer; 0: none
 	failed  int64  // when it failed to answer, by this process's clock
 }
 
-// A gate is closed until it is opened.
-type gate struct{ opened chan struct{} }
+// A gate is closed and opened again and again. The zero gate is open.
+type gate struct {
+	mu      sync.Mutex
+	closing uint64                        // how often it was closed, also if it was closed already
+	shut    atomic.Pointer[chan struct{}] // closed when it opens; nil: it is open
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closing++; g.shut.Load() == nil {
+		shut := make(chan struct{})
+		g.shut.Store(&shut)
+	}
+}
+
+func (g *gate) closings() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closing
+}
+
+// open opens the gate, unless it was closed since closings returned the number.
+func (g *gate) open(closings uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if shut := g.shut.Load(); shut != nil && g.closing == closings {
+		g.shut.Store(nil)
+		close(*shut)
+	}
+}
 
 const (
 	lookAtOffsets   = 25 * time.Millisecond // under load
@@ -61,30 +93,25 @@ func (p *promotions) lookSoon() {
 	if !p.journal.on.Load() || p.journal.isEmpty() {
 		return
 	}
-	p.gate.CompareAndSwap(nil, &gate{make(chan struct{})})
+	p.gate.close()
 	select {
 	case p.soon <- struct{}{}:
 	default:
 	}
 }
 
-// await waits until no replica may have been promoted without being given what it lacks.
-func (p *promotions) await(ctx context.Context) error {
-	g := p.gate.Load()
-	if g == nil {
-		return nil
+// await waits until no replica may have been promoted without being given what it lacks, and reports
+// whether it has waited.
+func (g *gate) await(ctx context.Context) (waited bool, err error) {
+	shut := g.shut.Load()
+	if shut == nil {
+		return false, nil
 	}
 	select {
-	case <-g.opened:
-		return nil
+	case <-*shut:
+		return true, nil
 	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (p *promotions) open(g *gate) {
-	if g != nil && p.gate.CompareAndSwap(g, nil) {
-		close(g.opened)
+		return true, ctx.Err()
 	}
 }
 
@@ -120,7 +147,7 @@ func (s *Store) watchReplicas() {
 	wait:
 		select {
 		case <-s.closing.Done():
-			p.open(p.gate.Load())
+			p.gate.open(p.gate.closings())
 			return
 		case <-timer.C:
 		case <-p.soon:
@@ -128,11 +155,14 @@ func (s *Store) watchReplicas() {
 				goto wait // a look can itself cause the next connection
 			}
 		}
-		g := p.gate.Load()
-		if l := s.link.Load(); l != nil {
+		closings := p.gate.closings()
+		l := s.link.Load()
+		if l != nil {
 			answered = s.lookAtMachines(l, soon)
 		}
-		p.open(g)
+		if l == nil || answered { // until then nothing else is answered
+			p.gate.open(closings)
+		}
 		switch {
 		case !p.journal.on.Load() || p.journal.isEmpty():
 			timer.Reset(lookAtReplicas)
@@ -148,7 +178,8 @@ func (s *Store) watchReplicas() {
 type seenMachine struct {
 	look          uint64 // which asked it
 	address       string
-	ok, master    bool
+	replied, ok   bool // it may reply that it does not tell
+	master        bool
 	replicas      bool
 	history       string
 	offset        int64
@@ -158,20 +189,20 @@ type seenMachine struct {
 
 // lookAtMachines reads the machines' offsets, and counts again what a promoted replica lacks. It
 // reports whether a machine has answered.
-func (s *Store) lookAtMachines(l *link, soon bool) (answered bool) {
+func (s *Store) lookAtMachines(l *link, soon bool) bool {
 	p, on := &s.promoted, s.promoted.journal.on.Load()
 	var part *journalPart
 	if on {
 		part = p.journal.next(s.local()) // before the offsets are read
 	}
-	all := s.readMachines(l, soon)
+	all, answered := s.readMachines(l, soon)
 	offsets, ended := make(map[string]int64), make(map[string]bool)
 	for _, m := range all {
 		if m.master {
 			offsets[m.history] = m.offset
-			p.histories[m.history] = true
-		} else if of := p.machines[m.address].counted; of != "" {
-			ended[of] = true
+		} else if at := p.machines[m.address]; at.counted != "" {
+			ended[at.counted] = true
+			at.counted = ""
 		}
 		if m.replicas {
 			p.replicated = s.local()
@@ -184,17 +215,23 @@ func (s *Store) lookAtMachines(l *link, soon bool) (answered bool) {
 		s.lookForPromotion(l, m, on)
 	}
 	if on {
-		s.countAgain(p.journal.takeLate(), nil)
+		s.countAgain(nil, p.journal.takeLate(), nil)
 	}
 	p.journal.on.Store(p.replicated != 0 && s.local()-p.replicated < replicasLast)
-	return len(all) > 0
+	return answered
 }
 
-// readMachines asks the machines, and returns the answers that come in time. One of a cluster that
-// has failed is left alone for a second, unless soon.
-func (s *Store) readMachines(l *link, soon bool) (all []seenMachine) {
+// readMachines asks the machines, and returns what they tell in time, and whether any has replied.
+// One of a cluster that has failed is left alone for a second, unless soon.
+func (s *Store) readMachines(l *link, soon bool) (all []seenMachine, replied bool) {
 	p, waiting := &s.promoted, 0
 	p.looks++
+	if p.link != l {
+		p.link = l
+		for _, m := range p.machines {
+			m.asked = 0 // on a connection that has been replaced
+		}
+	}
 	for late := true; late; {
 		select {
 		case m := <-p.answers:
@@ -209,10 +246,10 @@ func (s *Store) readMachines(l *link, soon bool) (all []seenMachine) {
 			m = new(machine)
 			p.machines[address] = m
 		}
-		if m.asked || l.cluster && !soon && m.failed != 0 && s.local()-m.failed < int64(lookAtReplicas) {
+		if m.asked != 0 || l.cluster && !soon && m.failed != 0 && s.local()-m.failed < int64(lookAtReplicas) {
 			continue
 		}
-		m.asked, m.failed = true, 0
+		m.asked, m.failed = p.looks, 0
 		waiting++
 		look := p.looks
 		s.done.Go(func() { // the client may wait for a connection whatever its context
@@ -220,7 +257,8 @@ func (s *Store) readMachines(l *link, soon bool) (all []seenMachine) {
 			defer cancel()
 			info, err := node.Do(ctx, node.B().Info().Section("replication").Build()).ToString()
 			seen := parseReplication(info)
-			seen.look, seen.address, seen.ok = look, address, err == nil && seen.history != ""
+			_, refused := rueidis.IsRedisErr(err)
+			seen.look, seen.address, seen.replied, seen.ok = look, address, err == nil || refused, err == nil && seen.history != ""
 			select {
 			case p.answers <- seen:
 			case <-s.closing.Done():
@@ -236,22 +274,26 @@ func (s *Store) readMachines(l *link, soon bool) (all []seenMachine) {
 			if m.look != p.looks { // an older answer has an older offset
 				continue
 			}
+			replied = replied || m.replied
 			if waiting--; m.ok {
 				all = append(all, m)
 			}
 		case <-timer.C:
-			return all
+			return all, replied
 		case <-s.closing.Done():
-			return all
+			return all, replied
 		}
 	}
-	return all
+	return all, replied
 }
 
 // noteAnswer notes that a machine can be asked again.
 func (s *Store) noteAnswer(m seenMachine) {
 	at := s.promoted.machines[m.address]
-	if at.asked = false; !m.ok {
+	if at.asked != m.look {
+		return
+	}
+	if at.asked = 0; !m.ok {
 		at.failed = s.local()
 	}
 }
@@ -278,13 +320,15 @@ func (s *Store) lookForPromotion(l *link, m seenMachine, on bool) {
 	at := p.machines[m.address]
 	was := at.history
 	at.history = m.history
-	if !m.master || at.counted == m.history {
+	if !m.master {
 		return
 	}
 	at.counted = m.history
-	if !on || m.before == "" {
+	if known := p.histories[m.history]; known || !on || m.before == "" {
+		p.histories[m.history] = true
 		return
 	}
+	p.histories[m.history] = true
 	promoted := promotion{of: m.before, by: m.history, first: m.beforeMissing, slots: s.slotsOf(l, m.address)}
 	s.epoch.endOf(m.address)
 	s.epoch.answers(m.address)
@@ -295,7 +339,8 @@ func (s *Store) lookForPromotion(l *link, m seenMachine, on bool) {
 		}
 		promoted.of, promoted.first = was, 0 // what was promoted in between is not known
 	}
-	s.countAgain(p.journal.missing(promoted, s.Now().Unix()), &promoted)
+	// a cluster's client may take its slots for another machine's, which may be dead
+	s.countAgain(nodes(l.client)[m.address], p.journal.missing(promoted, s.Now().Unix()), &promoted)
 }
 
 // slotsOf returns the slots that a machine counts.
@@ -309,8 +354,9 @@ func (s *Store) slotsOf(l *link, address string) slotSet {
 	return s.epoch.slotsOf(address)
 }
 
-// countAgain gives units to the server that it lacks.
-func (s *Store) countAgain(missing []journalEntry, p *promotion) {
+// countAgain gives units to the server that it lacks, or to the machine of it that to is. p is nil
+// if they were noted late.
+func (s *Store) countAgain(to rueidis.Client, missing []journalEntry, p *promotion) {
 	ctx, cancel := context.WithTimeout(s.closing, countAgainLasts)
 	defer cancel()
 	units, lost := int64(0), int64(0)
@@ -320,7 +366,7 @@ func (s *Store) countAgain(missing []journalEntry, p *promotion) {
 	}
 	if len(missing) > 0 {
 		for part := range slices.Chunk(missing, maxPipeline) {
-			n, err := s.giveWindows(ctx, part)
+			n, err := s.giveWindows(ctx, to, part)
 			lost, bad = lost+n, errors.Join(bad, err)
 		}
 		s.promoted.again.Add(units - lost)

@@ -245,7 +245,7 @@ func (s *Store) giveSlots(ctx context.Context, l *link, batch []*order) {
 	if len(commands) == 0 {
 		return
 	}
-	replies, err := s.exchange(ctx, l, commands)
+	replies, err := s.exchange(ctx, l.client, commands)
 	for i, d := range of {
 		failed := err
 		if failed == nil {
@@ -314,7 +314,7 @@ func (s *Store) settleWindows(ctx context.Context, l *link, batch []*order) {
 		if s.promoted.journal.on.Load() {
 			counted = s.promoted.journal.sending()
 		}
-		replies, err := s.exchange(during, l, commands)
+		replies, err := s.exchange(during, l.client, commands)
 		var again []settlePart
 		wholeNext := whole
 		for i := range parts {

@@ -60,6 +60,12 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 		s.remembered.Add(1)
 		return nil
 	}
+	switch waited, err := s.promoted.gate.await(ctx); {
+	case err != nil:
+		return fmt.Errorf("redis %s: it may be a promoted replica that lacks what was counted lately: %w", s.addresses, err)
+	case waited: // the connection may be another
+		return s.Take(ctx, charges, r)
+	}
 	return s.takeFromServer(ctx, l, epoch, charges, &hashes, asked, r)
 }
 
@@ -77,9 +83,6 @@ func (s *Store) takeFromServer(ctx context.Context, l *link, epoch uint64, charg
 	if l.cluster && !sameSlot(t.names[:len(charges)]) {
 		s.warnOfSlots()
 		return fmt.Errorf("redis %s: %w: they do not begin with the same key source, and a cluster cannot count them together", s.addresses, weir.ErrCharges)
-	}
-	if err := s.promoted.await(ctx); err != nil {
-		return fmt.Errorf("redis %s: it may be a promoted replica that lacks what was counted lately: %w", s.addresses, err)
 	}
 	for tries := 1; ; tries++ {
 		coming := s.coming(charges, t.hashes[:])
@@ -366,6 +369,8 @@ func (s *Store) Give(ctx context.Context, spent []weir.Spent) (lost int64, err e
 }
 
 func (s *Store) give(ctx context.Context, spent []weir.Spent) (lost int64, err error) {
+	// a promoted replica would be given it again; if ctx ends here, sending fails
+	_, _ = s.promoted.gate.await(ctx)
 	h := s.hasher.Load()
 	if h == nil {
 		for i := range spent {
@@ -379,12 +384,12 @@ func (s *Store) give(ctx context.Context, spent []weir.Spent) (lost int64, err e
 		c := weir.Charge{Key: g.Key, Scope: g.Scope, Subject: g.Subject}
 		all[i] = journalEntry{name: h.name(&c, h.hash(&c)), per: g.Per, reset: g.Used.Reset, spent: g.Used.Count}
 	}
-	return s.giveWindows(ctx, all)
+	return s.giveWindows(ctx, nil, all)
 }
 
-// giveWindows gives what windows have spent to the server. Units that were not sent, or not
-// answered, count as lost.
-func (s *Store) giveWindows(ctx context.Context, windows []journalEntry) (lost int64, err error) {
+// giveWindows gives what windows have spent to the server, or to the machine of it that to is.
+// Units that were not sent, or not answered, count as lost.
+func (s *Store) giveWindows(ctx context.Context, to rueidis.Client, windows []journalEntry) (lost int64, err error) {
 	epoch := s.epoch.now() // before the link
 	l := s.link.Load()
 	if l == nil {
@@ -393,11 +398,14 @@ func (s *Store) giveWindows(ctx context.Context, windows []journalEntry) (lost i
 		}
 		return lost, s.notConnected()
 	}
+	if to == nil {
+		to = l.client
+	}
 	var how giveMode
 	for len(windows) > 0 {
 		var again []journalEntry // both errors mean that the script has not run
 		next := how
-		for i, failed := range s.doMulti(ctx, l, l.giveCommands(windows, how)) {
+		for i, failed := range s.doMulti(ctx, to, l.giveCommands(windows, how)) {
 			redisErr, ok := rueidis.IsRedisErr(failed)
 			switch {
 			case failed == nil:
