@@ -162,13 +162,14 @@ func (r *replicated) promote(to string) {
 	r.unnoted = nil
 	again(r.j.takeLate())
 	r.check(of, first, known, given)
-	for window, units := range given { // it is given to the replica, and may be missing again
+	for window, units := range given { // the replica counts it, and may be replaced, too
 		r.count(window, units)()
 	}
 }
 
 func (r *replicated) check(of string, first int64, known map[int64]bool, given map[string]int64) {
-	arrived, seen := -1, -1 // the last look before which all has arrived; the first look at the history
+	// the last look before which all has arrived; the first look at the history
+	arrived, seen := -1, -1
 	for _, l := range r.looked {
 		if l.history == of && seen < 0 {
 			seen = l.look
@@ -205,7 +206,8 @@ func TestWhatAReplicaLacksIsCountedAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := &replicated{t: t, j: newJournal(), history: "a", epoch: 5}
 		r.looked = append(r.looked, lookedAt{"a", 0, 0})
-		r.j.saw(r.j.next(r.now), map[string]int64{"a": 0}, nil, r.now, r.second()) // it has replicas
+		// a replica is seen before anything is counted
+		r.j.saw(r.j.next(r.now), map[string]int64{"a": 0}, nil, r.now, r.second())
 		for _, to := range []string{"b", "c"} {
 			for range r.some("steps", 60) {
 				r.step()

@@ -100,8 +100,8 @@ func (p *promotions) lookSoon() {
 	}
 }
 
-// await waits until no replica may have been promoted without being given what it lacks, and reports
-// whether it has waited.
+// await waits until the gate is open, and reports whether it has waited. It returns an error if ctx
+// ends first.
 func (g *gate) await(ctx context.Context) (waited bool, err error) {
 	shut := g.shut.Load()
 	if shut == nil {
