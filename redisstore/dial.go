@@ -48,11 +48,13 @@ func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config 
 	if !counts {
 		return yieldingConn{c}, nil
 	}
+	w := &watchedConn{Conn: c, epoch: &s.epoch, live: &s.promoted.live, address: address}
+	s.promoted.live.begin(w)                        // before the machines are looked at
 	if l := s.link.Load(); l == nil || !l.cluster { // a cluster's slots get other owners: readSlots
 		s.promoted.lookSoon()
 	}
 	s.epoch.answers(address)
-	return yieldingConn{&watchedConn{Conn: c, epoch: &s.epoch, address: address}}, nil
+	return yieldingConn{w}, nil
 }
 
 // notTLS explains a failed handshake.

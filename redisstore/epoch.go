@@ -98,10 +98,9 @@ func (e *epoch) note(l *last, address string) {
 	}
 }
 
-// learn records who owns each slot of a cluster, and all addresses of its machines. The epoch of a
-// slot that has another owner ends: takes may have been counted by either. It reports whether there
-// is one.
-func (e *epoch) learn(owner *[slotCount]string, known map[string]bool) (changed bool) {
+// learn records who owns each slot of a cluster now. The epoch of a slot that has another owner
+// ends: takes may have been counted by either. It reports whether there is one. It keeps now.
+func (e *epoch) learn(now *slotOwners) (changed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	slots := e.slots
@@ -109,17 +108,17 @@ func (e *epoch) learn(owner *[slotCount]string, known map[string]bool) (changed 
 		e.replaceAll()
 		e.ended.slots.Store(new([slotCount]atomic.Uint64))
 		e.answered.slots.Store(new([slotCount]atomic.Uint64))
-		e.slots = &slotOwners{*owner, known}
+		e.slots = now
 		return false
 	}
-	slots.known = known
-	if slots.owner == *owner {
+	slots.known = now.known
+	if slots.owner == now.owner {
 		return false
 	}
 	n := e.n.Add(1)
-	for i := range owner {
-		if slots.owner[i] != owner[i] {
-			slots.owner[i] = owner[i]
+	for i := range now.owner {
+		if slots.owner[i] != now.owner[i] {
+			slots.owner[i] = now.owner[i]
 			e.ended.slots.Load()[i].Store(n)
 			e.answered.slots.Load()[i].Store(n)
 		}
@@ -131,25 +130,30 @@ func (e *epoch) learn(owner *[slotCount]string, known map[string]bool) (changed 
 func (e *epoch) slotsOf(address string) slotSet {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	all := make(slotSet)
 	if e.slots == nil {
-		return all
+		return nil
 	}
-	for i := range e.slots.owner {
-		if e.slots.owner[i] == address {
-			all[i] = true
-		}
-	}
-	return all
+	return e.slots.of(address)
 }
 
 // slotCount is the number of slots of a cluster.
 const slotCount = 1 << 14
 
-// slotOwners are the owners of a cluster's slots, guarded by epoch.mu.
+// slotOwners are the owners of a cluster's slots.
 type slotOwners struct {
 	owner [slotCount]string // the address of its master, "" if it has none
 	known map[string]bool   // the addresses of all machines, also of replicas
+}
+
+// of returns the slots that a machine owns.
+func (o *slotOwners) of(address string) slotSet {
+	all := make(slotSet)
+	for i := range o.owner {
+		if o.owner[i] == address {
+			all[i] = true
+		}
+	}
+	return all
 }
 
 var errEpoch = errors.New("the server may have lost the take: what it has spent stays spent")
@@ -195,6 +199,7 @@ func (c epochContext) Err() error {
 type watchedConn struct {
 	net.Conn
 	epoch   *epoch
+	live    *connections
 	address string
 	ended   atomic.Bool
 }
@@ -203,6 +208,13 @@ func (c *watchedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err != nil && !c.ended.Swap(true) {
 		c.epoch.endOf(c.address)
+		c.live.end(c)
 	}
 	return n, err
+}
+
+// Close implements net.Conn.
+func (c *watchedConn) Close() error {
+	c.live.end(c)
+	return c.Conn.Close()
 }

@@ -31,12 +31,12 @@ func TestAnEpochIsOutlivedUntilAServerAnswers(t *testing.T) {
 
 // On a cluster that holds for each machine.
 func TestAnEpochOfAClusterIsOutlivedOnItsOwnMachine(t *testing.T) {
-	e, owner := new(epoch), new([slotCount]string)
-	for i := range owner {
-		owner[i] = []string{"a:1", "b:1"}[i%2]
+	e, owners := new(epoch), slotOwners{known: map[string]bool{"a:1": true, "b:1": true, "c:1": true}}
+	for i := range owners.owner {
+		owners.owner[i] = []string{"a:1", "b:1"}[i%2]
 	}
-	known := map[string]bool{"a:1": true, "b:1": true, "c:1": true}
-	e.learn(owner, known)
+	next := owners
+	e.learn(&owners)
 	of := e.now()
 	e.endOf("a:1")
 	e.endOf("b:1")
@@ -47,9 +47,8 @@ func TestAnEpochOfAClusterIsOutlivedOnItsOwnMachine(t *testing.T) {
 	if e.outlives(of, 1) {
 		t.Error("a machine that has answered on another connection is outlived")
 	}
-	next := *owner
-	next[0] = "c:1" // a promoted replica
-	e.learn(&next, known)
+	next.owner[0] = "c:1" // a promoted replica
+	e.learn(&next)
 	if e.outlives(of, 0) || !e.outlives(of, 2) {
 		t.Errorf("a slot has another owner: it is outlived: %t; one that has not: %t", e.outlives(of, 0), e.outlives(of, 2))
 	}

@@ -42,6 +42,14 @@ type journalEntry struct {
 	back       int64 // what settlements have given back
 }
 
+// unitsOf returns what the entries have spent.
+func unitsOf(all []journalEntry) (units int64) {
+	for i := range all {
+		units += all[i].spent
+	}
+	return units
+}
+
 // noSlot is what slotIn returns if the server is no cluster.
 const noSlot = -1
 
@@ -190,6 +198,19 @@ func (p *journalPart) sawAll(histories map[string]int64) bool {
 		}
 	}
 	return true
+}
+
+// stop ends the journal, and forgets what it has.
+func (j *journal) stop() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.on.Store(false)
+	for len(j.parts) > 1 {
+		j.remove(0)
+	}
+	j.windows -= len(j.parts[0].windows)
+	clear(j.parts[0].windows)
+	j.late = nil
 }
 
 // isEmpty reports whether there is nothing that could be counted again.

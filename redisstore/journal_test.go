@@ -1,10 +1,8 @@
 package redisstore
 
 import (
-	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 )
@@ -215,25 +213,4 @@ func TestWhatAReplicaLacksIsCountedAgain(t *testing.T) {
 			r.promote(to)
 		}
 	})
-}
-
-// A gate that is closed again while the machines are looked at stays closed.
-func TestAGateClosedMeanwhileStaysClosed(t *testing.T) {
-	var g gate
-	if waited, err := g.await(t.Context()); waited || err != nil {
-		t.Errorf("an open gate: waited %v, %v", waited, err)
-	}
-	g.close()
-	before := g.closings()
-	g.close()
-	g.open(before)
-	ended, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
-	defer cancel()
-	if _, err := g.await(ended); err == nil {
-		t.Error("it was closed again, and is open")
-	}
-	g.open(g.closings())
-	if _, err := g.await(ended); err != nil {
-		t.Errorf("it was opened: %v", err)
-	}
 }

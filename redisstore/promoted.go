@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,15 +19,20 @@ type promotions struct {
 	journal *journal
 	soon    chan struct{} // the machines are to be looked at soon
 	gate    gate          // closed while a replica may have been promoted: takes wait for it
-	again   atomic.Int64  // units that were counted again
+	live    connections
+	again   atomic.Int64 // units that were counted again
 
 	// Only watchReplicas uses these.
 	link       *link               // that the machines were last asked on
+	used       string              // the machine that it used then, if it is one of Sentinels
 	machines   map[string]*machine // by address
 	histories  map[string]bool     // of masters that were seen
 	replicated int64               // when one with replicas was last seen, by this process's clock
 	looks      uint64
 	answers    chan seenMachine
+
+	failed      []journalEntry // what could not be counted again yet
+	failedSince int64          // by this process's clock; 0: nothing has failed
 }
 
 // A machine is what is known of one.
@@ -39,42 +43,11 @@ type machine struct {
 	failed  int64  // when it failed to answer, by this process's clock
 }
 
-// A gate is closed and opened again and again. The zero gate is open.
-type gate struct {
-	mu      sync.Mutex
-	closing uint64                        // how often it was closed, also if it was closed already
-	shut    atomic.Pointer[chan struct{}] // closed when it opens; nil: it is open
-}
-
-func (g *gate) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closing++; g.shut.Load() == nil {
-		shut := make(chan struct{})
-		g.shut.Store(&shut)
-	}
-}
-
-func (g *gate) closings() uint64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.closing
-}
-
-// open opens the gate, unless it was closed since closings returned the number.
-func (g *gate) open(closings uint64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if shut := g.shut.Load(); shut != nil && g.closing == closings {
-		g.shut.Store(nil)
-		close(*shut)
-	}
-}
-
 const (
 	lookAtOffsets   = 25 * time.Millisecond // under load
 	lookAtReplicas  = time.Second           // without
 	lookAtDead      = 4 * lookAtOffsets     // while no machine answers
+	lookAtChange    = 2 * time.Millisecond  // while a client of Sentinels changes to a new connection
 	offsetsTimeout  = 250 * time.Millisecond
 	countAgainLasts = 5 * time.Second
 	replicasLast    = int64(time.Minute) // after the last one was seen
@@ -88,30 +61,16 @@ func newPromotions() promotions {
 }
 
 // lookSoon makes takes wait until the machines have been looked at, because one of them may be a
-// replica that was promoted. It does not block.
+// replica that was promoted. It does not block. An empty journal does not suffice to go on: what is
+// counted before the promotion is seen would seem to be missing.
 func (p *promotions) lookSoon() {
-	if !p.journal.on.Load() || p.journal.isEmpty() {
+	if !p.journal.on.Load() {
 		return
 	}
 	p.gate.close()
 	select {
 	case p.soon <- struct{}{}:
 	default:
-	}
-}
-
-// await waits until the gate is open, and reports whether it has waited. It returns an error if ctx
-// ends first.
-func (g *gate) await(ctx context.Context) (waited bool, err error) {
-	shut := g.shut.Load()
-	if shut == nil {
-		return false, nil
-	}
-	select {
-	case <-*shut:
-		return true, nil
-	case <-ctx.Done():
-		return true, ctx.Err()
 	}
 }
 
@@ -157,21 +116,43 @@ func (s *Store) watchReplicas() {
 		}
 		closings := p.gate.closings()
 		l := s.link.Load()
-		if l != nil {
-			answered = s.lookAtMachines(l, soon)
+		changing, timeout := l != nil && s.isChanging(l), offsetsTimeout
+		if changing {
+			timeout = lookAtOffsets
 		}
-		if l == nil || answered { // until then nothing else is answered
+		if l != nil {
+			answered = s.lookAtMachines(l, soon, timeout)
+		}
+		if l == nil || answered && !changing { // until then nothing else is answered
 			p.gate.open(closings)
 		}
 		switch {
-		case !p.journal.on.Load() || p.journal.isEmpty():
+		case !p.journal.on.Load() || p.journal.isEmpty() && len(p.failed) == 0:
 			timer.Reset(lookAtReplicas)
+		case changing:
+			timer.Reset(lookAtChange)
 		case answered:
 			timer.Reset(lookAtOffsets)
 		default:
 			timer.Reset(lookAtDead)
 		}
 	}
+}
+
+// uses returns the address of the machine that a client of Sentinels uses, "" of another client.
+func (l *link) uses() string {
+	if l.sentinel {
+		for address := range l.client.Nodes() {
+			return address
+		}
+	}
+	return ""
+}
+
+// isChanging reports whether a client of Sentinels has connected to another machine than it uses.
+func (s *Store) isChanging(l *link) bool {
+	newest := s.promoted.live.newest()
+	return l.sentinel && newest != "" && newest != l.uses()
 }
 
 // A seenMachine is what one machine answers to INFO replication.
@@ -189,13 +170,13 @@ type seenMachine struct {
 
 // lookAtMachines reads the machines' offsets, and counts again what a promoted replica lacks. It
 // reports whether a machine has answered.
-func (s *Store) lookAtMachines(l *link, soon bool) bool {
+func (s *Store) lookAtMachines(l *link, soon bool, timeout time.Duration) bool {
 	p, on := &s.promoted, s.promoted.journal.on.Load()
 	var part *journalPart
 	if on {
 		part = p.journal.next(s.local()) // before the offsets are read
 	}
-	all, answered := s.readMachines(l, soon)
+	all, answered := s.readMachines(l, soon, timeout)
 	offsets, ended := make(map[string]int64), make(map[string]bool)
 	for _, m := range all {
 		if m.master {
@@ -215,19 +196,23 @@ func (s *Store) lookAtMachines(l *link, soon bool) bool {
 		s.lookForPromotion(l, m, on)
 	}
 	if on {
-		s.countAgain(nil, p.journal.takeLate(), nil)
+		s.countLate()
 	}
-	p.journal.on.Store(p.replicated != 0 && s.local()-p.replicated < replicasLast)
+	if on && s.local()-p.replicated >= replicasLast {
+		p.journal.stop()
+	} else if !on && p.replicated != 0 && s.local()-p.replicated < replicasLast {
+		p.journal.on.Store(true)
+	}
 	return answered
 }
 
 // readMachines asks the machines, and returns what they tell in time, and whether any has replied.
 // One of a cluster that has failed is left alone for a second, unless soon.
-func (s *Store) readMachines(l *link, soon bool) (all []seenMachine, replied bool) {
+func (s *Store) readMachines(l *link, soon bool, timeout time.Duration) (all []seenMachine, replied bool) {
 	p, waiting := &s.promoted, 0
 	p.looks++
-	if p.link != l {
-		p.link = l
+	if used := l.uses(); p.link != l || p.used != used {
+		p.link, p.used = l, used
 		for _, m := range p.machines {
 			m.asked = 0 // on a connection that has been replaced
 		}
@@ -265,7 +250,7 @@ func (s *Store) readMachines(l *link, soon bool) (all []seenMachine, replied boo
 			}
 		})
 	}
-	timer := time.NewTimer(offsetsTimeout)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for waiting > 0 {
 		select {
@@ -350,36 +335,57 @@ func (s *Store) slotsOf(l *link, address string) slotSet {
 	}
 	ctx, cancel := context.WithTimeout(s.closing, checkTimeout)
 	defer cancel()
+	// another machine may not know yet that it owns them
+	if node := nodes(l.client)[address]; node != nil {
+		if owners, err := askSlots(ctx, node, address); err == nil {
+			if own := owners.of(address); len(own) > 0 {
+				return own
+			}
+		}
+	}
 	s.readSlots(ctx, l.client)
 	return s.epoch.slotsOf(address)
 }
 
 // countAgain gives units to the server that it lacks, or to the machine of it that to is. p is nil
-// if they were noted late.
+// if they were noted late, or are given once more.
 func (s *Store) countAgain(to rueidis.Client, missing []journalEntry, p *promotion) {
 	ctx, cancel := context.WithTimeout(s.closing, countAgainLasts)
 	defer cancel()
-	units, lost := int64(0), int64(0)
+	units, before := unitsOf(missing), len(s.promoted.failed)
 	var bad error
-	for _, e := range missing {
-		units += e.spent
+	for part := range slices.Chunk(missing, maxPipeline) {
+		failed, err := s.giveWindows(ctx, to, part)
+		s.promoted.failed, bad = append(s.promoted.failed, failed...), errors.Join(bad, err)
 	}
-	if len(missing) > 0 {
-		for part := range slices.Chunk(missing, maxPipeline) {
-			n, err := s.giveWindows(ctx, to, part)
-			lost, bad = lost+n, errors.Join(bad, err)
-		}
-		s.promoted.again.Add(units - lost)
-	}
+	lost := unitsOf(s.promoted.failed[before:])
+	s.promoted.again.Add(units - lost)
 	switch {
-	case lost > 0:
-		s.log.Error("a promoted replica lacks units, and they could not be counted again: callers can use them twice",
-			"store", s.addresses, "windows", len(missing), "units counted again", units-lost, "units lost", lost, "error", bad)
+	case lost > 0 && s.promoted.failedSince == 0:
+		s.promoted.failedSince = s.local()
+		s.log.Warn("a promoted replica lacks units, and they could not be counted again at once: this is tried again for some seconds",
+			"store", s.addresses, "windows", len(missing), "units counted again", units-lost, "units left", lost, "error", bad)
 	case p != nil && p.first == 0:
 		s.log.Warn("replicas were promoted one after the other: what was counted lately is counted again, since some of it may be missing",
 			"store", s.addresses, "windows", len(missing), "units counted again", units)
 	case p != nil:
 		s.log.Info("a replica was promoted: what it had not received is counted again",
 			"store", s.addresses, "windows", len(missing), "units counted again", units)
+	}
+}
+
+// countLate counts again what was noted late, and what could not be counted again before. A
+// cluster's client may only now know which machine counts it.
+func (s *Store) countLate() {
+	p := &s.promoted
+	again := p.failed
+	if p.failed = nil; len(again) > 0 && s.local()-p.failedSince > int64(countAgainLasts) {
+		s.log.Error("a promoted replica lacks units, and they could not be counted again: callers can use them twice",
+			"store", s.addresses, "windows", len(again), "units lost", unitsOf(again))
+		again = nil
+	}
+	s.countAgain(nil, append(again, p.journal.takeLate()...), nil)
+	if len(p.failed) == 0 {
+		p.failedSince = 0
 	}
 }

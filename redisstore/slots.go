@@ -39,25 +39,17 @@ func (s *Store) readSlots(ctx context.Context, client rueidis.Client) {
 	if client.Mode() != rueidis.ClientModeCluster {
 		return
 	}
-	type answer struct {
-		owner [slotCount]string
-		known map[string]bool
-	}
 	ctx, cancel := context.WithCancel(ctx)
-	answers := make(chan *answer, 1)
+	answers := make(chan *slotOwners, 1)
 	var all sync.WaitGroup
 	for address, node := range nodes(client) {
 		all.Go(func() {
-			reply, err := node.Do(ctx, node.B().ClusterSlots().Build()).ToArray()
+			owners, err := askSlots(ctx, node, address)
 			if err != nil {
 				return
 			}
-			a := &answer{known: make(map[string]bool)}
-			if parseSlots(reply, address, &a.owner, a.known) != nil {
-				return
-			}
 			select {
-			case answers <- a:
+			case answers <- owners:
 				cancel() // the others are not needed
 			default:
 			}
@@ -66,13 +58,23 @@ func (s *Store) readSlots(ctx context.Context, client rueidis.Client) {
 	all.Wait()
 	cancel()
 	select {
-	case a := <-answers:
-		if s.epoch.learn(&a.owner, a.known) {
+	case owners := <-answers:
+		if s.epoch.learn(owners) {
 			s.promoted.lookSoon()
 		}
 	default:
 		s.epoch.end()
 	}
+}
+
+// askSlots asks one machine who owns the slots of its cluster.
+func askSlots(ctx context.Context, node rueidis.Client, address string) (*slotOwners, error) {
+	reply, err := node.Do(ctx, node.B().ClusterSlots().Build()).ToArray()
+	if err != nil {
+		return nil, err
+	}
+	owners := &slotOwners{known: make(map[string]bool)}
+	return owners, parseSlots(reply, address, &owners.owner, owners.known)
 }
 
 // parseSlots decodes the reply of CLUSTER SLOTS of the machine with an address: a range of slots

@@ -60,7 +60,7 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 		s.remembered.Add(1)
 		return nil
 	}
-	switch waited, err := s.promoted.gate.await(ctx); {
+	switch waited, err := s.promoted.gate.await(ctx, s.closing); {
 	case err != nil:
 		return fmt.Errorf("redis %s: it may be a promoted replica that lacks what was counted lately: %w", s.addresses, err)
 	case waited: // the connection may be another
@@ -370,7 +370,7 @@ func (s *Store) Give(ctx context.Context, spent []weir.Spent) (lost int64, err e
 
 func (s *Store) give(ctx context.Context, spent []weir.Spent) (lost int64, err error) {
 	// a promoted replica would be given it again; if ctx ends here, sending fails
-	_, _ = s.promoted.gate.await(ctx)
+	_, _ = s.promoted.gate.await(ctx, s.closing)
 	h := s.hasher.Load()
 	if h == nil {
 		for i := range spent {
@@ -384,19 +384,17 @@ func (s *Store) give(ctx context.Context, spent []weir.Spent) (lost int64, err e
 		c := weir.Charge{Key: g.Key, Scope: g.Scope, Subject: g.Subject}
 		all[i] = journalEntry{name: h.name(&c, h.hash(&c)), per: g.Per, reset: g.Used.Reset, spent: g.Used.Count}
 	}
-	return s.giveWindows(ctx, nil, all)
+	failed, err := s.giveWindows(ctx, nil, all)
+	return unitsOf(failed), err
 }
 
-// giveWindows gives what windows have spent to the server, or to the machine of it that to is.
-// Units that were not sent, or not answered, count as lost.
-func (s *Store) giveWindows(ctx context.Context, to rueidis.Client, windows []journalEntry) (lost int64, err error) {
+// giveWindows gives what windows have spent to the server, or to the machine of it that to is. It
+// returns those that were not sent, or not answered.
+func (s *Store) giveWindows(ctx context.Context, to rueidis.Client, windows []journalEntry) (lost []journalEntry, err error) {
 	epoch := s.epoch.now() // before the link
 	l := s.link.Load()
 	if l == nil {
-		for i := range windows {
-			lost += windows[i].spent
-		}
-		return lost, s.notConnected()
+		return windows, s.notConnected()
 	}
 	if to == nil {
 		to = l.client
@@ -415,7 +413,7 @@ func (s *Store) giveWindows(ctx context.Context, to rueidis.Client, windows []jo
 			case ok && redisErr.IsTryAgain() && !how.alone:
 				next.alone, again = true, append(again, windows[i])
 			default:
-				lost, err = lost+windows[i].spent, failed
+				lost, err = append(lost, windows[i]), failed
 			}
 		}
 		windows, how = again, next

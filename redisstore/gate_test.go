@@ -1,0 +1,90 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+)
+
+// A gate that is closed again while the machines are looked at stays closed.
+func TestAGateClosedMeanwhileStaysClosed(t *testing.T) {
+	var g gate
+	if waited, err := g.await(t.Context(), t.Context()); waited || err != nil {
+		t.Errorf("an open gate: waited %v, %v", waited, err)
+	}
+	g.close()
+	before := g.closings()
+	g.close()
+	g.open(before)
+	ended, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	if _, err := g.await(ended, t.Context()); err == nil {
+		t.Error("it was closed again, and is open")
+	}
+	g.open(g.closings())
+	if _, err := g.await(ended, t.Context()); err != nil {
+		t.Errorf("it was opened: %v", err)
+	}
+}
+
+// Takes wait for the look at a new connection also if nothing was counted yet: it would be noted in
+// the journal before the promotion is seen, and be given to the replica that has it.
+func TestTheFirstTakeWaitsForTheLook(t *testing.T) {
+	p := newPromotions()
+	p.lookSoon()
+	if waited, _ := p.gate.await(t.Context(), t.Context()); waited {
+		t.Error("a take waits although there are no replicas")
+	}
+	p.journal.on.Store(true)
+	p.lookSoon()
+	ended, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	if _, err := p.gate.await(ended, t.Context()); err == nil {
+		t.Error("a take does not wait")
+	}
+}
+
+// A closed store does not keep a take waiting.
+func TestNobodyWaitsAtTheGateOfAClosedStore(t *testing.T) {
+	var g gate
+	g.close()
+	closed, end := context.WithCancel(t.Context())
+	end()
+	if _, err := g.await(t.Context(), closed); !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The newest connection is the last one that has not ended, whichever way it ends.
+func TestTheNewestConnection(t *testing.T) {
+	var live connections
+	begin := func(address string) (*watchedConn, net.Conn) {
+		ours, theirs := net.Pipe()
+		w := &watchedConn{Conn: ours, epoch: new(epoch), live: &live, address: address}
+		live.begin(w)
+		return w, theirs
+	}
+	check := func(want string) {
+		t.Helper()
+		if got := live.newest(); got != want {
+			t.Errorf("the newest is %q, want %q", got, want)
+		}
+	}
+	check("")
+	a, _ := begin("a:1")
+	b, theirs := begin("b:1")
+	check("b:1")
+	theirs.Close()
+	if _, err := b.Read(make([]byte, 1)); err == nil {
+		t.Fatal("it can be read")
+	}
+	check("a:1")
+	b.Close()
+	c, _ := begin("c:1")
+	a.Close()
+	check("c:1")
+	c.Close()
+	check("")
+}
