@@ -104,13 +104,19 @@ func (s *Store) send(ctx context.Context, l *link, sc *script, keys, args []stri
 const pings = 16
 
 // Ping implements weir.Shared: it charges a window of one second that belongs to no caller, in the
-// same way as a take. On a cluster it does so in several slots, and one answer is enough.
+// same way as a take, and waits for replicas if takes do. On a cluster it does so in several slots,
+// and one answer is enough.
 func (s *Store) Ping(ctx context.Context) error {
+	epoch := s.epoch.now()
 	l := s.link.Load()
 	if l == nil {
 		return s.notConnected()
 	}
-	if err := s.probe(ctx, l); err != nil {
+	err := s.probe(ctx, l)
+	if err == nil {
+		err = s.awaitReplicas(ctx, epoch)
+	}
+	if err != nil {
 		err = classified(err)
 		s.state.failed(err)
 		return fmt.Errorf("redis %s: %w", s.addresses, err)

@@ -62,6 +62,7 @@ func (s *Store) askFor(ctx context.Context, t *leaseTake) error {
 	}
 	if err == nil && t.r.Allowed {
 		s.noteTake(t)
+		err = s.awaitReplicas(ctx, t.epoch)
 	}
 	if err != nil || s.leases == nil {
 		return err

@@ -206,7 +206,7 @@ func (s *Store) connect(ctx context.Context) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
-	for _, step := range []func(context.Context, rueidis.Client) error{s.inspect, s.readClock, s.tryScripts, s.agree} {
+	for _, step := range []func(context.Context, rueidis.Client) error{s.inspect, s.readClock, s.tryScripts, s.tryReplicas, s.agree} {
 		if err := step(bounded, client); err != nil {
 			client.Close()
 			return err

@@ -14,7 +14,8 @@
 //	epoch.go  slots.go  marks.go   whether the server may have lost a take, and resets
 //	key.go                         the names on the server: keyed hashes
 //	keeper.go  reset.lua  grant…   an operator's changes: reset windows, grant other limits
-//	journal.go promoted.go         what a promoted replica lacks is counted again
+//	journal.go promoted.go gate.go what a promoted replica lacks is counted again
+//	replicas.go                    takes that wait until replicas have them
 //	leases.go  lease….go lend.go   units that are charged before they are given out; lease.lua
 //	memory.go                      refusals without a round trip, and the last known counts
 //	ask.go                         one command: deadlines, redirections, meaningful errors
@@ -69,6 +70,11 @@ type Options struct {
 	// Timeout is how long a connection with commands in flight may be silent before it is replaced;
 	// 0 means 2 s. It should be longer than the deadline of any take.
 	Timeout time.Duration
+
+	// Replicas is how many replicas must have a take that is admitted before it is answered; 0 means
+	// that takes do not wait. If fewer have it after 200 ms, or when ctx ends, Take returns an
+	// error, and what it has spent stays spent. A cluster is not allowed.
+	Replicas int
 
 	// Leases is whether units are charged before they are given out, so that takes of busy windows
 	// need no round trip. Processes with and without leases can share a server.
@@ -126,6 +132,7 @@ type Store struct {
 	pending  pending
 	marks    marks
 	promoted promotions
+	replicas replicas
 	held     held
 
 	asked, remembered atomic.Int64
@@ -165,6 +172,9 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	s.done.Go(s.maintain)
 	s.done.Go(s.renewHeld)
 	s.done.Go(s.watchReplicas)
+	if s.replicas.wake != nil {
+		s.done.Go(s.waitForReplicas)
+	}
 	if s.leases != nil {
 		s.done.Go(func() { s.leases.keepReturning(s.closing) })
 	}
@@ -189,6 +199,9 @@ func newStore(o Options) (*Store, error) {
 	}
 	if o.Timeout == 0 {
 		o.Timeout = stuckTimeout
+	}
+	if o.Replicas < 0 || o.Replicas > maxReplicas {
+		return nil, fmt.Errorf("%d replicas: 0 to %d are allowed", o.Replicas, maxReplicas)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -220,6 +233,9 @@ func newStore(o Options) (*Store, error) {
 		s.local = func() int64 { return wall + int64(time.Since(s.start)) }
 	}
 	s.memory.local = s.local
+	if o.Replicas > 0 {
+		s.replicas.wake = make(chan struct{}, 1)
+	}
 	if o.Leases != LeasesOff {
 		s.leases = newLeases(s, s.leaseClock(), o.Leases)
 	}

@@ -52,13 +52,13 @@ func ACLRules(prefix string) string {
 	for _, r := range rights {
 		b.WriteString(" +" + r.command)
 	}
-	b.WriteString(" +ping +hello +cluster|slots +cluster|shards")
+	b.WriteString(" +ping +hello +cluster|slots +cluster|shards +wait")
 	return b.String()
 }
 
 // rights are the commands that nodes and scripts need, each with arguments that are harmless on a
-// key of no caller. The last four of ACLRules are optional: a client of one server works without
-// them.
+// key of no caller. The last five of ACLRules are optional: a client of one server works without
+// them, if Options.Replicas is 0.
 var rights = []struct {
 	command string
 	keyless bool

@@ -15,8 +15,8 @@ import (
 
 // Parse reads Options from a URL:
 //
-//	redis://[[user]:password@]host[:port][,host[:port]…][/db][?prefix=…]
-//	redis-sentinel://[[user]:password@]host[:port][,…]/master[/db][?prefix=…&sentinel_user=…&sentinel_password=…]
+//	redis://[[user]:password@]host[:port][,host[:port]…][/db][?prefix=…&replicas=…]
+//	redis-sentinel://[[user]:password@]host[:port][,…]/master[/db][?prefix=…&replicas=…&sentinel_user=…&sentinel_password=…]
 //
 // The first form names one server, or some nodes of a cluster. The second names Sentinels and, as
 // master, the server that they know; user and password are the server's. rediss:// and
@@ -181,9 +181,46 @@ func (o *Options) parsePath(path string, sentinel bool) error {
 // A parameter may be given in the URL's query.
 type parameter struct {
 	name  string
-	field func(*Options) *string
+	field func(*Options) value
 	with  func(form) bool // nil: every scheme
 	only  string          // the error if with returns false
+}
+
+// A value is a field of Options as text, "" if it is not set.
+type value interface {
+	get() string
+	set(text string) error
+}
+
+type textValue struct{ at *string }
+
+func (v textValue) get() string { return *v.at }
+
+func (v textValue) set(text string) error {
+	*v.at = text
+	return nil
+}
+
+func text(at func(*Options) *string) func(*Options) value {
+	return func(o *Options) value { return textValue{at(o)} }
+}
+
+type replicasValue struct{ at *int }
+
+func (v replicasValue) get() string {
+	if *v.at == 0 {
+		return ""
+	}
+	return strconv.Itoa(*v.at)
+}
+
+func (v replicasValue) set(text string) error {
+	n, err := strconv.ParseUint(text, 10, 8)
+	if err != nil || n < 1 || n > maxReplicas {
+		return fmt.Errorf("expected a number from 1 to %d: how many replicas must have a take before it is answered", maxReplicas)
+	}
+	*v.at = int(n)
+	return nil
 }
 
 var (
@@ -197,12 +234,13 @@ const (
 )
 
 var parameters = []parameter{
-	{"prefix", func(o *Options) *string { return &o.Prefix }, nil, ""},
-	{"sentinel_user", func(o *Options) *string { return &o.SentinelUsername }, withSentinel, onlySentinel},
-	{"sentinel_password", func(o *Options) *string { return &o.SentinelPassword }, withSentinel, onlySentinel},
-	{"ca", func(o *Options) *string { return &o.CAFile }, withTLS, onlyTLS},
-	{"cert", func(o *Options) *string { return &o.CertFile }, withTLS, onlyTLS},
-	{"key", func(o *Options) *string { return &o.KeyFile }, withTLS, onlyTLS},
+	{"prefix", text(func(o *Options) *string { return &o.Prefix }), nil, ""},
+	{"replicas", func(o *Options) value { return replicasValue{&o.Replicas} }, nil, ""},
+	{"sentinel_user", text(func(o *Options) *string { return &o.SentinelUsername }), withSentinel, onlySentinel},
+	{"sentinel_password", text(func(o *Options) *string { return &o.SentinelPassword }), withSentinel, onlySentinel},
+	{"ca", text(func(o *Options) *string { return &o.CAFile }), withTLS, onlyTLS},
+	{"cert", text(func(o *Options) *string { return &o.CertFile }), withTLS, onlyTLS},
+	{"key", text(func(o *Options) *string { return &o.KeyFile }), withTLS, onlyTLS},
 }
 
 var prefixForm = regexp.MustCompile(`^[A-Za-z0-9_:.-]{1,64}$`)
@@ -232,7 +270,7 @@ func (o *Options) parseParameter(pair string, f form) error {
 	name, escaped, _ := strings.Cut(pair, "=")
 	i := slices.IndexFunc(parameters, func(p parameter) bool { return p.name == name })
 	if i < 0 {
-		return errors.New("an unknown parameter behind the question mark: prefix, sentinel_user, sentinel_password, ca, cert and key are allowed; " +
+		return errors.New("an unknown parameter behind the question mark: prefix, replicas, sentinel_user, sentinel_password, ca, cert and key are allowed; " +
 			"a ? in a password is written %3F")
 	}
 	p := parameters[i]
@@ -247,10 +285,12 @@ func (o *Options) parseParameter(pair string, f form) error {
 	if value == "" {
 		return fmt.Errorf("parameter %s is empty: give it a value, or leave it out", name)
 	}
-	if *field != "" {
+	if field.get() != "" {
 		return fmt.Errorf("parameter %s is given twice", name)
 	}
-	*field = value
+	if err := field.set(value); err != nil {
+		return fmt.Errorf("parameter %s: %w", name, err)
+	}
 	return nil
 }
 
@@ -287,7 +327,7 @@ func (o Options) String() string {
 	}
 	mark := "?"
 	for _, p := range parameters {
-		value := *p.field(&o)
+		value := p.field(&o).get()
 		if value == "" || strings.HasPrefix(p.name, "sentinel_") {
 			continue
 		}

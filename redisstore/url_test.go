@@ -19,6 +19,7 @@ func TestAURLLocatesTheStore(t *testing.T) {
 		{"redis://h/3", Options{Addresses: []string{"h:6379"}, DB: 3}},
 		{"redis://h?prefix=edge.eu-1", Options{Addresses: []string{"h:6379"}, Prefix: "edge.eu-1"}},
 		{"redis://h/3?prefix=a:b_c", Options{Addresses: []string{"h:6379"}, DB: 3, Prefix: "a:b_c"}},
+		{"redis://h?replicas=2", Options{Addresses: []string{"h:6379"}, Replicas: 2}},
 		{"redis://[2001:db8::1]:6380,[::1]", Options{Addresses: []string{"[2001:db8::1]:6380", "[::1]:6379"}}},
 		{"redis://[fe80::1%25eth0]", Options{Addresses: []string{"[fe80::1%eth0]:6379"}}},
 		{"redis://a:7000,b:7001,c/0", Options{Addresses: []string{"a:7000", "b:7001", "c:6379"}}},
@@ -43,6 +44,10 @@ func TestAURLLocatesTheStore(t *testing.T) {
 func TestAnInvalidURLIsRejectedWithTheAllowedValues(t *testing.T) {
 	for _, test := range []struct{ url, want string }{
 		{"", "expected redis://HOST:PORT"},
+		{"redis://h?replicas=0", "parameter replicas: expected a number from 1 to 15"},
+		{"redis://h?replicas=16", "parameter replicas: expected a number from 1 to 15"},
+		{"redis://h?replicas=one", "parameter replicas: expected a number from 1 to 15"},
+		{"redis://h?replicas=1&replicas=1", "parameter replicas is given twice"},
 		{"127.0.0.1:6379", "expected redis://HOST:PORT"},
 		{"http://h", "expected redis://HOST:PORT"},
 		{"redis:h", "expected redis://HOST:PORT"},

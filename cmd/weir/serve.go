@@ -45,6 +45,7 @@ servers behind Sentinels. A URL in the variable WEIR_STORE keeps its password ou
   redis-sentinel://[[USER]:PASSWORD@]HOST[:PORT][,...]/MASTER[/DB][?sentinel_user=...&sentinel_password=...]
   rediss:// and rediss-sentinel:// use TLS; ?ca=FILE trusts a private authority, ?cert=FILE&key=FILE is a client
   certificate
+  ?replicas=N answers a request only when N replicas have what it spent; not on a cluster
 
 While the store does not answer, each limiter follows its on_store_failure, and /readyz reports "degraded".
 

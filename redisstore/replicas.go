@@ -1,0 +1,190 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// maxReplicas is the largest Options.Replicas.
+const maxReplicas = 15
+
+// replicasTimeout is how long the server waits for its replicas.
+const replicasTimeout = 200 * time.Millisecond
+
+// replicaName follows the prefix in the name of the key that is written before each WAIT.
+const replicaName = ":replicas"
+
+var (
+	errReplicas = errors.New("its replicas do not have the take")
+	errReplaced = errors.New("the server may have been replaced before its replicas had the take")
+)
+
+// replicas lets takes wait until replicas have them (Options.Replicas). WAIT waits for what its own
+// connection has written. So a connection of its own writes a key after takes have been answered,
+// and waits for that: a replica that has the key has these takes. The takes that are answered
+// meanwhile share the next WAIT.
+type replicas struct {
+	mu      sync.Mutex
+	waiting []chan error
+	wake    chan struct{} // there are some; nil: takes do not wait
+
+	// Only waitForReplicas uses these.
+	client rueidis.Client // to the machine that counts takes; nil: none
+	epoch  uint64         // it was the same machine in this epoch
+}
+
+// awaitReplicas waits until enough replicas have a take that was answered.
+func (s *Store) awaitReplicas(ctx context.Context, epoch uint64) error {
+	r := &s.replicas
+	if r.wake == nil {
+		return nil
+	}
+	answer := make(chan error, 1)
+	r.mu.Lock()
+	r.waiting = append(r.waiting, answer)
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case err := <-answer:
+		if err == nil && !s.epoch.lasts(epoch, noSlot) {
+			return errReplaced
+		}
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errReplicas, ctx.Err())
+	case <-s.closing.Done():
+		return ErrClosed
+	}
+}
+
+// waitForReplicas answers those who wait, until the store is closed.
+func (s *Store) waitForReplicas() {
+	r := &s.replicas
+	defer r.disconnect()
+	for {
+		select {
+		case <-s.closing.Done():
+			return
+		case <-r.wake:
+		}
+		r.mu.Lock()
+		all := r.waiting
+		r.waiting = nil
+		r.mu.Unlock()
+		if len(all) == 0 {
+			continue
+		}
+		err := s.waitOnce()
+		for _, answer := range all {
+			answer <- err
+		}
+	}
+}
+
+// waitOnce returns nil if enough replicas have every take that was answered before, unless its epoch
+// has ended.
+func (s *Store) waitOnce() error {
+	ctx, cancel := context.WithTimeout(s.closing, checkTimeout)
+	defer cancel()
+	r := &s.replicas
+	if r.client == nil || !s.epoch.outlives(r.epoch, noSlot) {
+		r.disconnect()
+		if err := s.connectToWait(ctx); err != nil {
+			return err
+		}
+	}
+	var have int64
+	replies := r.client.DoMulti(ctx,
+		r.client.B().Set().Key(s.prefix+replicaName).Value("").ExSeconds(1).Build(),
+		r.client.B().Wait().Numreplicas(int64(s.options.Replicas)).Timeout(replicasTimeout.Milliseconds()).Build())
+	err := replies[0].Error()
+	if err == nil {
+		have, err = replies[1].AsInt64()
+	}
+	if err != nil {
+		r.disconnect()
+		return classified(err)
+	}
+	if have < int64(s.options.Replicas) {
+		return fmt.Errorf("%w: %d are asked for, and %d had it after %v", errReplicas, s.options.Replicas, have, replicasTimeout)
+	}
+	return nil
+}
+
+// connectToWait connects to the machine that counts takes.
+func (s *Store) connectToWait(ctx context.Context) (err error) {
+	r := &s.replicas
+	r.epoch = s.epoch.now() // before the machines are compared
+	l := s.link.Load()
+	if l == nil {
+		return s.notConnected()
+	}
+	o := s.clientOptions()
+	if l.sentinel {
+		o.InitAddress = []string{l.uses()}
+	}
+	o.Sentinel, o.ForceSingleClient = rueidis.SentinelOption{}, true
+	o.Dialer = net.Dialer{KeepAlive: time.Second} // its connections end no epoch: see dial
+	if r.client, err = rueidis.NewClient(o); err != nil {
+		return classified(err)
+	}
+	// a name, or a proxy, may lead to another
+	ours, err := runID(ctx, r.client)
+	if err == nil {
+		var theirs string
+		if theirs, err = runID(ctx, l.client); err == nil && ours != theirs {
+			err = errReplaced
+		}
+	}
+	if err != nil {
+		r.disconnect()
+	}
+	return err
+}
+
+// runID returns what tells a process of a server from every other.
+func runID(ctx context.Context, client rueidis.Client) (string, error) {
+	info, err := client.Do(ctx, client.B().Info().Section("server").Build()).ToString()
+	if err != nil {
+		return "", classified(err)
+	}
+	if id := field(info, "run_id"); id != "" {
+		return id, nil
+	}
+	return "", fmt.Errorf("%w: INFO does not tell its run_id, so takes cannot wait for replicas", ErrServer)
+}
+
+func (r *replicas) disconnect() {
+	if r.client != nil {
+		r.client.Close()
+		r.client = nil
+	}
+}
+
+// tryReplicas checks that a server can wait for its replicas.
+func (s *Store) tryReplicas(ctx context.Context, client rueidis.Client) error {
+	if s.options.Replicas == 0 {
+		return nil
+	}
+	if client.Mode() == rueidis.ClientModeCluster {
+		return fmt.Errorf("%w: it is a cluster, where takes cannot wait for replicas", ErrServer)
+	}
+	if _, err := runID(ctx, client); err != nil {
+		return err
+	}
+	// for no replica it does not block, so it needs no connection of its own
+	err := classified(client.Do(ctx, client.B().Arbitrary("WAIT", "0", "1").Build()).Error())
+	if errors.Is(err, ErrDenied) {
+		return &RightsError{User: s.options.Username, Missing: []string{"wait"}, Prefix: s.prefix}
+	}
+	return err
+}
