@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -53,60 +54,68 @@ var plugin = sync.OnceValues(func() (string, error) {
 	return filepath.Join(dir, "weir-sync"), nil
 })
 
-// A mariadb is a MariaDB server on a socket, started by the first test that needs it, shared by all
-// of them, and ended by the last.
+// A mariadb is a MariaDB server on a socket, with a database of a new WordPress. The first test that
+// needs it starts it, all of them share it, and the last ends it.
 type mariadb struct {
 	once    sync.Once
 	err     error
 	process *child.Process
-	mu      sync.Mutex
-	made    int
+	made    atomic.Int64
 }
 
 var database mariadb
 
-func (m *mariadb) socket() string { return filepath.Join(root, "sql") }
+func socket() string { return filepath.Join(root, "sql") }
 
-func (m *mariadb) start() {
+func (m *mariadb) start() (err error) {
 	data := filepath.Join(root, "data")
 	install := exec.Command("mariadb-install-db", "--no-defaults", "--user=root", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db")
 	if out, err := install.CombinedOutput(); err != nil {
-		m.err = fmt.Errorf("mariadb-install-db: %w (scripts/deps installs it)\n%s", err, out)
-		return
+		return fmt.Errorf("mariadb-install-db: %w (scripts/deps installs it)\n%s", err, out)
 	}
-	server := exec.Command("/usr/sbin/mariadbd", "--no-defaults", "--user=root", "--datadir="+data, "--socket="+m.socket(), "--skip-networking",
+	server := exec.Command("/usr/sbin/mariadbd", "--no-defaults", "--user=root", "--datadir="+data, "--socket="+socket(), "--skip-networking",
 		"--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=2", "--pid-file="+filepath.Join(root, "mariadb.pid"))
-	if m.process, m.err = child.Start(server, filepath.Join(root, "mariadb.log"), syscall.SIGTERM); m.err != nil {
-		return
+	if m.process, err = child.Start(server, filepath.Join(root, "mariadb.log"), syscall.SIGTERM); err != nil {
+		return err
 	}
-	m.err = m.process.Await("MariaDB answers", func() bool { return m.query("SELECT 1") == nil })
+	return m.process.Await("MariaDB answers", func() bool {
+		_, err := m.query("SELECT 1")
+		return err == nil
+	})
 }
 
-// query runs SQL as root.
-func (m *mariadb) query(sql string) error {
-	cmd := exec.Command("mariadb", "--no-defaults", "--user=root", "--socket="+m.socket(), "--batch")
+// query runs SQL as root, and returns the lines of its results.
+func (m *mariadb) query(sql string) ([]string, error) {
+	cmd := exec.Command("mariadb", "--no-defaults", "--user=root", "--socket="+socket(), "--batch", "--skip-column-names")
 	cmd.Stdin = strings.NewReader(sql)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", sql, err, out)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", sql, err, out)
 	}
-	return nil
+	return strings.Fields(string(out)), nil
 }
 
-// create makes an empty database.
-func (m *mariadb) create(t *testing.T) (name string) {
-	t.Helper()
-	m.once.Do(m.start)
-	if m.err != nil {
-		t.Fatal(m.err)
+// create makes a database with copies of tables of another.
+func (m *mariadb) create(name, of string, tables []string) error {
+	sql := []string{fmt.Sprintf("CREATE DATABASE %s CHARACTER SET utf8mb4;", name)}
+	for _, t := range tables {
+		sql = append(sql, fmt.Sprintf("CREATE TABLE %[1]s.%[3]s LIKE %[2]s.%[3]s; INSERT INTO %[1]s.%[3]s SELECT * FROM %[2]s.%[3]s;", name, of, t))
 	}
-	m.mu.Lock()
-	m.made++
-	name = fmt.Sprintf("site%d", m.made)
-	m.mu.Unlock()
-	if err := m.query("CREATE DATABASE " + name + " CHARACTER SET utf8mb4"); err != nil {
-		t.Fatal(err)
+	_, err := m.query(strings.Join(sql, "\n"))
+	return err
+}
+
+// copyOf copies a database, and returns the name of the copy.
+func (m *mariadb) copyOf(of string) (name string, err error) {
+	tables, err := m.query("SHOW TABLES FROM " + of)
+	if err != nil {
+		return "", err
 	}
-	return name
+	if len(tables) == 0 {
+		return "", fmt.Errorf("database %s has no tables: a test could not install WordPress", of)
+	}
+	name = fmt.Sprintf("site%d", m.made.Add(1))
+	return name, m.create(name, of, tables)
 }
 
 func (m *mariadb) end() {

@@ -50,9 +50,38 @@ $table_prefix = 'wp_';
 require_once ABSPATH . 'wp-settings.php';
 `
 
-// install installs WordPress and puts the plugin into it, not yet active. Nothing of the site may
-// ask other hosts: a plugin of the tests refuses that.
+// install makes a site of its own with the plugin, not yet active.
 func install(t *testing.T) *site {
+	t.Helper()
+	database.once.Do(func() {
+		if database.err = database.start(); database.err == nil {
+			database.err = database.create("new", "", nil)
+			unpackSite(t, "new").php(`define('WP_INSTALLING', true);`, `
+				require_once ABSPATH . 'wp-admin/includes/upgrade.php';
+				add_filter('pre_wp_mail', '__return_true');
+				wp_install('Test', 'admin', 'admin@example.com', true, '', 'secret');
+				update_option('siteurl', 'http://127.0.0.1');
+				update_option('home', 'http://shop.example.com');
+				update_option('permalink_structure', '/%postname%/');
+				foreach (get_posts(['post_type' => 'any', 'post_status' => 'any', 'numberposts' => -1]) as $p) wp_delete_post($p->ID, true);
+			`)
+		}
+	})
+	if database.err != nil {
+		t.Fatal(database.err)
+	}
+	name, err := database.copyOf("new")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := unpackSite(t, name)
+	t.Cleanup(s.wantCleanLog)
+	return s
+}
+
+// unpackSite makes the files of a site with a database. Nothing of it may ask other hosts: a plugin
+// of the tests refuses that.
+func unpackSite(t *testing.T, database string) *site {
 	t.Helper()
 	files, err := plugin()
 	if err != nil {
@@ -68,8 +97,7 @@ func install(t *testing.T) *site {
 			s.must(os.Symlink(filepath.Join(debian, e.Name()), filepath.Join(s.dir, e.Name())))
 		}
 	}
-	name := database.create(t)
-	s.write("wp-config.php", fmt.Sprintf(config, name, database.socket(), s.dir))
+	s.write("wp-config.php", fmt.Sprintf(config, database, socket(), s.dir))
 	// WordPress resolves symbolic links to find itself, unless it is told where it is.
 	s.write("prepend.php", fmt.Sprintf("<?php define('ABSPATH', '%s/'); $_SERVER += ['HTTP_HOST' => '127.0.0.1'];", s.dir))
 	s.write("wp-content/themes/bare/style.css", "/* Theme Name: bare */")
@@ -78,16 +106,6 @@ func install(t *testing.T) *site {
 	test, err := os.ReadFile("testdata/harness.php")
 	s.must(err)
 	s.write("wp-content/mu-plugins/harness.php", string(test))
-	s.php(`define('WP_INSTALLING', true);`, `
-		require_once ABSPATH . 'wp-admin/includes/upgrade.php';
-		add_filter('pre_wp_mail', '__return_true');
-		wp_install('Test', 'admin', 'admin@example.com', true, '', 'secret');
-		update_option('siteurl', 'http://127.0.0.1');
-		update_option('home', 'http://shop.example.com');
-		update_option('permalink_structure', '/%postname%/');
-		foreach (get_posts(['post_type' => 'any', 'post_status' => 'any', 'numberposts' => -1]) as $p) wp_delete_post($p->ID, true);
-	`)
-	t.Cleanup(s.wantCleanLog)
 	return s
 }
 
