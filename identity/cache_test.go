@@ -21,22 +21,6 @@ func (c *verifiedCache[V]) entries() (n, bytes int) {
 	return n, bytes
 }
 
-func TestAFloodOfVerifiedCredentialsStaysBounded(t *testing.T) {
-	const bound = cacheBytes
-	for _, length := range []int{61, 400, maxBearer} {
-		var c verifiedCache[int]
-		v, flood := 7, bound/length+20_000
-		padding := strings.Repeat("x", length)
-		for i := range min(flood, 200_000) {
-			s := fmt.Sprintf("%s%08d", padding, i)
-			c.keep(s[len(s)-length:], &v)
-		}
-		if n, bytes := c.entries(); bytes+n*entryOverhead > bound || n < 1000 {
-			t.Errorf("%d credentials of %d bytes: %d bytes, at most %d are allowed", n, length, bytes+n*entryOverhead, bound)
-		}
-	}
-}
-
 // A token of 8 KiB can hold 100 KiB of small values.
 func TestASessionsClaimsCountAgainstTheBound(t *testing.T) {
 	var few, many verifiedCache[SessionClaims]

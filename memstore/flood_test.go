@@ -5,11 +5,14 @@
 package memstore_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/memstore"
+	"github.com/weirlimit/weir/storetest"
 )
 
 // If a place becomes free before the reset, a caller with a shared budget does not
@@ -152,4 +155,85 @@ func TestAfterAFloodNewKeysHaveTheirOwnBudgets(t *testing.T) {
 		t.Errorf("%d takes shared a budget with room left", n)
 	}
 	s.within()
+}
+
+// Room is reused without a background sweep: with a stream of new keys, the table
+// settles at the number of live keys.
+func TestExpiredKeysAreReclaimed(t *testing.T) {
+	clock := storetest.StartManualClock()
+	store, err := memstore.New(memstore.Options{Memory: 64 << 20, Now: clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &small{t, store, clock}
+	const rate, live = 200, 200 * 60
+	most := int64(0)
+	for second := range 600 {
+		for i := range rate {
+			s.take(charge("minute", 1, 60, fmt.Sprint(second, "/", i)))
+		}
+		clock.Advance(time.Second)
+		most = max(most, s.Stats().Keys)
+	}
+	if st := s.Stats(); st.Keys > 2*live || most > 3*live || st.Shared != 0 {
+		t.Errorf("with %d live keys, of %d in all, %d were held at most: %+v", live, 600*rate, most, st)
+	}
+}
+
+// If the clock is set back by a day, no room is blocked: entries that have ended by
+// the new time are reused.
+func TestAClockSetBackDoesNotPreventReclaiming(t *testing.T) {
+	s := newSmall(t)
+	for i := range 1000 {
+		s.take(charge("minute", 5, 60, fmt.Sprint("before ", i)))
+	}
+	s.clock.Advance(-24 * time.Hour)
+	const live = 2000
+	for round := range 100 {
+		for i := range live {
+			if !s.take(charge("minute", 5, 60, fmt.Sprint(round, "/", i))).Allowed {
+				t.Fatalf("round %d: the first request of caller %d was refused; the store holds %+v", round, i, s.Stats())
+			}
+		}
+		s.clock.Advance(2 * time.Minute)
+	}
+	if s.Stats().Shared != 0 {
+		t.Errorf("with %d live keys the store holds %+v", live, s.Stats())
+	}
+	s.within()
+}
+
+// If a caller shares a budget because the table was full, a reset is rejected. If
+// the budget has ended, the reset has nothing to do.
+func TestASharedBudgetIsNotReset(t *testing.T) {
+	s := newSmall(t)
+	s.fill(3600)
+	own, newcomer := charge("fill", 1, 3600, "0"), weir.Charge{}
+	if r := s.take(own); r.Allowed {
+		t.Fatalf("the first caller has no entry of its own: %+v", r)
+	}
+	// until a part of the table is full
+	for i, before := 0, s.Stats().Shared; s.Stats().Shared == before; i++ {
+		newcomer = charge("three", 3, 3600, fmt.Sprint("newcomer ", i))
+		s.take(newcomer)
+	}
+	if err := s.Reset(t.Context(), []weir.Charge{own, newcomer}); !errors.Is(err, memstore.ErrShared) {
+		t.Errorf("a shared budget was reset: %v", err)
+	}
+	if r := s.take(own); r.Allowed {
+		t.Errorf("one of two windows was reset, and the other not: %+v", r)
+	}
+	if err := s.Reset(t.Context(), []weir.Charge{own}); err != nil {
+		t.Errorf("reset of a window of its own: %v", err)
+	}
+	if r := s.take(own); !r.Allowed || r.Used[0].Count != 1 {
+		t.Errorf("it was reset, and %+v", r)
+	}
+	s.clock.Advance(time.Hour)
+	if err := s.Reset(t.Context(), []weir.Charge{own, newcomer}); err != nil {
+		t.Errorf("reset when all has ended: %v", err)
+	}
+	if r := s.take(newcomer); !r.Allowed || r.Used[0].Count != 1 {
+		t.Errorf("after all had ended: %+v", r)
+	}
 }

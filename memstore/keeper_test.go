@@ -10,41 +10,6 @@ import (
 	"github.com/weirlimit/weir/memstore"
 )
 
-// If a caller shares a budget because the table was full, a reset is rejected. If
-// the budget has ended, the reset has nothing to do.
-func TestASharedBudgetIsNotReset(t *testing.T) {
-	s := newSmall(t)
-	s.fill(3600)
-	own, newcomer := charge("fill", 1, 3600, "0"), weir.Charge{}
-	if r := s.take(own); r.Allowed {
-		t.Fatalf("the first caller has no entry of its own: %+v", r)
-	}
-	// until a part of the table is full
-	for i, before := 0, s.Stats().Shared; s.Stats().Shared == before; i++ {
-		newcomer = charge("three", 3, 3600, fmt.Sprint("newcomer ", i))
-		s.take(newcomer)
-	}
-	if err := s.Reset(t.Context(), []weir.Charge{own, newcomer}); !errors.Is(err, memstore.ErrShared) {
-		t.Errorf("a shared budget was reset: %v", err)
-	}
-	if r := s.take(own); r.Allowed {
-		t.Errorf("one of two windows was reset, and the other not: %+v", r)
-	}
-	if err := s.Reset(t.Context(), []weir.Charge{own}); err != nil {
-		t.Errorf("reset of a window of its own: %v", err)
-	}
-	if r := s.take(own); !r.Allowed || r.Used[0].Count != 1 {
-		t.Errorf("it was reset, and %+v", r)
-	}
-	s.clock.Advance(time.Hour)
-	if err := s.Reset(t.Context(), []weir.Charge{own, newcomer}); err != nil {
-		t.Errorf("reset when all has ended: %v", err)
-	}
-	if r := s.take(newcomer); !r.Allowed || r.Used[0].Count != 1 {
-		t.Errorf("after all had ended: %+v", r)
-	}
-}
-
 func TestResetAcceptsAtMostATakesWindows(t *testing.T) {
 	s := newSmall(t)
 	if err := s.Reset(t.Context(), make([]weir.Charge, weir.MaxCharges+1)); err == nil {

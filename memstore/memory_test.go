@@ -114,29 +114,6 @@ func TestAFloodOfKeysRestoresNoBudget(t *testing.T) {
 	}
 }
 
-// Room is reused without a background sweep: with a stream of new keys, the table
-// settles at the number of live keys.
-func TestExpiredKeysAreReclaimed(t *testing.T) {
-	clock := storetest.StartManualClock()
-	store, err := memstore.New(memstore.Options{Memory: 64 << 20, Now: clock.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &small{t, store, clock}
-	const rate, live = 200, 200 * 60
-	most := int64(0)
-	for second := range 600 {
-		for i := range rate {
-			s.take(charge("minute", 1, 60, fmt.Sprint(second, "/", i)))
-		}
-		clock.Advance(time.Second)
-		most = max(most, s.Stats().Keys)
-	}
-	if st := s.Stats(); st.Keys > 2*live || most > 3*live || st.Shared != 0 {
-		t.Errorf("with %d live keys, of %d in all, %d were held at most: %+v", live, 600*rate, most, st)
-	}
-}
-
 // Reuse under load loses no count, even if one take opens what another reuses.
 func TestReclaimingUnderLoadLosesNoCount(t *testing.T) {
 	s := newSmall(t)
@@ -160,29 +137,6 @@ func TestReclaimingUnderLoadLosesNoCount(t *testing.T) {
 		}
 		s.clock.Advance(time.Minute)
 	}
-}
-
-// If the clock is set back by a day, no room is blocked: entries that have ended by
-// the new time are reused.
-func TestAClockSetBackDoesNotPreventReclaiming(t *testing.T) {
-	s := newSmall(t)
-	for i := range 1000 {
-		s.take(charge("minute", 5, 60, fmt.Sprint("before ", i)))
-	}
-	s.clock.Advance(-24 * time.Hour)
-	const live = 2000
-	for round := range 100 {
-		for i := range live {
-			if !s.take(charge("minute", 5, 60, fmt.Sprint(round, "/", i))).Allowed {
-				t.Fatalf("round %d: the first request of caller %d was refused; the store holds %+v", round, i, s.Stats())
-			}
-		}
-		s.clock.Advance(2 * time.Minute)
-	}
-	if s.Stats().Shared != 0 {
-		t.Errorf("with %d live keys the store holds %+v", live, s.Stats())
-	}
-	s.within()
 }
 
 // Too little memory is an error with the allowed minimum. It never means unbounded.

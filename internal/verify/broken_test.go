@@ -102,17 +102,6 @@ func describe(results []verify.Result) string {
 	return b.String()
 }
 
-func TestEachDefectIsFoundByItsClause(t *testing.T) {
-	for _, d := range defects() {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			a := newAPI(small())
-			d.breaks(a)
-			check(t, d, verified(t, a, these(d.on())))
-		})
-	}
-}
-
 func TestADefectIsReportedOnlyForItsLimiter(t *testing.T) {
 	const only = "widget-leads"
 	for i, d := range defects() {
