@@ -16,8 +16,10 @@ import (
 
 // dial connects the client to a server. Close cancels it.
 func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
-	s.noteTrouble()                    // commands would wait for the new connection
-	counts := d.Timeout == dialTimeout // the dialer of Sentinels, which have no counts, is another
+	if d.Timeout != replicasDial {
+		s.noteTrouble() // commands would wait for the new connection
+	}
+	counts := d.Timeout == dialTimeout // the dialers of Sentinels, and of replicas, are others
 	if counts {
 		s.epoch.endOf(address)
 		s.lookAtSlots()
@@ -48,7 +50,7 @@ func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config 
 	if !counts {
 		return yieldingConn{c}, nil
 	}
-	w := &watchedConn{Conn: c, epoch: &s.epoch, live: &s.promoted.live, address: address}
+	w := &watchedConn{Conn: c, epoch: &s.epoch, live: &s.promoted.live, address: address, began: s.local()}
 	s.promoted.live.begin(w)                        // before the machines are looked at
 	if l := s.link.Load(); l == nil || !l.cluster { // a cluster's slots get other owners: readSlots
 		s.promoted.lookSoon()

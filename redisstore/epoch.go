@@ -201,6 +201,7 @@ type watchedConn struct {
 	epoch   *epoch
 	live    *connections
 	address string
+	began   int64 // by this process's clock
 	ended   atomic.Bool
 }
 

@@ -23,6 +23,8 @@ func (g *gate) close() {
 	}
 }
 
+func (g *gate) isShut() bool { return g.shut.Load() != nil }
+
 func (g *gate) closings() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,7 +59,7 @@ func (g *gate) await(ctx, closed context.Context) (waited bool, err error) {
 }
 
 // connections are those to servers that count, in the order in which they began. A client of
-// Sentinels uses a new one only a moment later.
+// Sentinels uses a new one only a moment later, or never.
 type connections struct {
 	mu  sync.Mutex
 	all []*watchedConn
@@ -78,12 +80,13 @@ func (c *connections) end(w *watchedConn) {
 	}
 }
 
-// newest returns the address of the last one that has begun and not ended, "" if there is none.
-func (c *connections) newest() string {
+// newest returns the address of the last one that has begun and not ended, "" if it began before a
+// time.
+func (c *connections) newest(since int64) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.all) == 0 {
-		return ""
+	if n := len(c.all); n > 0 && c.all[n-1].began >= since {
+		return c.all[n-1].address
 	}
-	return c.all[len(c.all)-1].address
+	return ""
 }

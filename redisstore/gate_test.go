@@ -62,13 +62,13 @@ func TestTheNewestConnection(t *testing.T) {
 	var live connections
 	begin := func(address string) (*watchedConn, net.Conn) {
 		ours, theirs := net.Pipe()
-		w := &watchedConn{Conn: ours, epoch: new(epoch), live: &live, address: address}
+		w := &watchedConn{Conn: ours, epoch: new(epoch), live: &live, address: address, began: 5}
 		live.begin(w)
 		return w, theirs
 	}
 	check := func(want string) {
 		t.Helper()
-		if got := live.newest(); got != want {
+		if got := live.newest(5); got != want {
 			t.Errorf("the newest is %q, want %q", got, want)
 		}
 	}
@@ -85,6 +85,9 @@ func TestTheNewestConnection(t *testing.T) {
 	c, _ := begin("c:1")
 	a.Close()
 	check("c:1")
+	if got := live.newest(6); got != "" {
+		t.Errorf("%s began earlier", got)
+	}
 	c.Close()
 	check("")
 }

@@ -146,7 +146,7 @@ func newHolding(charges []weir.Charge, names []string, hashes []hash) *holding {
 }
 
 // takeHeld is ask for charges of which some are slots.
-func (s *Store) takeHeld(ctx context.Context, l *link, names []string, charges []weir.Charge, asked int64, hashes []hash, r *weir.Receipt) error {
+func (s *Store) takeHeld(ctx context.Context, l *link, epoch uint64, names []string, charges []weir.Charge, asked int64, hashes []hash, r *weir.Receipt) error {
 	for i := range charges {
 		if c := &charges[i]; c.Held && c.Cost > maxHeldCost {
 			return fmt.Errorf("%w: a request takes %d slots, at most %d are allowed", weir.ErrCharges, c.Cost, maxHeldCost)
@@ -173,11 +173,27 @@ func (s *Store) takeHeld(ctx context.Context, l *link, names []string, charges [
 		s.giveBackUnknown(l, h) // it may have taken them
 		return err
 	}
+	if tookSlots(reply) {
+		if err := s.awaitReplicas(ctx, epoch); err != nil {
+			s.giveBackUnknown(l, h)
+			return err
+		}
+	}
 	if err := s.readHeld(reply, h, sent, hashes, r); err != nil {
 		return err
 	}
 	s.held.given(ended...)
 	return nil
+}
+
+// tookSlots reports whether hold.lua has admitted a take.
+func tookSlots(reply rueidis.RedisResult) bool {
+	all, err := reply.ToArray()
+	if err != nil || len(all) < 2 {
+		return false
+	}
+	allowed, err := all[1].AsInt64()
+	return err == nil && allowed == 1
 }
 
 // readHeld decodes the reply of hold.lua into r. hashes are those of the take's charges.
@@ -237,8 +253,8 @@ func (s *Store) readHeld(reply rueidis.RedisResult, h *holding, asked int64, has
 	return nil
 }
 
-// giveBackUnknown gives back slots that a take without an answer may have taken. Otherwise they
-// would be held until they expire.
+// giveBackUnknown gives back slots that a take without an answer may have taken, or one that too few
+// replicas have. Otherwise they would be held until they expire.
 func (s *Store) giveBackUnknown(l *link, h *holding) {
 	o := &order{link: l, done: make(chan struct{})}
 	for i := range h.slots {

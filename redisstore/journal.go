@@ -76,15 +76,17 @@ func newJournalPart(now int64) *journalPart {
 }
 
 // noteSpent notes units that the server has counted for a take, or a give, of an epoch. now is the
-// server's second then, or before.
-func (j *journal) noteSpent(epoch uint64, now int64, e journalEntry) {
+// server's second. It reports whether the journal was empty.
+func (j *journal) noteSpent(epoch uint64, now int64, e journalEntry) (first bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if epoch <= j.promoted[e.slot] {
 		j.late = append(j.late, e)
-		return
+		return false
 	}
+	first = j.windows == 0
 	j.add(j.parts[len(j.parts)-1], now, e)
+	return first
 }
 
 // noteBack notes units that a settlement has given back to a window. p is what sending returned
@@ -249,7 +251,8 @@ func (j *journal) missing(p promotion, now int64) (all []journalEntry) {
 		j.move(j.parts[i], p.slots, now, certain, sums)
 	}
 	for _, sum := range sums {
-		if sum.spent -= sum.back; sum.spent > 0 {
+		sum.spent, sum.back = sum.spent-sum.back, 0
+		if sum.spent > 0 {
 			all = append(all, *sum)
 		}
 	}
@@ -264,8 +267,9 @@ func (j *journal) span(p *promotion) (from, until int) {
 		switch {
 		case ok && o < p.first:
 			from = i + 1 // all before that offset has arrived
-		case ok && seen < 0:
-			from = i // it has counted nothing before
+		case ok && seen < 0: // it has counted nothing before, unless looks have failed
+			for from = i; from > 0 && j.parts[from-1].offsets == nil; from-- {
+			}
 		}
 		if ok {
 			seen = i

@@ -148,6 +148,9 @@ func (r *replicated) promote(to string) {
 	again := func(all []journalEntry) {
 		for _, e := range all {
 			given[e.name] += e.spent
+			if e.back != 0 { // it is noted again when it is given
+				r.t.Fatalf("%+v has what was given back, which is subtracted", e)
+			}
 		}
 	}
 	again(r.j.missing(promotion{of: of, by: to, first: first, slots: slotSet{noSlot: true}, epoch: r.epoch}, r.second()))

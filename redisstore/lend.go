@@ -54,7 +54,7 @@ func (s *Store) askFor(ctx context.Context, t *leaseTake) error {
 	var err error
 	switch {
 	case holds(t.charges):
-		err = s.takeHeld(ctx, t.link, names, t.charges, t.asked, hashes, t.r)
+		err = s.takeHeld(ctx, t.link, t.epoch, names, t.charges, t.asked, hashes, t.r)
 	case t.marked:
 		err = s.askMarked(ctx, t, sent)
 	default:
@@ -62,7 +62,9 @@ func (s *Store) askFor(ctx context.Context, t *leaseTake) error {
 	}
 	if err == nil && t.r.Allowed {
 		s.noteTake(t)
-		err = s.awaitReplicas(ctx, t.epoch)
+		if !holds(t.charges) { // takeHeld has waited
+			err = s.awaitReplicas(ctx, t.epoch)
+		}
 	}
 	if err != nil || s.leases == nil {
 		return err

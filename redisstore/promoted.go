@@ -68,6 +68,10 @@ func (p *promotions) lookSoon() {
 		return
 	}
 	p.gate.close()
+	p.wake()
+}
+
+func (p *promotions) wake() {
 	select {
 	case p.soon <- struct{}{}:
 	default:
@@ -85,7 +89,8 @@ func (s *Store) noteTake(t *leaseTake) {
 			if t.marked {
 				e.spent += t.lots[i].Units
 			}
-			s.noteSpent(t.epoch, t.r.Now, e, t.link)
+			// a late answer, of a window that has ended, is not of the next one
+			s.noteSpent(t.epoch, max(t.r.Now, s.Now().Unix()), e, t.link)
 		}
 	}
 }
@@ -93,7 +98,9 @@ func (s *Store) noteTake(t *leaseTake) {
 func (s *Store) noteSpent(epoch uint64, now int64, e journalEntry, l *link) {
 	if s.promoted.journal.on.Load() {
 		e.slot = slotIn(l, e.name)
-		s.promoted.journal.noteSpent(epoch, now, e)
+		if s.promoted.journal.noteSpent(epoch, now, e) {
+			s.promoted.wake() // the machines were looked at seldom
+		}
 	}
 }
 
@@ -127,10 +134,12 @@ func (s *Store) watchReplicas() {
 			p.gate.open(closings)
 		}
 		switch {
+		case changing && p.gate.isShut():
+			timer.Reset(lookAtChange)
+		case !answered && p.gate.isShut():
+			timer.Reset(lookAtDead)
 		case !p.journal.on.Load() || p.journal.isEmpty() && len(p.failed) == 0:
 			timer.Reset(lookAtReplicas)
-		case changing:
-			timer.Reset(lookAtChange)
 		case answered:
 			timer.Reset(lookAtOffsets)
 		default:
@@ -149,9 +158,10 @@ func (l *link) uses() string {
 	return ""
 }
 
-// isChanging reports whether a client of Sentinels has connected to another machine than it uses.
+// isChanging reports whether a client of Sentinels has just connected to another machine than it
+// uses. It can keep such a connection for no use.
 func (s *Store) isChanging(l *link) bool {
-	newest := s.promoted.live.newest()
+	newest := s.promoted.live.newest(s.local() - int64(dialTimeout))
 	return l.sentinel && newest != "" && newest != l.uses()
 }
 

@@ -73,7 +73,7 @@ type Options struct {
 
 	// Replicas is how many replicas must have a take that is admitted before it is answered; 0 means
 	// that takes do not wait. If fewer have it after 200 ms, or when ctx ends, Take returns an
-	// error, and what it has spent stays spent. A cluster is not allowed.
+	// error, and what it has spent stays spent. Neither a cluster nor Leases are allowed with it.
 	Replicas int
 
 	// Leases is whether units are charged before they are given out, so that takes of busy windows
@@ -202,6 +202,9 @@ func newStore(o Options) (*Store, error) {
 	}
 	if o.Replicas < 0 || o.Replicas > maxReplicas {
 		return nil, fmt.Errorf("%d replicas: 0 to %d are allowed", o.Replicas, maxReplicas)
+	}
+	if o.Replicas > 0 && o.Leases != LeasesOff {
+		return nil, errors.New("takes that wait for replicas cannot be served from leases: one of the two must be off")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

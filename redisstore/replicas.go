@@ -17,6 +17,9 @@ const maxReplicas = 15
 // replicasTimeout is how long the server waits for its replicas.
 const replicasTimeout = 200 * time.Millisecond
 
+// replicasDial tells the dialer of replicas from others.
+const replicasDial = time.Second
+
 // replicaName follows the prefix in the name of the key that is written before each WAIT.
 const replicaName = ":replicas"
 
@@ -37,6 +40,8 @@ type replicas struct {
 	// Only waitForReplicas uses these.
 	client rueidis.Client // to the machine that counts takes; nil: none
 	epoch  uint64         // it was the same machine in this epoch
+	link   *link          // whose machine it is
+	used   string         // link.uses() then
 }
 
 // awaitReplicas waits until enough replicas have a take that was answered.
@@ -55,7 +60,7 @@ func (s *Store) awaitReplicas(ctx context.Context, epoch uint64) error {
 	}
 	select {
 	case err := <-answer:
-		if err == nil && !s.epoch.lasts(epoch, noSlot) {
+		if err == nil && !s.epoch.outlives(epoch, noSlot) {
 			return errReplaced
 		}
 		return err
@@ -96,7 +101,7 @@ func (s *Store) waitOnce() error {
 	ctx, cancel := context.WithTimeout(s.closing, checkTimeout)
 	defer cancel()
 	r := &s.replicas
-	if r.client == nil || !s.epoch.outlives(r.epoch, noSlot) {
+	if r.client == nil || !s.isSameMachine() {
 		r.disconnect()
 		if err := s.connectToWait(ctx); err != nil {
 			return err
@@ -114,10 +119,22 @@ func (s *Store) waitOnce() error {
 		r.disconnect()
 		return classified(err)
 	}
+	if !s.isSameMachine() {
+		r.disconnect()
+		return errReplaced
+	}
 	if have < int64(s.options.Replicas) {
+		r.disconnect() // it may be another one since
 		return fmt.Errorf("%w: %d are asked for, and %d had it after %v", errReplicas, s.options.Replicas, have, replicasTimeout)
 	}
 	return nil
+}
+
+// isSameMachine reports whether takes are still counted where it is waited for replicas. A client of
+// Sentinels uses a new connection later than that has answered.
+func (s *Store) isSameMachine() bool {
+	r := &s.replicas
+	return s.link.Load() == r.link && r.link.uses() == r.used && s.epoch.outlives(r.epoch, noSlot)
 }
 
 // connectToWait connects to the machine that counts takes.
@@ -129,12 +146,13 @@ func (s *Store) connectToWait(ctx context.Context) (err error) {
 		return s.notConnected()
 	}
 	o := s.clientOptions()
-	if l.sentinel {
-		o.InitAddress = []string{l.uses()}
+	if r.link, r.used = l, l.uses(); l.sentinel {
+		o.InitAddress = []string{r.used}
 	}
 	o.Sentinel, o.ForceSingleClient = rueidis.SentinelOption{}, true
-	o.Dialer = net.Dialer{KeepAlive: time.Second} // its connections end no epoch: see dial
+	o.Dialer = net.Dialer{Timeout: replicasDial, KeepAlive: time.Second} // its connections end no epoch: see dial
 	if r.client, err = rueidis.NewClient(o); err != nil {
+		r.disconnect() // there is one, although it is not connected
 		return classified(err)
 	}
 	// a name, or a proxy, may lead to another

@@ -135,6 +135,23 @@ func TestATakeFailsWithoutItsReplicas(t *testing.T) {
 	}
 }
 
+// Slots that a take has got before it failed are given back.
+func TestATakeThatFailsHoldsNoSlot(t *testing.T) {
+	t.Parallel()
+	master, replicas := withReplicas(t)
+	s := open(t, redisstore.Options{Addresses: []string{master.Addr()}, Replicas: 2})
+	c := slot("a", 1)
+	replicas[1].Pause(t)
+	var r weir.Receipt
+	if err := s.Take(t.Context(), []weir.Charge{c}, &r); err == nil {
+		t.Fatal("a take did not wait for its replicas")
+	}
+	replicas[1].Resume(t)
+	eventually(t, "the only slot is free", func() bool {
+		return s.Take(t.Context(), []weir.Charge{c}, &r) == nil && r.Allowed
+	})
+}
+
 // Sentinels replace the master: takes wait for the replicas of the new one.
 func TestReplicasOfTheNewMaster(t *testing.T) {
 	t.Parallel()
@@ -153,6 +170,14 @@ func TestReplicasOfTheNewMaster(t *testing.T) {
 	})
 	if n := master.Info(t, "commandstats")["cmdstat_wait"]; n == "" {
 		t.Error("nobody waits for the new master's replicas")
+	}
+}
+
+// Units that are leased are given out without the server, so nothing could wait.
+func TestLeasesDoNotWaitForReplicas(t *testing.T) {
+	_, err := redisstore.New(t.Context(), redisstore.Options{Addresses: []string{"127.0.0.1:1"}, Replicas: 1, Leases: redisstore.LeasesAuto})
+	if err == nil || !strings.Contains(err.Error(), "one of the two must be off") {
+		t.Errorf("got %v", err)
 	}
 }
 
