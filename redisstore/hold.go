@@ -253,8 +253,8 @@ func (s *Store) readHeld(reply rueidis.RedisResult, h *holding, asked int64, has
 	return nil
 }
 
-// giveBackUnknown gives back slots that a take without an answer may have taken, or one that too few
-// replicas have. Otherwise they would be held until they expire.
+// giveBackUnknown gives back slots that a take without an answer may have taken, or one that too
+// few replicas have. Otherwise they would be held until they expire.
 func (s *Store) giveBackUnknown(l *link, h *holding) {
 	o := &order{link: l, done: make(chan struct{})}
 	for i := range h.slots {

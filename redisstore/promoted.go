@@ -47,7 +47,7 @@ const (
 	lookAtOffsets   = 25 * time.Millisecond // under load
 	lookAtReplicas  = time.Second           // without
 	lookAtDead      = 4 * lookAtOffsets     // while no machine answers
-	lookAtChange    = 2 * time.Millisecond  // while a client of Sentinels changes to a new connection
+	lookAtChange    = 2 * time.Millisecond  // while a client of Sentinels changes connections
 	offsetsTimeout  = 250 * time.Millisecond
 	countAgainLasts = 5 * time.Second
 	replicasLast    = int64(time.Minute) // after the last one was seen

@@ -71,8 +71,8 @@ type Options struct {
 	// 0 means 2 s. It should be longer than the deadline of any take.
 	Timeout time.Duration
 
-	// Replicas is how many replicas must have a take that is admitted before it is answered; 0 means
-	// that takes do not wait. If fewer have it after 200 ms, or when ctx ends, Take returns an
+	// Replicas is how many replicas must have an admitted take before it is answered; 0 means that
+	// takes do not wait. If fewer have it after 200 ms, or when ctx ends, Take returns an
 	// error, and what it has spent stays spent. Neither a cluster nor Leases are allowed with it.
 	Replicas int
 

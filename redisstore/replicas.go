@@ -95,8 +95,8 @@ func (s *Store) waitForReplicas() {
 	}
 }
 
-// waitOnce returns nil if enough replicas have every take that was answered before, unless its epoch
-// has ended.
+// waitOnce returns nil if enough replicas have every take that was answered before, unless another
+// server may have answered since.
 func (s *Store) waitOnce() error {
 	ctx, cancel := context.WithTimeout(s.closing, checkTimeout)
 	defer cancel()
@@ -130,8 +130,8 @@ func (s *Store) waitOnce() error {
 	return nil
 }
 
-// isSameMachine reports whether takes are still counted where it is waited for replicas. A client of
-// Sentinels uses a new connection later than that has answered.
+// isSameMachine reports whether takes are still counted where it is waited for replicas. A client
+// of Sentinels uses a new connection later than that has answered.
 func (s *Store) isSameMachine() bool {
 	r := &s.replicas
 	return s.link.Load() == r.link && r.link.uses() == r.used && s.epoch.outlives(r.epoch, noSlot)
@@ -150,7 +150,8 @@ func (s *Store) connectToWait(ctx context.Context) (err error) {
 		o.InitAddress = []string{r.used}
 	}
 	o.Sentinel, o.ForceSingleClient = rueidis.SentinelOption{}, true
-	o.Dialer = net.Dialer{Timeout: replicasDial, KeepAlive: time.Second} // its connections end no epoch: see dial
+	// its connections end no epoch: see dial
+	o.Dialer = net.Dialer{Timeout: replicasDial, KeepAlive: time.Second}
 	if r.client, err = rueidis.NewClient(o); err != nil {
 		r.disconnect() // there is one, although it is not connected
 		return classified(err)

@@ -54,8 +54,8 @@ var plugin = sync.OnceValues(func() (string, error) {
 	return filepath.Join(dir, "weir-sync"), nil
 })
 
-// A mariadb is a MariaDB server on a socket, with a database of a new WordPress. The first test that
-// needs it starts it, all of them share it, and the last ends it.
+// A mariadb is a MariaDB server on a socket, with a database of a new WordPress. The first test
+// that needs it starts it, all of them share it, and the last ends it.
 type mariadb struct {
 	once    sync.Once
 	err     error

@@ -1,7 +1,7 @@
 //go:build !race
 
-// What runs here at the same time also does in TestADefectIsReportedOnlyForItsLimiter, with the race
-// detector.
+// What runs here at the same time also does in TestADefectIsReportedOnlyForItsLimiter, with the
+// race detector.
 
 package verify_test
 
