@@ -90,7 +90,7 @@ func startCaddy(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("caddy", "run", "--config", filepath.Join(dir, "Caddyfile"), "--adapter", "caddyfile")
-	// Caddy 2.6 writes the name of a field in place of its value now and then, with several processors
+	// with several processors, Caddy 2.6 sometimes writes the name of a field as its value
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
 	caddy, err := child.Start(cmd, filepath.Join(dir, "said"), syscall.SIGTERM)
 	if err != nil {
