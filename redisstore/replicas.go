@@ -89,6 +89,9 @@ func (s *Store) waitForReplicas() {
 			continue
 		}
 		err := s.waitOnce()
+		if err != nil {
+			r.disconnect() // another machine may be right since
+		}
 		for _, answer := range all {
 			answer <- err
 		}
@@ -107,24 +110,19 @@ func (s *Store) waitOnce() error {
 			return err
 		}
 	}
-	var have int64
 	replies := r.client.DoMulti(ctx,
 		r.client.B().Set().Key(s.prefix+replicaName).Value("").ExSeconds(1).Build(),
 		r.client.B().Wait().Numreplicas(int64(s.options.Replicas)).Timeout(replicasTimeout.Milliseconds()).Build())
-	err := replies[0].Error()
-	if err == nil {
-		have, err = replies[1].AsInt64()
-	}
-	if err != nil {
-		r.disconnect()
+	if err := replies[0].Error(); err != nil {
 		return classified(err)
 	}
-	if !s.isSameMachine() {
-		r.disconnect()
+	have, err := replies[1].AsInt64()
+	switch {
+	case err != nil:
+		return classified(err)
+	case !s.isSameMachine():
 		return errReplaced
-	}
-	if have < int64(s.options.Replicas) {
-		r.disconnect() // it may be another one since
+	case have < int64(s.options.Replicas):
 		return fmt.Errorf("%w: %d are asked for, and %d had it after %v", errReplicas, s.options.Replicas, have, replicasTimeout)
 	}
 	return nil
@@ -137,7 +135,8 @@ func (s *Store) isSameMachine() bool {
 	return s.link.Load() == r.link && r.link.uses() == r.used && s.epoch.outlives(r.epoch, noSlot)
 }
 
-// connectToWait connects to the machine that counts takes.
+// connectToWait connects to the machine that counts takes. After an error, too, there may be a
+// client.
 func (s *Store) connectToWait(ctx context.Context) (err error) {
 	r := &s.replicas
 	r.epoch = s.epoch.now() // before the machines are compared
@@ -153,19 +152,15 @@ func (s *Store) connectToWait(ctx context.Context) (err error) {
 	// its connections end no epoch: see dial
 	o.Dialer = net.Dialer{Timeout: replicasDial, KeepAlive: time.Second}
 	if r.client, err = rueidis.NewClient(o); err != nil {
-		r.disconnect() // there is one, although it is not connected
 		return classified(err)
 	}
-	// a name, or a proxy, may lead to another
 	ours, err := runID(ctx, r.client)
-	if err == nil {
-		var theirs string
-		if theirs, err = runID(ctx, l.client); err == nil && ours != theirs {
-			err = errReplaced
-		}
-	}
 	if err != nil {
-		r.disconnect()
+		return err
+	}
+	theirs, err := runID(ctx, l.client)
+	if err == nil && ours != theirs { // a name, or a proxy, may lead to another
+		err = errReplaced
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package redis_test
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,16 +13,17 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// withReplicas starts a master with two replicas that follow it.
-func withReplicas(t *testing.T) (master *redistest.Server, replicas []*redistest.Server) {
+// withReplicas opens a store that waits for both replicas of a master.
+func withReplicas(t *testing.T) (s *redisstore.Store, master *redistest.Server, replicas []*redistest.Server) {
 	t.Helper()
 	master = redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	_, port, _ := strings.Cut(master.Addr(), ":")
 	for range 2 {
 		replicas = append(replicas, redistest.Start(t, "--replicaof", "127.0.0.1", port))
 	}
-	followedAtOnce(t, redisstore.Options{Addresses: []string{master.Addr()}, Replicas: 2})
-	return master, replicas
+	o := redisstore.Options{Addresses: []string{master.Addr()}, Replicas: 2}
+	followedAtOnce(t, o)
+	return open(t, o), master, replicas
 }
 
 // followedAtOnce waits until replicas have what is written at once: one that has just
@@ -42,8 +42,7 @@ func followedAtOnce(t *testing.T, o redisstore.Options) {
 // has what was admitted, although nobody gives it anything again.
 func TestReplicasHaveWhatWasAdmitted(t *testing.T) {
 	t.Parallel()
-	master, replicas := withReplicas(t)
-	s := open(t, redisstore.Options{Addresses: []string{master.Addr()}, Replicas: 2})
+	s, master, replicas := withReplicas(t)
 	const callers, each = 16, 50
 	c := charge("a", 1e6, 3600, 1)
 	var all sync.WaitGroup
@@ -69,21 +68,10 @@ func TestReplicasHaveWhatWasAdmitted(t *testing.T) {
 // The takes that are answered meanwhile share one WAIT.
 func TestTakesShareAWait(t *testing.T) {
 	t.Parallel()
-	master, replicas := withReplicas(t)
-	s := open(t, redisstore.Options{Addresses: []string{master.Addr()}, Replicas: 2})
+	s, master, replicas := withReplicas(t)
 	c := charge("a", 1e6, 3600, 1)
 	take(t, s, c)
-	waits := func() int64 {
-		text := master.Info(t, "commandstats")["cmdstat_wait"]
-		_, calls, _ := strings.Cut(text, "calls=")
-		calls, _, _ = strings.Cut(calls, ",")
-		n, err := strconv.ParseInt(calls, 10, 64)
-		if err != nil {
-			t.Fatalf("calls of WAIT in %q: %v", text, err)
-		}
-		return n
-	}
-	before := waits()
+	before := master.Calls(t, "wait")
 	replicas[0].Pause(t) // so that the first WAIT lasts until all others have come
 	const takes = 100
 	done := make(chan error, takes)
@@ -98,7 +86,7 @@ func TestTakesShareAWait(t *testing.T) {
 	for range takes {
 		<-done // the first ones may have waited too long
 	}
-	if n := waits() - before; n > takes/10 {
+	if n := master.Calls(t, "wait") - before; n > takes/10 {
 		t.Errorf("%d takes at once caused %d WAITs", takes, n)
 	}
 }
@@ -107,8 +95,7 @@ func TestTakesShareAWait(t *testing.T) {
 // takes go on by themselves.
 func TestATakeFailsWithoutItsReplicas(t *testing.T) {
 	t.Parallel()
-	master, replicas := withReplicas(t)
-	s := open(t, redisstore.Options{Addresses: []string{master.Addr()}, Replicas: 2})
+	s, _, replicas := withReplicas(t)
 	c := charge("a", 10, 3600, 1)
 	take(t, s, c)
 	replicas[1].Pause(t) // it gets what is written, and does not say so
@@ -138,8 +125,7 @@ func TestATakeFailsWithoutItsReplicas(t *testing.T) {
 // Slots that a take has got before it failed are given back.
 func TestATakeThatFailsHoldsNoSlot(t *testing.T) {
 	t.Parallel()
-	master, replicas := withReplicas(t)
-	s := open(t, redisstore.Options{Addresses: []string{master.Addr()}, Replicas: 2})
+	s, _, replicas := withReplicas(t)
 	c := slot("a", 1)
 	replicas[1].Pause(t)
 	var r weir.Receipt
@@ -168,7 +154,7 @@ func TestReplicasOfTheNewMaster(t *testing.T) {
 		before := one(t, master).count
 		return s.Take(t.Context(), []weir.Charge{c}, &r) == nil && one(t, master).count > before
 	})
-	if n := master.Info(t, "commandstats")["cmdstat_wait"]; n == "" {
+	if master.Calls(t, "wait") == 0 {
 		t.Error("nobody waits for the new master's replicas")
 	}
 }

@@ -198,9 +198,15 @@ func (s *Server) Info(t testing.TB, section string) map[string]string {
 // FCALL, including errors.
 func (s *Server) Commands(t testing.TB) int64 {
 	t.Helper()
+	return s.Calls(t, "eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro")
+}
+
+// Calls returns how often the server was asked to run commands since it started, including errors.
+func (s *Server) Calls(t testing.TB, names ...string) int64 {
+	t.Helper()
 	stats := s.Info(t, "commandstats")
 	total := int64(0)
-	for _, name := range []string{"eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"} {
+	for _, name := range names {
 		for part := range strings.SplitSeq(stats["cmdstat_"+name], ",") {
 			for _, counter := range []string{"calls=", "rejected_calls="} {
 				if value, ok := strings.CutPrefix(part, counter); ok {
