@@ -264,7 +264,11 @@ func (a *attempt) commit(receipt *weir.Receipt) {
 		if p.shared {
 			a.store.shareUntil(p.used.Reset)
 		}
-		p.write()
+		if p.used.Reset == 0 { // ended, and nothing is spent
+			p.entry.word.Store(p.word)
+		} else {
+			p.write()
+		}
 	}
 }
 

@@ -104,8 +104,13 @@ func (s *Store) takeOne(charges []weir.Charge, hash uint64, receipt *weir.Receip
 	return s.takeLocked(charges, []uint64{hash}, receipt)
 }
 
-// takeSeveral takes from several windows. It freezes all their entries but the last, in order of
-// address, so that two takes cannot deadlock. Swapping the last word charges all of them at once.
+// takeSeveral takes from several windows. It freezes all their entries, in order of address, so that
+// two takes cannot deadlock, and only then looks whether the clock is still at the second it read.
+// At that moment the take is decided: no other take can have seen one of these windows in a later
+// second.
+//
+// To swap the last word without freezing it is not enough, even if nobody has changed it: a delayed
+// take would be decided in a second that others have seen end.
 func (s *Store) takeSeveral(charges []weir.Charge, receipt *weir.Receipt) error {
 	var hashes [weir.MaxCharges]uint64
 	for i := range charges {
@@ -165,44 +170,38 @@ func (h *entrySet) find(t *table, charges []weir.Charge, hashes []uint64) bool {
 // them frozen for too long or if one of them now belongs to another key.
 func (h *entrySet) take(s *Store, receipt *weir.Receipt) bool {
 	now := s.clock.now() // before anything is frozen: it is most of the cost of a take
-	first := h.of[:h.n-1]
-	for i := range first {
-		word, ok := first[i].entry.freeze(first[i].hash)
+	for i := range h.of[:h.n] {
+		word, ok := h.of[i].entry.freeze(h.of[i].hash)
 		if !ok {
 			h.thaw(i)
 			return false
 		}
-		first[i].word = word
+		h.of[i].word = word
 	}
-	last := &h.of[h.n-1]
-	for n := 0; n < spins; n++ {
-		last.word = last.entry.word.Load()
-		if last.entry.hash.Load() != last.hash {
-			break
-		}
-		if isBusy(last.word, last.hash) {
-			spinWait(n)
-			continue
-		}
-		if !s.clock.isAt(now) {
-			now = s.clock.now()
-			continue
-		}
-		allowed := h.judge(now)
-		if !last.entry.word.CompareAndSwap(last.word, pack(last.used, last.hash)) {
-			continue
-		}
-		receipt.Now, receipt.Allowed = now, allowed
-		receipt.Used[last.index] = last.used
-		for i := range first {
-			p := &first[i]
-			receipt.Used[p.index] = p.used
-			p.entry.word.Store(pack(p.used, p.hash))
-		}
-		return true
+	for !s.clock.isAt(now) {
+		now = s.clock.now()
 	}
-	h.thaw(h.n - 1)
-	return false
+	receipt.Now, receipt.Allowed = now, h.judge(now)
+	for i := range h.of[:h.n] {
+		p := &h.of[i]
+		receipt.Used[p.index] = p.used
+		if !p.unfreeze(p.used) {
+			return false // takeLocked will find the store closed
+		}
+	}
+	return true
+}
+
+// unfreeze writes the entry, which the caller has frozen. A window that has ended stays as it is
+// if nothing is spent: were it emptied, its word could be the one that a delayed take of takeOne has
+// read some windows ago. It returns false if the entry is another process's: after a Close, which
+// does not wait for this take, that may have unfrozen the entry, and count in it.
+func (p *heldEntry) unfreeze(used weir.Used) bool {
+	word := p.word
+	if used.Reset != 0 {
+		word = pack(used, p.hash)
+	}
+	return p.entry.word.CompareAndSwap(p.word^frozen, word)
 }
 
 // judge reports whether all charges fit at now, and sets each used to its value after the take.
@@ -229,6 +228,6 @@ func (h *entrySet) judge(now int64) (allowed bool) {
 // thaw unfreezes the first n entries, unchanged.
 func (h *entrySet) thaw(n int) {
 	for i := range h.of[:n] {
-		h.of[i].entry.word.Store(h.of[i].word)
+		h.of[i].unfreeze(weir.Used{})
 	}
 }
