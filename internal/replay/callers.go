@@ -324,7 +324,7 @@ func (c *callers) each(visit func(e *entry)) {
 
 // estimates count callers when not all are remembered.
 type estimates struct {
-	callers [marks]hyperloglog.Sketch        // by mark: all callers ever seen, within 2 %
+	callers [marks]hyperloglog.Sketch        // by mark: all callers ever seen; standard error 0.8 %
 	peaks   [peakBuckets]*hyperloglog.Sketch // of evicted callers, by their peak; nil: none
 	// callers that were evicted while their window was open
 	broken int64

@@ -67,8 +67,9 @@ type Lack struct {
 
 // A Count is a number of distinct callers.
 type Count struct {
-	N         int64 `json:"n"`
-	Estimated bool  `json:"estimated"` // within 2 %, because there are too many to remember
+	N int64 `json:"n"`
+	// there are too many to remember: N has a standard error of 0.8 %, or 1.6 % in Recommend
+	Estimated bool `json:"estimated"`
 	// the possible error of an estimate, if it is larger: the estimate is the difference of two
 	Off int64 `json:"off,omitempty"`
 }

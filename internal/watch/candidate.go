@@ -31,8 +31,8 @@ type difference struct {
 	admitted distinct
 }
 
-// A distinct counts distinct callers in at most 20 KiB: exactly up to some thousands, then within 2
-// %.
+// A distinct counts distinct callers in at most 20 KiB: exactly up to some thousands, then
+// with a standard error of 0.8 %.
 type distinct struct {
 	mu     sync.Mutex
 	sketch hyperloglog.Sketch

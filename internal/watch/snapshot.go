@@ -162,7 +162,7 @@ type Candidate struct {
 }
 
 // A Difference is what would change for one limiter. The numbers of callers count each caller once:
-// exactly up to some thousands, then within 2 %.
+// exactly up to some thousands, then with a standard error of 0.8 %.
 type Difference struct {
 	Limiter              string `json:"limiter"`
 	Same                 uint64 `json:"same"`
