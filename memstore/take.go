@@ -104,10 +104,10 @@ func (s *Store) takeOne(charges []weir.Charge, hash uint64, receipt *weir.Receip
 	return s.takeLocked(charges, []uint64{hash}, receipt)
 }
 
-// takeSeveral takes from several windows. It freezes all their entries, in order of address, so that
-// two takes cannot deadlock, and only then looks whether the clock is still at the second it read.
-// At that moment the take is decided: no other take can have seen one of these windows in a later
-// second.
+// takeSeveral takes from several windows. It freezes all their entries, in order of address, so
+// that two takes cannot deadlock, and only then looks whether the clock is still at the second it
+// read. At that moment the take is decided: no other take can have seen one of these windows in a
+// later second.
 //
 // To swap the last word without freezing it is not enough, even if nobody has changed it: a delayed
 // take would be decided in a second that others have seen end.
@@ -192,10 +192,10 @@ func (h *entrySet) take(s *Store, receipt *weir.Receipt) bool {
 	return true
 }
 
-// unfreeze writes the entry, which the caller has frozen. A window that has ended stays as it is
-// if nothing is spent: were it emptied, its word could be the one that a delayed take of takeOne has
-// read some windows ago. It returns false if the entry is another process's: after a Close, which
-// does not wait for this take, that may have unfrozen the entry, and count in it.
+// unfreeze writes the entry, which the caller has frozen. A window that has ended stays as it is if
+// nothing is spent: were it emptied, its word could be the one that a delayed takeOne has read some
+// windows ago. It returns false if the entry is another process's: after a Close, which does not
+// wait for this take, that may have unfrozen the entry, and count in it.
 func (p *heldEntry) unfreeze(used weir.Used) bool {
 	word := p.word
 	if used.Reset != 0 {
