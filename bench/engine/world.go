@@ -67,7 +67,7 @@ func newWorld(ctx context.Context, temp, weir string) (w *world, remove func(), 
 		return nil, nil, err
 	}
 	var started []*server
-	remove = func() {
+	stop := func() {
 		for _, s := range started {
 			s.stop()
 		}
@@ -75,7 +75,7 @@ func newWorld(ctx context.Context, temp, weir string) (w *world, remove func(), 
 	}
 	defer func() {
 		if err != nil {
-			remove()
+			stop()
 		}
 	}()
 	if err := w.makeFiles(ctx); err != nil {
@@ -92,7 +92,7 @@ func newWorld(ctx context.Context, temp, weir string) (w *world, remove func(), 
 			w.smallPid = s.pid
 		}
 	}
-	return w, remove, nil
+	return w, stop, nil
 }
 
 // superuserProgram returns the path of a program that Debian has in a directory that is not on
