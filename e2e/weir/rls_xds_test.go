@@ -5,9 +5,11 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -24,6 +26,7 @@ type controlPlane struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 	configs chan *limits.RateLimitConfig
 	answers chan string
+	end     chan struct{} // ends a stream
 }
 
 func (p *controlPlane) StreamAggregatedResources(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
@@ -36,6 +39,8 @@ func (p *controlPlane) StreamAggregatedResources(s discovery.AggregatedDiscovery
 		select {
 		case <-s.Context().Done():
 			return s.Context().Err()
+		case <-p.end:
+			return nil
 		case c := <-p.configs:
 			one, err := anypb.New(c)
 			if err != nil {
@@ -52,18 +57,32 @@ func (p *controlPlane) StreamAggregatedResources(s discovery.AggregatedDiscovery
 func TestEnvoyIsAnsweredByTheLimitsOfAControlPlane(t *testing.T) {
 	keys := t.TempDir()
 	certFile, keyFile := filepath.Join(keys, "tls.crt"), filepath.Join(keys, "tls.key")
-	own, err := selfsigned.Write(certFile, keyFile, "localhost")
-	if err != nil {
-		t.Fatal(err)
+	var secured atomic.Pointer[tls.Config]
+	// certify has the control plane show a new certificate, and accept it alone. Files of the server
+	// are written first, one of them or both.
+	certify := func(files ...string) {
+		t.Helper()
+		at := t.TempDir()
+		own, err := selfsigned.Write(filepath.Join(at, "tls.crt"), filepath.Join(at, "tls.key"), "localhost")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if err := os.Rename(filepath.Join(at, filepath.Base(file)), file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		trusted := x509.NewCertPool()
+		trusted.AddCert(own.Leaf)
+		secured.Store(&tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert, NextProtos: []string{"h2"}})
 	}
-	trusted := x509.NewCertPool()
-	trusted.AddCert(own.Leaf)
+	certify(certFile, keyFile)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &controlPlane{configs: make(chan *limits.RateLimitConfig, 1), answers: make(chan string, 10)}
-	plane := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert})))
+	p := &controlPlane{configs: make(chan *limits.RateLimitConfig, 1), answers: make(chan string, 10), end: make(chan struct{})}
+	plane := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return secured.Load(), nil }})))
 	discovery.RegisterAggregatedDiscoveryServiceServer(plane, p)
 	serving := make(chan error, 1)
 	go func() { serving <- plane.Serve(l) }()
@@ -102,6 +121,23 @@ func TestEnvoyIsAnsweredByTheLimitsOfAControlPlane(t *testing.T) {
 	}
 	if _, err := s.stderr.await(regexp.MustCompile(`configuration of the control plane cannot be used; the one before stays in force`)); err != nil {
 		t.Error(err)
+	}
+
+	// the certificate is renewed, at first without its key: what is in force stays until both fit
+	certify(certFile)
+	p.end <- struct{}{}
+	if _, err := s.stderr.await(regexp.MustCompile(`control plane of the rate limit configuration cannot be followed; what is in force stays.*private key does not match`)); err != nil {
+		t.Error(err)
+	}
+	if got := s.ask(t, rlsRequest("gateway", 0, "rule-0-match-0=x")); got != "OK OK/2" {
+		t.Errorf("without a control plane: %s", got)
+	}
+	certify(certFile, keyFile)
+	answer(`envoy-ratelimit has "3": `)
+	limit("4", limits.RateLimitUnit_HOUR, 9)
+	answer(`envoy-ratelimit has "4": `)
+	if got := s.ask(t, rlsRequest("gateway", 0, "rule-0-match-0=x")); got != "OK OK/5" {
+		t.Errorf("with a renewed certificate: %s", got)
 	}
 	s.endRLS(t)
 }
