@@ -22,10 +22,14 @@ type Server struct {
 	end    context.CancelFunc // of health.ending
 }
 
+// workers are the goroutines that answer requests one after another: a fresh one would grow its
+// stack for each. If all are at work, a request has a goroutine of its own.
+const workers = 256
+
 // New returns a server that is healthy: as a whole, and as each named service.
 func New(services []string, o ...grpc.ServerOption) *Server {
 	h := &watched{Server: health.NewServer()}
-	s := &Server{Server: grpc.NewServer(o...), health: h}
+	s := &Server{Server: grpc.NewServer(append(o, grpc.NumStreamWorkers(workers))...), health: h}
 	h.ending, s.end = context.WithCancel(context.Background())
 	for _, name := range services {
 		h.SetServingStatus(name, health_pb.HealthCheckResponse_SERVING)
