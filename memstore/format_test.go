@@ -147,8 +147,9 @@ func TestEntriesHeldByADeadProcessAreReleased(t *testing.T) {
 		c := charge(7, 5)
 		s.mustTake(t, c)
 		hash := s.seed.hash(c.Key)
-		s.table.find(hash).freeze(hash)
+		word, _ := s.table.find(hash).freeze(hash)
 		b, err := os.ReadFile(o.File)
+		s.table.find(hash).word.Store(word) // or Close would wait for it
 		if err != nil {
 			t.Fatal(err)
 		}

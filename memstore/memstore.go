@@ -169,17 +169,40 @@ func (s *Store) own(b backing) {
 func (s *Store) InProcess() {}
 
 // Close marks the file as cleanly closed and unlocks it. Later takes return ErrClosed. A take that
-// runs at the same time is counted, or returns ErrClosed. Closing again does nothing.
+// runs at the same time is counted, or returns ErrClosed and has changed nothing. With a file it
+// freezes each entry once: that takes about a millisecond for each 40,000 keys. Closing again does
+// nothing.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	s.stopCounting()
+	// own's cleanup frees the memory, once no take can read it any more
+	b, ok := s.backing.(detacher)
+	if !ok || s.file == "" {
+		return s.backing.finish()
+	}
+	lock, err := b.detach()
+	if lock != nil {
+		err = errors.Join(err, lock.Close())
+	}
+	return err
+}
+
+// stopCounting returns when no take of the closed store can count any more, and nothing rewrites
+// its table. In a file every entry is frozen then, so that even a take that is delayed for long
+// cannot change an entry that the next process has unfrozen: before that one can open the file,
+// detach takes it out of this store's memory.
+func (s *Store) stopCounting() {
 	s.grants.close()
 	close(s.stop)
 	s.done.Wait()
-	s.table.retire()
+	if s.file != "" {
+		s.table.quiesce()
+	} else {
+		s.table.retire()
+	}
 	s.table.empty()
-	return s.backing.finish() // own's cleanup frees the memory, once no take can read it any more
 }
 
 // Stats describes how full the store is.

@@ -92,21 +92,14 @@ func (s *Store) settleLocked(hash uint64, t *weir.Ticket, c *weir.Change) error 
 
 // settleFrozen changes the window of an entry that the caller has frozen, if it is still the one
 // that was charged, and unfreezes it. word is from before the freezing.
-//
-// It does not just store the new word: after a Close, which does not wait for it, the next process
-// may have unfrozen the entry, and count in it.
 func (s *Store) settleFrozen(e *entry, word, hash uint64, t *weir.Ticket, c *weir.Change) {
 	kept := unpack(word, hash)
 	if s.voids(t, c, hash, kept) {
-		e.word.CompareAndSwap(word^frozen, word)
+		e.word.Store(word)
 		return
 	}
-	used := kept.Settle(max(c.Units, -c.Cost))
-	if !e.word.CompareAndSwap(word^frozen, pack(used, hash)) {
-		c.Lost = true
-		return
-	}
-	c.Done, c.Used = true, used
+	c.Done, c.Used = true, kept.Settle(max(c.Units, -c.Cost))
+	e.word.Store(pack(c.Used, hash))
 }
 
 // voids reports whether kept, the window that the frozen entry of hash has, may not be the one that

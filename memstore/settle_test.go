@@ -176,28 +176,6 @@ func TestTheMemoryOfResetsIsBounded(t *testing.T) {
 	}
 }
 
-// A process that has handed its file on may still settle: the next process has unfrozen the entry,
-// and has counted in it.
-func TestASettlementWritesOverNothing(t *testing.T) {
-	s := newSettling(t, Options{})
-	one := windowOf("a", 10, 60, 3)
-	r := s.reserve(one)
-	hash := s.seed.hash(one.Key)
-	e := s.table.find(hash)
-	word, ok := e.freeze(hash)
-	if !ok {
-		t.Fatal("it is frozen")
-	}
-	e.word.Store(pack(weir.Used{Count: 9, Reset: r.Used[0].Reset}, hash)) // the next process
-	c := weir.Change{Charge: one, Reset: r.Used[0].Reset, Units: -3}
-	if s.settleFrozen(e, word, hash, &r.Ticket, &c); c.Done || !c.Lost {
-		t.Errorf("%+v", c)
-	}
-	if n := s.count(one); n != 9 {
-		t.Errorf("it has %d units, want 9", n)
-	}
-}
-
 // A ticket of the moment at which the clock is set back may be from before or after.
 func TestATicketOfASetBackIsVoid(t *testing.T) {
 	s := newSettling(t, Options{})

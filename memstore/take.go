@@ -185,23 +185,20 @@ func (h *entrySet) take(s *Store, receipt *weir.Receipt) bool {
 	for i := range h.of[:h.n] {
 		p := &h.of[i]
 		receipt.Used[p.index] = p.used
-		if !p.unfreeze(p.used) {
-			return false // takeLocked will find the store closed
-		}
+		p.unfreeze(p.used)
 	}
 	return true
 }
 
 // unfreeze writes the entry, which the caller has frozen. A window that has ended stays as it is if
 // nothing is spent: were it emptied, its word could be the one that a delayed takeOne has read some
-// windows ago. It returns false if the entry is another process's: after a Close, which does not
-// wait for this take, that may have unfrozen the entry, and count in it.
-func (p *heldEntry) unfreeze(used weir.Used) bool {
+// windows ago.
+func (p *heldEntry) unfreeze(used weir.Used) {
 	word := p.word
 	if used.Reset != 0 {
 		word = pack(used, p.hash)
 	}
-	return p.entry.word.CompareAndSwap(p.word^frozen, word)
+	p.entry.word.Store(word)
 }
 
 // judge reports whether all charges fit at now, and sets each used to its value after the take.
