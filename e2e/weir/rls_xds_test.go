@@ -58,8 +58,8 @@ func TestEnvoyIsAnsweredByTheLimitsOfAControlPlane(t *testing.T) {
 	keys := t.TempDir()
 	certFile, keyFile := filepath.Join(keys, "tls.crt"), filepath.Join(keys, "tls.key")
 	var secured atomic.Pointer[tls.Config]
-	// certify has the control plane show a new certificate, and accept it alone. Files of the server
-	// are written first, one of them or both.
+	// certify has the control plane show a new certificate, and accept it alone. Files of the
+	// server are written first, one of them or both.
 	certify := func(files ...string) {
 		t.Helper()
 		at := t.TempDir()
