@@ -1,3 +1,7 @@
+//go:build !race
+
+// One goroutine reads the sources: the race detector would only make that slow.
+
 package main
 
 import (
