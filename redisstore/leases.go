@@ -447,9 +447,8 @@ func (a *leases) show(t *leaseTake) bool {
 			continue
 		}
 		held, last := e.pocket.Of(used.Reset)
-		if units[i] = min(held, used.Count); units[i] > 0 {
-			latest = max(latest, a.ahead.at(last)/int64(time.Second))
-		}
+		units[i] = min(held, used.Count)
+		latest = max(latest, a.ahead.at(last)/int64(time.Second)) // also if none is left by now
 	}
 	if latest >= ends {
 		return false

@@ -16,6 +16,7 @@ import (
 type slowLender struct {
 	store *simStore
 	looks chan struct{}
+	slow  chan struct{}    // the answers of takes that look are on their way until it is closed
 	most  map[string]int64 // units that it lends at once
 	gone  bool             // the connection that has charged has ended, and the server answers
 	asked int
@@ -43,6 +44,9 @@ func (s *slowLender) charge(ctx context.Context, t *leaseTake) error {
 		t.wishes[i].Units = min(t.wishes[i].Units, s.most[string(t.charges[i].Key)])
 	}
 	s.store.take(t)
+	if gate && s.slow != nil {
+		<-s.slow
+	}
 	t.charges = asked
 	for i := range t.charges {
 		if t.charges[i].Cost == weir.Gate && t.r.Used[i].Count >= t.charges[i].Limit {
@@ -134,6 +138,33 @@ func TestUnitsOfBothSidesOfAResetServeNoTakeTogether(t *testing.T) {
 			if !r.Allowed || r.Ticket.At <= k.mark {
 				t.Errorf("allowed %t, leased %t, as of %d: the window was reset at %d", r.Allowed, r.Leased, r.Ticket.At, k.mark)
 			}
+		}
+	})
+}
+
+// A refusal counts units that were given out while its answer was on its way, so it is not earlier
+// than they are.
+func TestARefusalIsNotBeforeTheUnitsThatItCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, lender := newSlowLeases()
+		now, _ := a.clock()
+		a.ahead.learn(time.Now().UnixNano(), now, now)
+		lender.slow = make(chan struct{})
+		close(lender.looks)
+		ask(t, a, of("b", 100, 1)) // with 7 for later
+		full := of("a", 1, 1)
+		ask(t, a, full)
+		refused := make(chan weir.Receipt, 1)
+		go func() { refused <- ask(t, a, of("a", 1, weir.Gate), of("b", 100, 0)) }()
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		var last weir.Receipt
+		for range 7 {
+			last = ask(t, a, of("b", 100, 1))
+		}
+		close(lender.slow)
+		if r := <-refused; r.Allowed || !last.Leased || r.Used[1].Count != last.Used[0].Count || r.Now < last.Now {
+			t.Errorf("refused: %t at %d with a count of %d; the last leased unit was given out at %d as number %d (leased: %t)", !r.Allowed, r.Now, r.Used[1].Count, last.Now, last.Used[0].Count, last.Leased)
 		}
 	})
 }
