@@ -119,6 +119,11 @@ modules: ## the modules of their own: examples/go, the Caddy module, and --rls b
 fuzz: ## each fuzz target for FUZZTIME (2s)
 	$(BESIDE) scripts/fuzz $(FUZZTIME)
 
+.PHONY: corpora
+corpora: ## fill testdata/fuzz: each fuzz target for FUZZTIME (2s), then the inputs that reach what its seeds do not
+	scripts/fuzz $(FUZZTIME)
+	go run ./scripts/corpora
+
 .PHONY: bench
 bench: ## the benchmarks of each package, then Weir and its peers (bench/)
 	go test -run '^$$' -bench . -benchmem ./...

@@ -48,7 +48,7 @@ var floors = map[string]int{
 	"internal/netfile": 1, "internal/meter": 1, "internal/acme": 1,
 	"internal/rls/config": 1,
 	"internal/rls":        4,
-	"scripts/docsite":     1,
+	"scripts/docsite":     1, "scripts/corpora": 1,
 
 	"": 0, "headers": 0, "internal/wire": 0, "internal/nonblock": 0, "internal/unsent": 0, "internal/lease": 0, "internal/plaintext": 0, "internal/uplot": 0,
 	"internal/wait": 0, "internal/grpcdrain": 0, "internal/pages": 0, "internal/headroom": 0, "clients/js": 0,
