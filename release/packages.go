@@ -64,7 +64,8 @@ var formats = []format{
 	{
 		suffix: "apk", packager: apk.Default, zsh: "/usr/share/zsh/site-functions", documents: plainDocuments,
 		scripts: func(i *nfpm.Info, own func(string) string) {
-			i.Scripts = nfpm.Scripts{PreInstall: own("apk.pre")}
+			i.Scripts = nfpm.Scripts{PreInstall: own("apk.pre-install"), PreRemove: own("apk.pre-deinstall")}
+			i.APK.Scripts.PostUpgrade = own("apk.post-upgrade")
 		},
 		compressed: func(*nfpm.Info) {},
 	},
@@ -112,7 +113,9 @@ func describe(p program, t *texts, f format, dir string) (*nfpm.Info, error) {
 	info.Contents = append(info.Contents, b.entry("/usr/bin/weir", p.Path, files.TypeFile, 0o755))
 	b.add("/etc/weir/policy.yaml", files.TypeConfigNoReplace, t.policy)
 	b.add("/etc/weir/weir.yaml", files.TypeConfigNoReplace, t.own("weir.yaml"))
-	if f.suffix != "apk" { // Alpine has no systemd
+	if f.suffix == "apk" { // Alpine has OpenRC
+		b.program("/etc/init.d/weir", t.own("weir.initd"))
+	} else {
 		for _, unit := range units {
 			b.add("/usr/lib/systemd/system/"+unit, files.TypeFile, t.own(unit))
 		}
@@ -146,6 +149,11 @@ type contents struct {
 
 func (c *contents) add(destination, kind string, content []byte) {
 	c.info.Contents = append(c.info.Contents, c.entry(destination, c.write(destination, content, 0o644), kind, 0o644))
+}
+
+// program adds what may be executed.
+func (c *contents) program(destination string, content []byte) {
+	c.info.Contents = append(c.info.Contents, c.entry(destination, c.write(destination, content, 0o755), files.TypeFile, 0o755))
 }
 
 func (c *contents) entry(destination, source, kind string, mode fs.FileMode) *files.Content {
