@@ -200,7 +200,7 @@ release: ## dist/: archives, packages, images, SBOMs and sums of the checked-out
 	cd release && go vet . && go test -count=1 . && go run . -twice -out ../dist
 
 .PHONY: release-test
-release-test: ## as root on Debian, after make release: lintian; the package is installed, used, upgraded, downgraded, purged
+release-test: ## as root on Debian, after make release: lintian; the deb, and with rpm the rpm, is installed, used, upgraded, downgraded, removed
 	scripts/release-test
 
 .PHONY: workflows

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -26,6 +27,8 @@ func main() {
 	flag.StringVar(&o.repository, "repository", "..", "the repository whose checked-out commit is released")
 	flag.StringVar(&o.out, "out", "../dist", "where the files are written; what it has is replaced")
 	flag.StringVar(&o.only, "only", "", "one platform, such as linux/amd64, instead of all")
+	flag.StringVar(&o.program, "program", "", "make packages of this weir alone, which runs here, instead of building one; with -as")
+	flag.StringVar(&o.as, "as", "", "the version that packages of -program have, such as 99.0.0, for tests of upgrades")
 	flag.BoolVar(&o.twice, "twice", false, "build and pack a second time elsewhere, and compare every byte")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -38,6 +41,7 @@ func main() {
 
 type options struct {
 	repository, out, only string
+	program, as           string
 	twice                 bool
 }
 
@@ -62,6 +66,9 @@ func (o options) run(ctx context.Context, log io.Writer) error {
 	if err := os.RemoveAll(out); err != nil {
 		return err
 	}
+	if o.program != "" {
+		return o.packageProgram(ctx, out)
+	}
 	commit, err := head(ctx, o.repository) // once: the second time it may have moved on
 	if err != nil {
 		return err
@@ -80,6 +87,27 @@ func (o options) run(ctx context.Context, log io.Writer) error {
 		fmt.Fprintln(log, "built twice, in two directories: every byte is the same")
 	}
 	return list(log, out)
+}
+
+// packageProgram writes the packages of a built program into out, as those of another version.
+func (o options) packageProgram(ctx context.Context, out string) error {
+	p, err := readProgram(o.program, platform{runtime.GOOS, runtime.GOARCH})
+	if err != nil {
+		return err
+	}
+	v, err := parseVersion("v" + o.as)
+	if err != nil {
+		return fmt.Errorf("-as: %w", err)
+	}
+	p.Version = v
+	texts, err := readTexts(ctx, o.program, o.repository, p.Date)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	return writePackages(p, texts, out)
 }
 
 // release builds the programs for the platforms in work and packs them into out.
