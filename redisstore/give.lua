@@ -9,6 +9,9 @@
 -- reset wins, so that no caller sees its reset move later. The mark holds that window's reset, and
 -- expires with it.
 --
+-- If the clock was set back, a window ends earlier than its takes were told, as in take.lua: their
+-- settlement is voided.
+--
 -- Returns 1, or 0 if the window has ended: its units belong to no later window. Windows are written
 -- as in take.lua.
 local call,k,mark,B,M=redis.call,KEYS[1],KEYS[2],2147483648,4194303
@@ -23,6 +26,8 @@ if v then
   local r=now+((v-c)/B-now)%M
   local p=call('PTTL',k)
   if p>per*1000 and (r>now+per or p>(per+60)*1000) then
+    redis.pcall('SET',k..':reset',(now+1)*1000+p,'PX',p)
+    redis.pcall('SET',string.match(k,'^[^{]*')..'resets','9007199254740991','EX',M)
     given,reset=false,now+per
   elseif r==now or r>now+per then
     c=0

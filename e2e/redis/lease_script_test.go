@@ -122,6 +122,7 @@ type scriptModel struct {
 	known   int64    // the latest take, in Unix ms
 	lots    []modelLot
 	setBack bool
+	earlier bool // a give has made a reset earlier
 }
 
 // A modelWindow is one window of the server.
@@ -209,7 +210,12 @@ func (m *scriptModel) forward(t *rapid.T) {
 	m.pass()
 }
 
+// back sets the clock back, but not after a reset was made earlier: a later window could have that
+// reset again, and the script voids nothing then.
 func (m *scriptModel) back(t *rapid.T) {
+	if m.earlier {
+		return
+	}
 	m.setBack = true
 	m.clock.Advance(-time.Duration(rapid.SampledFrom([]int{1, 1000, 4000, 7000, 30_000, 7_200_000}).Draw(t, "back")) * time.Millisecond)
 }
@@ -226,14 +232,6 @@ func (m *scriptModel) empty(t *rapid.T) {
 		w.Used, w.mark, w.given = weir.Used{}, expiring{}, expiring{}
 		w.life++
 	}
-}
-
-// at makes the window what it is now, and reports whether it has another reset than before.
-func (w *modelWindow) at(now int64) (moved bool) {
-	u := w.Used.At(now, w.End(now))
-	moved = u.Reset != 0 && u.Reset != w.Reset
-	w.Used = u
-	return moved
 }
 
 // A leaseAnswer is the decoded reply of lease.lua.
@@ -440,11 +438,8 @@ func (m *scriptModel) giveBack(t *rapid.T) {
 }
 
 // give adds units that were counted elsewhere, under a reset that is about one length from now at
-// most. The clock's windows have their own. It comes only if the clock was not set back.
+// most. The clock's windows have their own. It makes no reset earlier once the clock was set back.
 func (m *scriptModel) give(t *rapid.T) {
-	if m.setBack {
-		return
-	}
 	w := &m.windows[rapid.IntRange(0, len(m.windows)-1).Draw(t, "window")]
 	units := rapid.OneOf(rapid.Int64Range(1, 9), rapid.Just(int64(weir.MaxLimit))).Draw(t, "units")
 	reset := w.End(m.now())
@@ -460,8 +455,17 @@ func (m *scriptModel) give(t *rapid.T) {
 		case u.Reset == 0:
 			u.Reset = told
 			w.life++
+		case u.Reset != w.Reset: // the clock was set back
+			given = false
+			w.mark = expiring{(m.now()+1)*1000 + w.Reset*1000 - m.ms(), w.Reset * 1000}
+			m.all = expiring{1<<53 - 1, m.ms() + scriptResets*1000}
+			w.life++
 		default:
 			if given = w.given.value == u.Reset; given && told < u.Reset {
+				if m.setBack {
+					return
+				}
+				m.earlier = true
 				u.Reset = told
 				w.life++
 			}
