@@ -97,9 +97,11 @@ func TestAClientThatGoesAwayEndsItsRequest(t *testing.T) {
 			if log := e.log.String(); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") {
 				t.Errorf("%s, %s: log %q", in.name, how, log)
 			}
-			if n := e.gateway.InFlight(); n != 0 || e.gateway.rules.Open.Load() != 0 {
-				t.Errorf("%s, %s: %d requests and %d connections are left", in.name, how, n, e.gateway.rules.Open.Load())
+			if n := e.gateway.InFlight(); n != 0 {
+				t.Errorf("%s, %s: %d requests are left", in.name, how, n)
 			}
+			// the goroutine of a connection may subtract it after the drain
+			eventually(t, in.name+", "+how+": no connection is left", func() bool { return e.gateway.rules.Open.Load() == 0 })
 		}
 	}
 }
