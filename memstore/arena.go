@@ -57,9 +57,7 @@ type backing interface {
 	publish(id uint32, s scope)
 	// withdraw records that a segment is free.
 	withdraw(id uint32)
-	// finish marks the file as cleanly closed and unlocks it. The memory stays readable.
-	finish() error
-	// close does what finish does, and frees the memory.
+	// close unlocks the file, if there is one, and frees the memory.
 	close() error
 }
 
@@ -168,5 +166,4 @@ func (h *heap) discard(id uint32) bool  { h.segments[id] = nil; return true }
 func (h *heap) restore(id uint32) error { h.clear(id); return nil }
 func (h *heap) publish(uint32, scope)   {}
 func (h *heap) withdraw(uint32)         {}
-func (h *heap) finish() error           { return nil }
 func (h *heap) close() error            { return nil }

@@ -37,6 +37,16 @@ func pack(u weir.Used, hash uint64) uint64 {
 	return (uint64(min(u.Reset, maxSecond))<<31 | uint64(min(u.Count, weir.MaxLimit))) ^ hash
 }
 
+// repack returns the word of an entry, which was word, after a take has made its window used. A
+// window that has ended stays as it is if nothing is spent: were it emptied, its word could be the
+// one that a delayed takeOne has read some windows ago.
+func repack(word, hash uint64, used weir.Used) uint64 {
+	if used.Reset == 0 {
+		return word
+	}
+	return pack(used, hash)
+}
+
 func unpack(word, hash uint64) weir.Used {
 	word ^= hash
 	return weir.Used{Count: int64(word & (1<<31 - 1)), Reset: int64(word >> 31 & maxSecond)}

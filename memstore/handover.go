@@ -45,11 +45,19 @@ type WindowReset struct {
 	Raised bool
 }
 
-// A detacher is a backing whose file can be given to another process.
+// A detacher is a backing whose file can be left to another process.
 type detacher interface {
 	// detach releases the file, but for the lock, which it returns. The memory of the backing is
 	// empty then, and no longer the file's.
 	detach() (lock *os.File, err error)
+}
+
+// inFile returns what holds the counts if that is a file, or nil.
+func (s *Store) inFile() detacher {
+	if b, ok := s.backing.(detacher); ok && s.file != "" {
+		return b
+	}
+	return nil
 }
 
 // HandOver closes the store, as Close does, for another process that opens File with the returned
@@ -62,8 +70,8 @@ type detacher interface {
 // the counts are not in a file (ErrNoMapping), which changes nothing. After another error the store
 // is closed, and the State may still be used.
 func (s *Store) HandOver() (*State, error) {
-	b, ok := s.backing.(detacher)
-	if !ok || s.file == "" {
+	b := s.inFile()
+	if b == nil {
 		return nil, fmt.Errorf("hand counts over: %w", ErrNoMapping)
 	}
 	if s.closed.Swap(true) {

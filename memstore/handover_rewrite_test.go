@@ -39,7 +39,7 @@ func (f *watchedFile) discard(id uint32) bool     { f.used(); return f.mapping.d
 func (f *watchedFile) restore(id uint32) error    { f.used(); return f.mapping.restore(id) }
 func (f *watchedFile) extend(chunk int) error     { f.used(); return f.mapping.extend(chunk) }
 func (f *watchedFile) detach() (*os.File, error)  { f.gone.Store(true); return f.mapping.detach() }
-func (f *watchedFile) finish() error              { f.gone.Store(true); return f.mapping.finish() }
+
 func watched(t *testing.T, o Options) (*Store, *watchedFile) {
 	t.Helper()
 	s := newStore(t, o, smallLines)

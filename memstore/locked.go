@@ -264,11 +264,7 @@ func (a *attempt) commit(receipt *weir.Receipt) {
 		if p.shared {
 			a.store.shareUntil(p.used.Reset)
 		}
-		if p.used.Reset == 0 { // ended, and nothing is spent
-			p.entry.word.Store(p.word)
-		} else {
-			p.write()
-		}
+		p.write()
 	}
 }
 
@@ -277,7 +273,7 @@ func (p *slotRef) write() {
 	if p.claimed {
 		p.entry.assign(p.hash, pack(p.used, p.hash))
 	} else {
-		p.entry.word.Store(pack(p.used, p.hash))
+		p.entry.word.Store(repack(p.word, p.hash, p.used))
 	}
 }
 
@@ -290,10 +286,8 @@ func (a *attempt) rollBack() {
 		case p.entry == nil || p.sameAs >= 0:
 		case p.claimed:
 			a.store.table.unclaim(p.seg, p.entry, p.former, p.word)
-		case p.at.Reset != 0:
-			p.entry.word.Store(pack(p.at, p.hash))
 		default:
-			p.entry.word.Store(p.word)
+			p.entry.word.Store(repack(p.word, p.hash, p.at))
 		}
 	}
 }

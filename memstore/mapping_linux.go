@@ -381,20 +381,9 @@ func (m *mapping) withdraw(id uint32) {
 	second.Store(0)
 }
 
-func (m *mapping) finish() (err error) {
-	m.finishing.Do(func() {
-		if m.file == nil {
-			return
-		}
-		m.word(atState).Store(stateClosed)
-		err = m.closeFiles()
-	})
-	return err
-}
-
-// detach implements detacher. A take that is delayed for long enough may still read and write the
-// memory, so the mapping is replaced whole by empty memory of this process before the file is
-// unlocked.
+// detach implements detacher. It marks the file as cleanly closed. A take that is delayed for long
+// enough may still read and write the memory, so the mapping is replaced whole by empty memory of
+// this process before the file is unlocked.
 func (m *mapping) detach() (lock *os.File, err error) {
 	m.finishing.Do(func() {
 		m.word(atState).Store(stateClosed)

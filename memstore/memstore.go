@@ -177,10 +177,9 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.stopCounting()
-	// own's cleanup frees the memory, once no take can read it any more
-	b, ok := s.backing.(detacher)
-	if !ok || s.file == "" {
-		return s.backing.finish()
+	b := s.inFile()
+	if b == nil {
+		return nil // own's cleanup frees the memory, once no take can read it any more
 	}
 	lock, err := b.detach()
 	if lock != nil {
@@ -197,7 +196,7 @@ func (s *Store) stopCounting() {
 	s.grants.close()
 	close(s.stop)
 	s.done.Wait()
-	if s.file != "" {
+	if s.inFile() != nil {
 		s.table.quiesce()
 	} else {
 		s.table.retire()

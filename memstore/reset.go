@@ -63,7 +63,7 @@ func (a *attempt) reset() error {
 			if until := unpack(p.word, p.hash).Reset; until > a.now {
 				a.store.resets.note(p.hash, until, a.now, false)
 			}
-			p.write() // the zero Used, which marks the slot as reusable
+			p.entry.word.Store(pack(weir.Used{}, p.hash)) // marks the slot as reusable
 		}
 	}
 	return nil

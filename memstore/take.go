@@ -185,20 +185,9 @@ func (h *entrySet) take(s *Store, receipt *weir.Receipt) bool {
 	for i := range h.of[:h.n] {
 		p := &h.of[i]
 		receipt.Used[p.index] = p.used
-		p.unfreeze(p.used)
+		p.entry.word.Store(repack(p.word, p.hash, p.used))
 	}
 	return true
-}
-
-// unfreeze writes the entry, which the caller has frozen. A window that has ended stays as it is if
-// nothing is spent: were it emptied, its word could be the one that a delayed takeOne has read some
-// windows ago.
-func (p *heldEntry) unfreeze(used weir.Used) {
-	word := p.word
-	if used.Reset != 0 {
-		word = pack(used, p.hash)
-	}
-	p.entry.word.Store(word)
 }
 
 // judge reports whether all charges fit at now, and sets each used to its value after the take.
@@ -225,6 +214,6 @@ func (h *entrySet) judge(now int64) (allowed bool) {
 // thaw unfreezes the first n entries, unchanged.
 func (h *entrySet) thaw(n int) {
 	for i := range h.of[:n] {
-		h.of[i].unfreeze(weir.Used{})
+		h.of[i].entry.word.Store(h.of[i].word)
 	}
 }
