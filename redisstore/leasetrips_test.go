@@ -26,9 +26,9 @@ type simLoad struct {
 func (l *simLoad) trips(t *testing.T) (trips, short float64) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 1))
-		w := &simWorld{store: &simStore{fault: simSound, random: rand.New(rand.NewPCG(2, 2)), keys: make(map[string]*simKey)}, how: LeasesAuto}
-		for range l.nodes {
-			n := &simNode{store: w.store, start: time.Now(), delay: time.Millisecond}
+		w := &simWorld{store: &simStore{fault: simSound, keys: make(map[string]*simKey)}, how: LeasesAuto}
+		for i := range uint64(l.nodes) {
+			n := &simNode{store: w.store, index: i, start: time.Now(), delay: time.Millisecond}
 			n.boot(w.how)
 			w.nodes = append(w.nodes, n)
 		}
