@@ -23,6 +23,7 @@ type journal struct {
 	windows  int            // in all parts
 	promoted map[int]uint64 // by slot, the epoch of the last promotion of a replica
 	late     []journalEntry // what was noted after such a promotion, and may be from before it
+	seen     int64          // when a master was last seen, by this process's clock
 }
 
 // A journalPart is what was answered between two looks.
@@ -57,8 +58,8 @@ const noSlot = -1
 type slotSet map[int]bool
 
 const (
-	// journalLasts is how long a part is kept, in ns: longer than the machines of a cluster, or
-	// Sentinels, need to promote a replica.
+	// journalLasts is how long a part is kept, in ns, while masters answer: longer than one goes on
+	// counting that was replaced. While none answers, nothing is dropped.
 	journalLasts = int64(60e9)
 	// Parts of journalFine or older are merged into some of journalCoarse. A living master is told
 	// within two seconds that another has taken its place, a busy one later.
@@ -158,7 +159,8 @@ func (j *journal) saw(p *journalPart, offsets map[string]int64, ended map[string
 	defer j.mu.Unlock()
 	if p.ended = ended; len(offsets) > 0 {
 		p.offsets = offsets
-		j.age(now, second)
+		j.age(j.seen, second) // one that is seen after an outage may be a promoted replica
+		j.seen = now
 	} else if i := slices.Index(j.parts, p); len(p.windows) == 0 && len(ended) == 0 && i > 0 {
 		j.remove(i)
 	}

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -216,4 +217,36 @@ func TestWhatAReplicaLacksIsCountedAgain(t *testing.T) {
 			r.promote(to)
 		}
 	})
+}
+
+// What was counted before an outage is kept until a master answers again: that may be a replica
+// that was promoted after minutes.
+func TestNothingIsForgottenInAnOutage(t *testing.T) {
+	const name, minute = "w", int64(time.Minute)
+	j, now := newJournal(), minute
+	look := func(offsets map[string]int64) { j.saw(j.next(now), offsets, nil, now, now/1e9) }
+	look(map[string]int64{"a": 100})
+	for _, units := range []int64{4, 3} { // the last answers come after a look that failed
+		now += 1e6
+		j.noteSpent(1, now/1e9, journalEntry{name: name, slot: noSlot, per: 3600, reset: 4000, spent: units})
+		look(nil)
+	}
+	for range 120 { // nothing answers for two minutes
+		now += 1e9
+		look(nil)
+	}
+	now += 1e9
+	look(map[string]int64{"b": 90})
+	missing := j.missing(promotion{of: "a", by: "b", first: 95, slots: slotSet{noSlot: true}, epoch: 2}, now/1e9)
+	if got := unitsOf(missing); got != 7 {
+		t.Errorf("%d units of 7 are counted again after an outage of two minutes", got)
+	}
+	j.noteSpent(3, now/1e9, journalEntry{name: name, slot: noSlot, per: 3600, reset: 4000, spent: 5})
+	for range 120 {
+		now += 1e9
+		look(map[string]int64{"b": 200})
+	}
+	if !j.isEmpty() {
+		t.Error("what a master has had for two minutes is still kept")
+	}
 }

@@ -31,8 +31,9 @@ type promotions struct {
 	looks      uint64
 	answers    chan seenMachine
 
-	failed      []journalEntry // what could not be counted again yet
-	failedSince int64          // by this process's clock; 0: nothing has failed
+	failed  []journalEntry // what could not be counted again yet
+	tryNext int64          // when to try again, by this process's clock
+	pause   time.Duration  // before tryNext; 0: nothing has failed
 }
 
 // A machine is what is known of one.
@@ -49,8 +50,10 @@ const (
 	lookAtDead      = 4 * lookAtOffsets     // while no machine answers
 	lookAtChange    = 2 * time.Millisecond  // while a client of Sentinels changes connections
 	offsetsTimeout  = 250 * time.Millisecond
-	countAgainLasts = 5 * time.Second
-	replicasLast    = int64(time.Minute) // after the last one was seen
+	countAgainLasts = 5 * time.Second        // the first try
+	countLateLasts  = 500 * time.Millisecond // each later one
+	countAgainPause = 2 * time.Second        // between two, at most
+	replicasLast    = int64(time.Minute)     // after the last one was seen
 )
 
 func newPromotions() promotions {
@@ -205,7 +208,7 @@ func (s *Store) lookAtMachines(l *link, soon bool, timeout time.Duration) bool {
 	for _, m := range all {
 		s.lookForPromotion(l, m, on)
 	}
-	if on {
+	if answered && (on || len(p.failed) > 0) {
 		s.countLate()
 	}
 	if on && s.local()-p.replicated >= replicasLast {
@@ -328,11 +331,8 @@ func (s *Store) lookForPromotion(l *link, m seenMachine, on bool) {
 	s.epoch.endOf(m.address)
 	s.epoch.answers(m.address)
 	promoted.epoch = s.epoch.n.Load()
-	if !p.histories[m.before] {
-		if was == "" || was == m.history {
-			return // it is seen for the first time, and was promoted before that
-		}
-		promoted.of, promoted.first = was, 0 // what was promoted in between is not known
+	if !p.histories[m.before] { // what was promoted in between is not known
+		promoted.of, promoted.first = was, 0
 	}
 	// a cluster's client may take its slots for another machine's, which may be dead
 	s.countAgain(nodes(l.client)[m.address], p.journal.missing(promoted, s.Now().Unix()), &promoted)
@@ -360,7 +360,11 @@ func (s *Store) slotsOf(l *link, address string) slotSet {
 // countAgain gives units to the server that it lacks, or to the machine of it that to is. p is nil
 // if they were noted late, or are given once more.
 func (s *Store) countAgain(to rueidis.Client, missing []journalEntry, p *promotion) {
-	ctx, cancel := context.WithTimeout(s.closing, countAgainLasts)
+	lasts := countLateLasts
+	if p != nil {
+		lasts = countAgainLasts
+	}
+	ctx, cancel := context.WithTimeout(s.closing, lasts)
 	defer cancel()
 	units, before := unitsOf(missing), len(s.promoted.failed)
 	var bad error
@@ -371,15 +375,18 @@ func (s *Store) countAgain(to rueidis.Client, missing []journalEntry, p *promoti
 	lost := unitsOf(s.promoted.failed[before:])
 	s.promoted.again.Add(units - lost)
 	switch {
-	case lost > 0 && s.promoted.failedSince == 0:
-		s.promoted.failedSince = s.local()
-		s.log.Warn("a promoted replica lacks units, and they could not be counted again at once: this is tried again for some seconds",
+	case lost > 0 && s.promoted.pause == 0:
+		s.log.Warn("a promoted replica lacks units, and they could not be counted again at once: this is tried until their windows end",
 			"store", s.addresses, "windows", len(missing), "units counted again", units-lost, "units left", lost, "error", bad)
+		s.promoted.pause, s.promoted.tryNext = lookAtOffsets, s.local()
 	case p != nil && p.first == 0:
 		s.log.Warn("replicas were promoted one after the other: what was counted lately is counted again, since some of it may be missing",
-			"store", s.addresses, "windows", len(missing), "units counted again", units)
+			"store", s.addresses, "windows", len(missing), "units counted again", units-lost)
 	case p != nil:
 		s.log.Info("a replica was promoted: what it had not received is counted again",
+			"store", s.addresses, "windows", len(missing), "units counted again", units-lost)
+	case units > 0 && len(s.promoted.failed) == 0 && s.promoted.pause > 0:
+		s.log.Info("what a promoted replica lacked is counted again now",
 			"store", s.addresses, "windows", len(missing), "units counted again", units)
 	}
 }
@@ -388,14 +395,29 @@ func (s *Store) countAgain(to rueidis.Client, missing []journalEntry, p *promoti
 // cluster's client may only now know which machine counts it.
 func (s *Store) countLate() {
 	p := &s.promoted
-	again := p.failed
-	if p.failed = nil; len(again) > 0 && s.local()-p.failedSince > int64(countAgainLasts) {
-		s.log.Error("a promoted replica lacks units, and they could not be counted again: callers can use them twice",
-			"store", s.addresses, "windows", len(again), "units lost", unitsOf(again))
-		again = nil
+	again, due := p.journal.takeLate(), s.local() >= p.tryNext
+	if due {
+		again, p.failed = append(s.lasting(p.failed), again...), nil
 	}
-	s.countAgain(nil, append(again, p.journal.takeLate()...), nil)
-	if len(p.failed) == 0 {
-		p.failedSince = 0
+	s.countAgain(nil, again, nil)
+	switch {
+	case len(p.failed) == 0:
+		p.pause = 0
+	case due:
+		p.pause = min(2*p.pause, countAgainPause)
+		p.tryNext = s.local() + int64(p.pause)
 	}
+}
+
+// lasting returns those of all that could not be counted again whose windows have not ended.
+func (s *Store) lasting(all []journalEntry) []journalEntry {
+	now := s.Now().Unix()
+	units := unitsOf(all)
+	all = slices.DeleteFunc(all, func(e journalEntry) bool { return e.reset <= now })
+	all = all[max(0, len(all)-maxJournal):]
+	if lost := units - unitsOf(all); lost > 0 {
+		s.log.Error("a promoted replica lacked units until their windows ended: callers could use them twice",
+			"store", s.addresses, "units lost", lost)
+	}
+	return all
 }

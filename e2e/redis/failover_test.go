@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,6 +24,7 @@ const smallLimit = 2000
 func newCrowd(t *testing.T, o redisstore.Options) *crowd {
 	t.Helper()
 	c := &crowd{t: t}
+	o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	for range 2 {
 		s := open(t, o)
 		c.big = append(c.big, newNode(t, s, deadline, hourly(1e9)))

@@ -41,8 +41,14 @@ func StartClusterWithClock(t testing.TB) (*Server, *Clock) {
 func StartSentinelWithClock(t testing.TB) (master, sentinel *Server, clock *Clock) {
 	t.Helper()
 	master, clock = StartWithClock(t)
-	sentinel = newServer(t, nil)
+	return master, StartSentinelOf(t, master), clock
+}
+
+// StartSentinelOf starts a single Sentinel that watches a master.
+func StartSentinelOf(t testing.TB, master *Server) *Server {
+	t.Helper()
+	sentinel := newServer(t, nil)
 	sentinel.sentinel = fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1\n", MasterName, master.port)
 	sentinel.start(t)
-	return master, sentinel, clock
+	return sentinel
 }
