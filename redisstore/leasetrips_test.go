@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -15,15 +16,18 @@ import (
 type simLoad struct {
 	name    string
 	limit   int64
-	load    float64   // offered in a window, in limits
 	share   []float64 // of the nodes; those without one share the rest evenly
 	nodes   int
 	windows int
+	per     time.Duration // of a window; 0: a minute
+	// skewed: node k has 1/k of the first one's, and in the second half of a window the reverse
+	skewed bool
 }
 
-// trips runs a load for some windows of a minute. It returns the round trips for each request, and
+// trips runs a load for some windows. It returns the round trips for each request, and
 // the part of the requests that were refused although no more than the limit was offered.
 func (l *simLoad) trips(t *testing.T) (trips, short float64) {
+	per := cmp.Or(l.per, time.Minute)
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 1))
 		w := &simWorld{store: &simStore{fault: simSound, keys: make(map[string]*simKey)}, how: LeasesAuto}
@@ -34,22 +38,21 @@ func (l *simLoad) trips(t *testing.T) (trips, short float64) {
 		}
 		var requests sync.WaitGroup
 		for range l.windows {
-			for range int(float64(l.limit) * l.load) {
-				at, n := time.Duration(r.Int64N(int64(59*time.Second))), l.pick(r)
+			for range l.limit {
+				at := time.Duration(r.Int64N(int64(per - time.Second)))
+				n := l.pick(r, at > per/2)
 				requests.Go(func() {
 					time.Sleep(at)
-					w.nodes[n].take([]weir.Charge{{Key: []byte("caller"), Limit: l.limit, Per: 60, Cost: 1}})
+					w.nodes[n].take([]weir.Charge{{Key: []byte("caller"), Limit: l.limit, Per: int64(per / time.Second), Cost: 1}})
 				})
 			}
-			time.Sleep(70 * time.Second) // the window has ended
+			time.Sleep(per + 10*time.Second) // the window has ended
 		}
 		requests.Wait()
 		s := w.store
 		trips = float64(s.asks+s.returns) / float64(s.offered)
 		t.Logf("%s: %d asks, %d returns, %d requests", l.name, s.asks, s.returns, s.offered)
-		if l.load <= 1 {
-			short = float64(s.refused) / float64(s.offered)
-		}
+		short = float64(s.refused) / float64(s.offered)
 		for _, text := range s.wrong {
 			t.Errorf("%s: %s", l.name, text)
 		}
@@ -60,14 +63,32 @@ func (l *simLoad) trips(t *testing.T) (trips, short float64) {
 	return trips, short
 }
 
-func (l *simLoad) pick(r *rand.Rand) int {
+func (l *simLoad) pick(r *rand.Rand, late bool) int {
 	x := r.Float64()
+	if l.skewed {
+		return l.pickSkewed(x, late)
+	}
 	for i, share := range l.share {
 		if x -= share; x < 0 {
 			return i
 		}
 	}
 	return len(l.share) + r.IntN(l.nodes-len(l.share))
+}
+
+func (l *simLoad) pickSkewed(x float64, late bool) int {
+	all := 0.0
+	for k := range l.nodes {
+		all += 1 / float64(k+1)
+	}
+	n := 0
+	for x -= 1 / all; x >= 0 && n < l.nodes-1; x -= 1 / float64(n+1) / all {
+		n++
+	}
+	if late {
+		return l.nodes - 1 - n
+	}
+	return n
 }
 
 // Leases save round trips where a caller's requests go to one node, cost none where they do not,
@@ -78,13 +99,18 @@ func TestLeasesSaveTripsAndRefuseNearlyNothing(t *testing.T) {
 		simLoad
 		most float64 // trips for each request
 	}{
-		{simLoad{"60 a minute, on one of 10 nodes", 60, 1, []float64{1}, 10, 40}, 1. / 3},
-		{simLoad{"60 a minute, 90 % on one of 10 nodes", 60, 1, []float64{0.9}, 10, 40}, 1. / 2},
-		{simLoad{"60 a minute, spread over 10 nodes", 60, 1, nil, 10, 40}, 1.001},
-		{simLoad{"600 a minute, 90 % on one of 10 nodes", 600, 1, []float64{0.9}, 10, 10}, 1. / 3},
-		{simLoad{"600 a minute, spread over 10 nodes", 600, 1, nil, 10, 10}, 1.001},
-		{simLoad{"10,000 a minute, spread over 4 nodes", 10_000, 1, nil, 4, 4}, 1. / 3},
-		{simLoad{"100,000 a minute, spread over 4 nodes", 100_000, 1, nil, 4, 1}, 1. / 20},
+		{simLoad{name: "60 a minute, on one of 10 nodes", limit: 60, share: []float64{1}, nodes: 10, windows: 40}, 1. / 3},
+		{simLoad{name: "60 a minute, 90 % on one of 10 nodes", limit: 60, share: []float64{0.9}, nodes: 10, windows: 40}, 1. / 3},
+		{simLoad{name: "60 a minute, spread over 10 nodes", limit: 60, nodes: 10, windows: 40}, 1.001},
+		{simLoad{name: "600 a minute, on one of 10 nodes", limit: 600, share: []float64{1}, nodes: 10, windows: 10}, 1. / 3},
+		{simLoad{name: "600 a minute, 90 % on one of 10 nodes", limit: 600, share: []float64{0.9}, nodes: 10, windows: 10}, 1. / 3},
+		{simLoad{name: "600 a minute, spread over 10 nodes", limit: 600, nodes: 10, windows: 10}, 1.001},
+		{simLoad{name: "1,000 a minute, spread over 10 nodes", limit: 1000, nodes: 10, windows: 10}, 1.001},
+		{simLoad{name: "10,000 a minute, spread over 4 nodes", limit: 10_000, nodes: 4, windows: 4}, 1. / 3},
+		{simLoad{name: "10,000 a minute, skewed over 10 nodes", limit: 10_000, nodes: 10, windows: 4, skewed: true}, 1. / 3},
+		{simLoad{name: "30,000 an hour, skewed over 10 nodes", limit: 30_000, nodes: 10, windows: 1, per: time.Hour, skewed: true}, 1. / 3},
+		{simLoad{name: "100,000 a minute, spread over 4 nodes", limit: 100_000, nodes: 4, windows: 1}, 1. / 20},
+		{simLoad{name: "100,000 a minute, skewed over 20 nodes", limit: 100_000, nodes: 20, windows: 1, skewed: true}, 1. / 3},
 	} {
 		trips, short := c.trips(t)
 		rows += fmt.Sprintf("\n| %s | %.3f | %.3f %% |", c.name, trips, 100*short)

@@ -10,7 +10,7 @@ import (
 // use.
 //
 // The rule is that of docs/adr/0040-leases.md. A node alone on a key takes half of what is left
-// each time, as far as it spends that in a third of the window. A node among others takes its share
+// each time, as far as it spends that in half of the window. A node among others takes its share
 // of half, as far as it spends that in a sixtieth of the window, or in a second.
 type Trend struct {
 	at     time.Duration // of the last answer
@@ -29,7 +29,7 @@ const (
 	// alone is the share from which a node counts as the only one on a key.
 	alone = 0.7
 	// Least is the least number of units worth leasing.
-	Least = 3
+	Least = 2
 )
 
 // Note records an answer of the store at now: the units that this node has spent since the last
@@ -66,7 +66,7 @@ func (t *Trend) Wish(now, per time.Duration, limit, second int64) Wish {
 	ahead := max(per/60, time.Second)
 	share := t.share()
 	if share >= alone {
-		ahead = max(per/3, time.Second)
+		ahead = max(per/2, time.Second)
 	}
 	rest := limit
 	if t.reset > second {
@@ -84,12 +84,16 @@ func (t *Trend) Wish(now, per time.Duration, limit, second int64) Wish {
 func (t *Trend) share() float64 { return t.own / (t.all + 1) }
 
 // Patience returns how long units may be idle before they should go back, of a window of length
-// per: a second, and if the node is alone on the key and seldom has requests, longer, up to a sixth
-// of the window.
+// per: a second, and if the node seldom has requests of the key, longer: up to a sixtieth of the
+// window, or a sixth if the node is alone on the key.
 func (t *Trend) Patience(per time.Duration) time.Duration {
 	rate := t.recent / (per / memory).Seconds()
-	if t.share() < alone || rate <= 0 {
+	if rate <= 0 {
 		return time.Second
 	}
-	return max(time.Second, min(per/6, time.Duration(3/rate*float64(time.Second))))
+	most := per / 60
+	if t.share() >= alone {
+		most = per / 6
+	}
+	return max(time.Second, min(most, time.Duration(3/rate*float64(time.Second))))
 }
