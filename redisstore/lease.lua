@@ -5,6 +5,9 @@
 -- ARGV  for each window the units wanted, the part of what is left that they may be, in thousandths,
 --       and the least that is worth it; then the arguments of take.lua
 --
+-- The mark KEY:leased, in the same slot, says until the window's end that units of it were granted:
+-- see claim.lua.
+--
 -- The function take is take.lua. Returns one integer, as take.lua, if the take is too late or in
 -- another span. Otherwise returns {the reply of take.lua}, and if the take is allowed after it the
 -- units granted of each window, and each window's mark, 0 for none. The count in the reply of take.lua
@@ -23,7 +26,10 @@ for i=1,n do
   if open then count=out[i==1 and 1 or i+1]%B end
   grant=math.min(grant,math.floor((limit-count)*A[n+i]/1000))
   if grant<A[2*n+i]+0 then grant=0 end
-  if grant>0 then redis.call('INCRBY',K[i],grant) end
+  if grant>0 then
+    redis.call('INCRBY',K[i],grant)
+    redis.call('SET',K[i]..':leased',1,'PX',math.max(1,redis.call('PTTL',K[i])))
+  end
   reply[i+1]=grant
 end
 for i=1,n do reply[n+1+i]=redis.call('GET',K[n+i]) or 0 end

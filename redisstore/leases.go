@@ -25,6 +25,7 @@ import (
 //	leasetable.go  the windows whose requests are observed
 //	leaseahead.go  the server's time of takes that it was not asked for
 //	leaseback.go   units go back: idle ones, at a reset, and at the end
+//	leaseclaim.go  a refusal calls for what other processes hold
 //	leaseoutage.go what is leased while the server does not answer
 //	lend.go        what the server charges and takes back
 
@@ -87,7 +88,7 @@ type leases struct {
 	ahead  serverAhead
 	active activeLeases
 
-	served, granted, returned, heldBack, stranded atomic.Int64
+	served, granted, returned, heldBack, stranded, claimed atomic.Int64
 }
 
 func newLeases(of lender, clock func() (time.Duration, bool), how Leasing) *leases {

@@ -130,6 +130,13 @@ func (e *leased) patience(c *weir.Charge) time.Duration {
 	return e.trend.Patience(time.Duration(c.Per) * time.Second)
 }
 
+// spendsAlone is Trend.Alone of the window.
+func (e *leased) spendsAlone(u weir.Used) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.trend.Alone(u.Reset, u.Count)
+}
+
 func (e *leased) acquire(ctx context.Context) error {
 	select {
 	case e.turn <- struct{}{}:

@@ -39,7 +39,7 @@ type link struct {
 
 	reset, grant, granted script
 	hold, renew           script
-	lease                 script
+	lease, claim          script
 	settle, settleMarked  script
 }
 
@@ -48,7 +48,7 @@ func newLink(client rueidis.Client, h *hasher, sentinel bool) *link {
 		client: client, hasher: h, cluster: client.Mode() == rueidis.ClientModeCluster, sentinel: sentinel,
 		take: newScript(takeText), give: newScript(giveText),
 		reset: newScript(resetText), grant: newScript(grantText), granted: newScript(grantedText),
-		hold: newScript(holdText), renew: newScript(renewText), lease: newScript(leaseText),
+		hold: newScript(holdText), renew: newScript(renewText), lease: newScript(leaseText), claim: newScript(claimText),
 		settle: newScript(changeText + settleText), settleMarked: newScript(changeText + markedText),
 	}
 }
@@ -160,6 +160,7 @@ func (s *Store) maintain() {
 			_ = s.record(err)
 			s.refreshGrants(s.closing) // the grants may be on a machine that answers
 			s.lookAtResets(s.closing, l)
+			s.lookAtClaims(s.closing, l)
 		}
 		// a cluster's client finds its machines by itself
 		if l == nil || anew || failures >= maxFailures && !l.cluster {

@@ -127,7 +127,8 @@ type Store struct {
 	seen     atomic.Pointer[seen]
 	epoch    epoch
 	leases   *leases // nil: none
-	resets   string  // the mark of the last reset of any window; only maintain uses it
+	claims   claims
+	resets   string // the mark of the last reset of any window; only maintain uses it
 	settling settling
 	pending  pending
 	marks    marks
@@ -177,6 +178,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	}
 	if s.leases != nil {
 		s.done.Go(func() { s.leases.keepReturning(s.closing) })
+		s.done.Go(s.sendClaims)
 	}
 	return s, nil
 }
@@ -241,6 +243,7 @@ func newStore(o Options) (*Store, error) {
 	}
 	if o.Leases != LeasesOff {
 		s.leases = newLeases(s, s.leaseClock(), o.Leases)
+		s.claims = make(claims, maxClaiming)
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s, nil
@@ -340,13 +343,16 @@ type LeaseStats struct {
 	Returned int64 // that went back in time
 	HeldBack int64 // that went back to a window that was spent: others may have been refused
 	Stranded int64 // that stay spent until the reset, although no take has got them
+	// windows of which this process has refused a take while others may have held units, and asked
+	// for these: once a second for each
+	Claimed int64
 }
 
 // Stats returns the totals so far.
 func (s *Store) Stats() Stats {
 	all := Stats{Asked: s.asked.Load(), Remembered: s.remembered.Load(), Emptied: s.losses.count.Load(), Lapsed: s.held.lapsed.Load(), CountedAgain: s.promoted.again.Load()}
 	if a := s.leases; a != nil {
-		all.Leases = LeaseStats{Takes: a.served.Load(), Granted: a.granted.Load(), Returned: a.returned.Load(), HeldBack: a.heldBack.Load(), Stranded: a.stranded.Load()}
+		all.Leases = LeaseStats{Takes: a.served.Load(), Granted: a.granted.Load(), Returned: a.returned.Load(), HeldBack: a.heldBack.Load(), Stranded: a.stranded.Load(), Claimed: a.claimed.Load()}
 	}
 	return all
 }

@@ -155,6 +155,7 @@ func (s *Store) tryScripts(ctx context.Context, client rueidis.Client) error {
 		{&l.settle, []string{marks[0], marks[1], names[0]}, []string{"", "", "1", "0", "1"}},
 		{&l.settleMarked, []string{names[0], marks[0]}, []string{"0", "1", "1"}},
 		{&l.reset, append(names, marks...), []string{"0"}},
+		{&l.claim, []string{s.prefix + ":{trial}6"}, []string{"1", "1", "nobody"}},
 		{&l.renew, []string{slots}, []string{"1000", "nobody", "1"}},
 		{&l.hold, []string{names[0], slots}, hold},
 		{&l.grant, grants, []string{"", "", maxGrants, "nobody", "1", until}},

@@ -234,7 +234,7 @@ func counters(t testing.TB, servers ...*redistest.Server) (all []counter) {
 			t.Fatal(err)
 		}
 		for _, key := range keys {
-			if strings.HasPrefix(key, "weir:{trial") || strings.HasSuffix(key, ":trial") || strings.HasSuffix(key, ":given") || strings.HasSuffix(key, ":reset") {
+			if strings.HasPrefix(key, "weir:{trial") || strings.HasSuffix(key, ":trial") || strings.HasSuffix(key, ":given") || strings.HasSuffix(key, ":reset") || strings.HasSuffix(key, ":leased") {
 				continue // a probe that lasts a second, or a mark
 			}
 			value, err := server.Try("GET", key).ToString()

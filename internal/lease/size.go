@@ -83,6 +83,12 @@ func (t *Trend) Wish(now, per time.Duration, limit, second int64) Wish {
 // not alone on a key after its first request.
 func (t *Trend) share() float64 { return t.own / (t.all + 1) }
 
+// Alone reports whether no other node can have spent something of the window with a reset, of which
+// the store has told count now.
+func (t *Trend) Alone(reset, count int64) bool {
+	return t.own > 0 && t.own >= 0.99*t.all && t.reset == reset && count <= t.count
+}
+
 // Patience returns how long units may be idle before they should go back, of a window of length
 // per: a second, and if the node seldom has requests of the key, longer: up to a sixtieth of the
 // window, or a sixth if the node is alone on the key.

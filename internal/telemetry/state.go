@@ -49,6 +49,7 @@ var (
 	descRemembered = prometheus.NewDesc("weir_shared_store_remembered_total", "Takes that were refused without a request to the shared store, because this process knew that the window was spent.", nil, nil)
 	descLeased     = prometheus.NewDesc("weir_shared_store_leased_takes_total", "Takes that were admitted without a request to the shared store, from units that this process had leased.", nil, nil)
 	descLeases     = prometheus.NewDesc("weir_shared_store_leased_units_total", "Units that this process has leased of the shared store, by what became of them: granted counts all. Of these, returned went back unused; held_back did so too, but the window was spent meanwhile, so that other processes may have refused requests; stranded stay spent until the reset, although no request has got them.", []string{"result"}, nil)
+	descClaimed    = prometheus.NewDesc("weir_shared_store_claims_total", "Windows of which this process refused a request while other processes may have held leased units, and of which it asked for these: once a second for each window at most.", nil, nil)
 	descEvents     = prometheus.NewDesc("weir_events_total", "Events of limiters with notify, by what became of them. In the log: logged, or unlogged if a second had too many. At the webhook: delivered, or lost as rejected (the receiver refused it for good), expired (not accepted in time), dropped (too many waited) or unsent (the server ended). repeated: the same event was reported before.", []string{"result"}, nil)
 	descTokens     = prometheus.NewDesc("weir_token_file_tokens", "API tokens in force from --token-file, including expired ones.", nil, nil)
 	descTokensOK   = prometheus.NewDesc("weir_token_file_last_reload_successful", "1 if the last attempt to read --token-file succeeded; 0 if it failed and the tokens of an earlier version are still in force.", nil, nil)
@@ -60,7 +61,7 @@ var (
 type sourceCollector struct{ *Metrics }
 
 func (m sourceCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range [...]*prometheus.Desc{descStoreUp, descBreaker, descInFlight, descKeys, descCapacity, descBytes, descBound, descBudgets, descAsked, descRemembered, descAgain, descEmptied, descLeased, descLeases, descEvents, descTokens, descTokensOK} {
+	for _, d := range [...]*prometheus.Desc{descStoreUp, descBreaker, descInFlight, descKeys, descCapacity, descBytes, descBound, descBudgets, descAsked, descRemembered, descAgain, descEmptied, descLeased, descLeases, descClaimed, descEvents, descTokens, descTokensOK} {
 		to <- d
 	}
 	for _, d := range gatewayDescs() {
@@ -103,6 +104,7 @@ func (m sourceCollector) Collect(to chan<- prometheus.Metric) {
 		counter(descAgain, s.CountedAgain)
 		counter(descEmptied, s.Emptied)
 		counter(descLeased, s.Leases.Takes)
+		counter(descClaimed, s.Leases.Claimed)
 		for result, n := range map[string]int64{"granted": s.Leases.Granted, "returned": s.Leases.Returned, "held_back": s.Leases.HeldBack, "stranded": s.Leases.Stranded} {
 			to <- prometheus.MustNewConstMetric(descLeases, prometheus.CounterValue, float64(n), result)
 		}
