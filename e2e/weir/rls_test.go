@@ -68,7 +68,7 @@ func serveRLS(t *testing.T, path string, env []string, creds credentials.Transpo
 	if path != "" {
 		args = append(args, "--rls", "127.0.0.1:0", "--rls-http", "127.0.0.1:0", "--rls-config", path)
 	}
-	cmd := exec.Command(weir, append([]string{"serve", "--data", s.data, "--access-log=off"}, args...)...)
+	cmd := exec.Command(weir, append([]string{"serve", "--data", s.data}, args...)...)
 	cmd.Env, cmd.Dir = append(cleanEnv(), env...), t.TempDir()
 	if s.process, err = launch(cmd); err != nil {
 		t.Fatal(err)

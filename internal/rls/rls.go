@@ -154,10 +154,10 @@ func (s *Service) observe(ctx context.Context, c *call, outcome answer.Outcome, 
 	if s.options.Observe == nil {
 		return
 	}
-	o := answer.Observation{Door: doorName, Outcome: outcome}
+	o := answer.Observation{Door: doorName, Outcome: outcome, Latency: s.options.Now().Sub(start), Context: ctx}
 	if all := c.decision.Standings(); len(all) > 0 {
-		o.Latency, o.Limiter, o.Window, o.Decision = s.options.Now().Sub(start), all[0].Limiter.Name, all[0].Window, &c.decision
-		o.Denial, o.Who, o.Context = denial, c.scratch.Who(&all[0]), ctx
+		o.Limiter, o.Window, o.Decision = all[0].Limiter.Name, all[0].Window, &c.decision
+		o.Denial, o.Who = denial, c.scratch.Who(&all[0])
 		o.Caller = c.asks[c.scratch.Ask(&all[0])].Keys
 	}
 	s.options.Observe(o)
