@@ -22,9 +22,11 @@ const typeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConf
 const maxDetail = 4 << 10
 
 // follow asks for all resources, and answers each response: with its version if it is in force now,
-// or with the version before and the problems.
+// or with the version before and the problems. The first question of a stream has no version. A
+// control plane that was restarted counts its versions anew, and would answer nothing to one that it
+// takes for its own.
 func (f *follower) follow(ctx context.Context, stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient) (answered bool, err error) {
-	ask := &discovery.DiscoveryRequest{Node: &core.Node{Id: f.Node}, TypeUrl: typeURL, VersionInfo: f.version}
+	ask := &discovery.DiscoveryRequest{Node: &core.Node{Id: f.Node}, TypeUrl: typeURL}
 	for {
 		if err := stream.Send(ask); err != nil {
 			// the reason is what Recv returns
