@@ -35,7 +35,7 @@ type grpcServer struct {
 const maxMessage = 1 << 20
 
 func newGRPC(d *Door) *grpcServer {
-	s := &grpcServer{door: d, server: grpcdrain.New(nil, grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(10_000))}
+	s := &grpcServer{door: d, server: grpcdrain.New(nil, d.rules.Log, grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(10_000))}
 	auth.RegisterAuthorizationServer(s.server, s)
 	return s
 }

@@ -4,6 +4,8 @@ package grpcdrain
 
 import (
 	"context"
+	"log/slog"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -26,16 +28,31 @@ type Server struct {
 // stack for each. If all are at work, a request has a goroutine of its own.
 const workers = 256
 
-// New returns a server that is healthy: as a whole, and as each named service.
-func New(services []string, o ...grpc.ServerOption) *Server {
+// New returns a server that is healthy: as a whole, and as each named service. A panic of a handler
+// fails its request alone, as with net/http, and log says where it was.
+func New(services []string, log *slog.Logger, o ...grpc.ServerOption) *Server {
 	h := &watched{Server: health.NewServer()}
-	s := &Server{Server: grpc.NewServer(append(o, grpc.NumStreamWorkers(workers))...), health: h}
+	o = append(o, grpc.NumStreamWorkers(workers), grpc.ChainUnaryInterceptor(recovered(log)))
+	s := &Server{Server: grpc.NewServer(o...), health: h}
 	h.ending, s.end = context.WithCancel(context.Background())
 	for _, name := range services {
 		h.SetServingStatus(name, health_pb.HealthCheckResponse_SERVING)
 	}
 	health_pb.RegisterHealthServer(s.Server, h)
 	return s
+}
+
+// recovered answers a request whose handler panics with an error.
+func recovered(log *slog.Logger) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, of *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (_ any, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				log.Error("a request could not be answered: this is a fault of Weir, please report it", "method", of.FullMethod, "panic", p, "stack", string(debug.Stack()))
+				err = status.Error(codes.Internal, "the request could not be answered: the log of Weir has the reason")
+			}
+		}()
+		return handle(ctx, request)
+	}
 }
 
 // Begin begins the drain: every health check fails, and watches end when they have reported that.

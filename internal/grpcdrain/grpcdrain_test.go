@@ -1,8 +1,11 @@
 package grpcdrain
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +41,7 @@ func serve(t *testing.T, s *Server) health_pb.HealthClient {
 
 // Without the end of watches, this drain would last until the test times out.
 func TestWatchesOfTheHealthDoNotDelayADrain(t *testing.T) {
-	s := New([]string{"limits"})
+	s := New([]string{"limits"}, slog.New(slog.DiscardHandler))
 	client := serve(t, s)
 	var all []health_pb.Health_WatchClient
 	for service, want := range map[string]health_pb.HealthCheckResponse_ServingStatus{
@@ -67,7 +70,7 @@ func TestWatchesOfTheHealthDoNotDelayADrain(t *testing.T) {
 }
 
 func TestWhatOutlastsTheDrainIsCutOff(t *testing.T) {
-	s := New(nil)
+	s := New(nil, slog.New(slog.DiscardHandler))
 	under := make(chan struct{})
 	s.RegisterService(&grpc.ServiceDesc{ServiceName: "slow", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Ask", Handler: func(_ any, ctx context.Context, _ func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		close(under)
@@ -96,5 +99,18 @@ func TestWhatOutlastsTheDrainIsCutOff(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// The process and the other requests go on.
+func TestAPanicFailsItsRequestAlone(t *testing.T) {
+	var log bytes.Buffer
+	of := &grpc.UnaryServerInfo{FullMethod: "/limits/Ask"}
+	answer, err := recovered(slog.New(slog.NewTextHandler(&log, nil)))(t.Context(), nil, of, func(context.Context, any) (any, error) { panic("a fault") })
+	if answer != nil || status.Code(err) != codes.Internal {
+		t.Errorf("the answer is %v, %v", answer, err)
+	}
+	if text := log.String(); !strings.Contains(text, "/limits/Ask") || !strings.Contains(text, "a fault") || !strings.Contains(text, "TestAPanicFails") {
+		t.Errorf("the log has %s", text)
 	}
 }

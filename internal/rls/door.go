@@ -75,7 +75,7 @@ func NewDoor(s *Service, o DoorOptions) *Door {
 	if o.TLS != nil {
 		all = append(all, grpc.Creds(credentials.NewTLS(o.TLS)))
 	}
-	d.server = grpcdrain.New([]string{healthName}, all...)
+	d.server = grpcdrain.New([]string{healthName}, s.options.Log, all...)
 	pb.RegisterRateLimitServiceServer(d.server, counted{d})
 	return d
 }
