@@ -127,7 +127,7 @@ func (s *Service) find(rules *rules, root *config.Node, domain string, d *rateli
 	}
 	if o := d.GetLimit(); o != nil {
 		unit := config.Unit(o.GetUnit())
-		if o.GetUnitMultiplier().GetValue() > 1 || int32(o.GetUnit()) > int32(config.Week) || !unit.CanCount() {
+		if o.GetUnitMultiplier().GetValue() > 1 || int32(o.GetUnit()) < 0 || int32(o.GetUnit()) > int32(config.Week) || !unit.CanCount() {
 			return status.Errorf(codes.InvalidArgument, "the limit of a request has unit %v and multiplier %d: second, minute, hour, day, week and month are allowed, without a multiplier",
 				o.GetUnit(), o.GetUnitMultiplier().GetValue())
 		}

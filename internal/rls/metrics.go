@@ -134,7 +134,7 @@ func sanitized(name string) string {
 func (x *Metrics) count(m *match, counted bool, ratio float32) {
 	s := m.stat
 	s.total.Add(m.hits)
-	near := uint64(float32(m.limit) * ratio)
+	near := min(uint64(float32(m.limit)*ratio), m.limit) // rounding can exceed it
 	if m.over {
 		over := m.hits
 		if m.before < m.limit {
