@@ -37,29 +37,30 @@ type Follower struct {
 	failed  bool      // that was reported
 }
 
-// A stamp is what tells whether a file may have changed.
+// A stamp is what tells whether a file, or what a link leads to, may have changed.
 type stamp struct {
-	name, target string // target is name without links
+	name, target string // target is the name without links; empty for a file that is no link itself
 	size         int64
 	changed      time.Time
 }
 
-// NewFollower returns a Follower of path that has already returned files, at now.
+// NewFollower returns a Follower of path that has already returned files, at now. The files may
+// have changed since they were read, so they must be unchanged for a second from now on.
 func NewFollower(path string, files []File, now time.Time) *Follower {
-	f := &Follower{path: path, files: files, readAt: now}
+	f := &Follower{path: path, files: files, readAt: now, changed: now}
 	f.seen, _ = stamps(path)
 	return f
 }
 
 // Look returns the files if they differ from those that were returned last, and nil otherwise. A
-// change is returned when nothing has changed for a second, or at once if a link was swapped. After
-// an error that has lasted for three seconds, it returns the error once.
+// change is returned when nothing has changed for a second, or at once if a link was swapped and no
+// file has gone. After an error that has lasted for three seconds, it returns the error once.
 func (f *Follower) Look(now time.Time) ([]File, error) {
 	all, err := stamps(f.path)
 	if err != nil {
 		return nil, f.fail(now, err)
 	}
-	swapped := !slices.EqualFunc(f.seen, all, func(a, b stamp) bool { return a.target == b.target || a.name != b.name })
+	swapped := swapped(f.seen, all)
 	if !slices.Equal(f.seen, all) {
 		f.changed = now
 	}
@@ -69,6 +70,7 @@ func (f *Follower) Look(now time.Time) ([]File, error) {
 		f.since, f.failed = time.Time{}, false
 		return nil, nil
 	case !swapped && now.Sub(f.changed) < quiet:
+		f.since, f.failed = time.Time{}, false
 		return nil, nil
 	}
 	files, err := Files(f.path)
@@ -99,25 +101,62 @@ func (f *Follower) fail(now time.Time, err error) error {
 	return err
 }
 
-// stamps returns the stamps of the files at path.
+// swapped reports whether a link leads to another target than before. It does not if there are
+// fewer files: Kubernetes swaps its link first, and adds the links to new files a moment later.
+func swapped(before, after []stamp) bool {
+	if len(after) < len(before) {
+		return false
+	}
+	targets := make(map[string]string, len(before))
+	for _, s := range before {
+		targets[s.name] = s.target
+	}
+	return slices.ContainsFunc(after, func(s stamp) bool {
+		was, both := targets[s.name]
+		return both && s.target != "" && s.target != was
+	})
+}
+
+// stamps returns the stamps of the files at path, of their directories, and of the link that
+// Kubernetes swaps in a directory: all files may have other names after a swap.
 func stamps(path string) ([]stamp, error) {
 	names, err := namesIn(path)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]stamp, 0, len(names))
+	all := make([]stamp, 0, len(names)+2)
+	if len(names) == 0 {
+		all = appendDirectory(all, path)
+	}
+	directories := map[string]bool{}
 	for _, name := range names {
-		target, err := filepath.EvalSymlinks(name)
-		var info fs.FileInfo
-		if err == nil {
-			info, err = os.Stat(target)
+		if directory := filepath.Dir(name); !directories[directory] {
+			directories[directory] = true
+			all = appendDirectory(all, directory)
+		}
+		s := stamp{name: name}
+		info, err := os.Lstat(name)
+		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			if s.target, err = filepath.EvalSymlinks(name); err == nil {
+				info, err = os.Stat(s.target)
+			}
 		}
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, stamp{name, target, info.Size(), info.ModTime()})
+		s.size, s.changed = info.Size(), info.ModTime()
+		all = append(all, s)
 	}
 	return all, nil
+}
+
+func appendDirectory(all []stamp, directory string) []stamp {
+	for _, name := range []string{directory, filepath.Join(directory, "..data")} {
+		if target, err := filepath.EvalSymlinks(name); err == nil {
+			all = append(all, stamp{name: name, target: target})
+		}
+	}
+	return all
 }
 
 func sizeOf(all []stamp) (size int64) {
