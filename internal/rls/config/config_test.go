@@ -127,6 +127,9 @@ func TestAWrongFileIsRefusedWithItsLine(t *testing.T) {
 		"domain: a\ndescriptors:\n- key: a\n  rate_limit: {unit: day, name: n, replaces: [{}]}":                  "replaces without a name",
 		"domain: a\ndescriptors:\n- key: a\n  shadow_mode: maybe":                                                `shadow_mode is "maybe"`,
 		"domain: a\ndescriptors:\n- key: a\n  value: b\n  share_threshold: true":                                 "only for a value with a star",
+		"domain: a\ndescriptors:\n- key: a\n  metadata:\n    x: .nan":                                            `f1.yaml:5: metadata has the number ".nan"`,
+		"domain: a\ndescriptors:\n- key: a\n  metadata:\n    x: [1, {y: -.Inf}]":                                 `f1.yaml:5: metadata has the number "-.Inf"`,
+		"domain: a\ndescriptors:\n- key: a\n  metadata:\n    x: &n .inf\n- key: b\n  metadata: {y: *n}":          `f1.yaml:5: metadata has the number ".inf"`,
 		"domain: a\ndescriptors:\n- key: a\n  metadata: [1]":                                                     "metadata is a list",
 		"domain: a\nx-common: &c {unit: day}\ndescriptors: []":                                                   `unknown field "x-common"`,
 		"domain: a\ndescriptors:\n- &d\n  key: a\n- <<: *d\n  value: b":                                          "a merge (<<)",
@@ -138,6 +141,14 @@ func TestAWrongFileIsRefusedWithItsLine(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v\nwant an error with %q", text, err, want)
 		}
+	}
+}
+
+func TestMetadataHasNumbersAndTexts(t *testing.T) {
+	root := parse(t, "domain: a\ndescriptors:\n- {key: k, metadata: {x: 1.5e300, y: '.nan', z: [1, {inf: inf}]}, rate_limit: {unit: day}}").Domain("a")
+	k, _ := root.Step("k", "")
+	if got := fmt.Sprint(k.Rule.Metadata); got != "map[x:1.5e+300 y:.nan z:[1 map[inf:inf]]]" {
+		t.Error(got)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -301,8 +302,24 @@ func (r *reading) metadata(n *yaml.Node) map[string]any {
 	var all map[string]any
 	if n.Kind != yaml.MappingNode || n.Decode(&all) != nil {
 		r.report(n.Line, "metadata is %s: it must be a mapping whose keys are texts", kindOf(n))
+		return nil
 	}
+	r.finite(n)
 	return all
+}
+
+// finite reports the numbers in metadata that JSON does not have, since it is sent as JSON.
+func (r *reading) finite(n *yaml.Node) {
+	if n = r.visit(n); n == nil {
+		return
+	}
+	var number float64
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!float" && n.Decode(&number) == nil && (math.IsNaN(number) || math.IsInf(number, 0)) {
+		r.report(n.Line, "metadata has the number %s: JSON has no such number, so write a text, such as: \"NaN\"", valueOf(n))
+	}
+	for _, one := range n.Content {
+		r.finite(one)
+	}
 }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
