@@ -62,7 +62,17 @@ func (s *Service) Load(path string, o config.Options) (files []config.File, err 
 	if files, err = config.Files(path); err == nil {
 		err = s.Use(files, o)
 	}
+	if err == nil {
+		s.warnOfNone(path)
+	}
 	return files, err
+}
+
+// warnOfNone warns of a configuration without domains, which is what an empty directory is.
+func (s *Service) warnOfNone(path string) {
+	if s.rules.Load().Domains() == 0 {
+		s.options.Log.Warn("the rate limit configuration is empty: no request is limited", "path", path)
+	}
 }
 
 // Use puts files in force that were read, or that a control plane has sent.
@@ -100,6 +110,7 @@ func (s *Service) Follow(ctx context.Context, path string, o config.Options, fil
 				continue
 			}
 			s.options.Log.Info("the rate limit configuration has changed", "path", path, "domains", s.rules.Load().Domains(), "limits", s.rules.Load().Limits)
+			s.warnOfNone(path)
 		}
 	}
 }
