@@ -53,6 +53,11 @@ var differences = []difference{
 	{"More than 8 limits for one request", `[{key: a, rate_limit: {unit: hour, requests_per_unit: 3}}]`, asTheirs, []string{"a=1|a=2|a=3|a=4|a=5|a=6|a=7|a=8|a=9"},
 		"OK OK/2", "error: rpc error: code = InvalidArgument desc = more than 8 descriptors"},
 	{"A field twice in a mapping", `[{key: a, key: b, rate_limit: {unit: hour, requests_per_unit: 1}}]`, asTheirs, []string{"b=x"}, "OK OK/0/1-HOUR", `edge.yaml:2: field "key" occurs twice`},
+	{"A merge (`<<: *x`)", `[{key: z, rate_limit: &x {unit: hour, requests_per_unit: 1}}, {key: a, rate_limit: {unit: hour, requests_per_unit: 5, <<: *x}}]`,
+		asTheirs, []string{"a=x"}, "OK OK/0/1-HOUR", "edge.yaml:2: a merge (<<)"},
+	{"A second document (`---`) in a file", hour3 + "\n---\ndomain: other", asTheirs, []string{"a=x"}, "OK OK/2/3-HOUR", "edge.yaml:3: a second document"},
+	{"A field in the wrong place, such as `shadow_mode` in `rate_limit`", `[{key: a, rate_limit: {unit: hour, requests_per_unit: 1, shadow_mode: true}}]`, asTheirs, []string{"a=x", "a=x"},
+		"OVER_LIMIT OVER_LIMIT/0/1-HOUR", `edge.yaml:2: unknown field "shadow_mode" of rate_limit`},
 }
 
 func TestEveryDifferenceIsAsTheTableHasIt(t *testing.T) {
