@@ -7,17 +7,16 @@ import (
 )
 
 // Parse returns the configuration in files. The error has all problems, one a line, each with its
-// file and line.
+// file and line, but at most 20 of each file.
 func Parse(files []File, o Options) (*Config, error) {
 	b := builder{Options: o, config: &Config{domains: map[string]*Node{}}, of: map[*Node]place{}}
 	var problems []error
 	for _, f := range files {
 		b.reading = &reading{file: f.Name}
-		d := b.read(f.Text)
-		if len(b.problems) == 0 {
+		if d, ok := b.read(f.Text); ok {
 			b.domain(&d)
 		}
-		problems = append(problems, b.problems...)
+		problems = append(problems, b.errors()...)
 	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
@@ -40,12 +39,13 @@ type place struct {
 
 func (b *builder) domain(d *document) {
 	name := d.domain.string
-	if name == "" {
-		b.report(max(d.domain.line, 1), "no domain: add it, such as: domain: edge")
-		return
-	}
 	root := b.config.domains[name]
 	switch {
+	case d.domain.wrong:
+		root = new(Node)
+	case name == "":
+		b.report(max(d.domain.line, 1), "no domain: add it, such as: domain: edge")
+		root = new(Node)
 	case root == nil:
 		root = new(Node)
 		b.config.domains[name] = root
@@ -53,26 +53,26 @@ func (b *builder) domain(d *document) {
 	case !b.Merge:
 		at := b.of[root]
 		b.report(d.domain.line, "domain %q occurs twice: %s:%d has it already; give each domain one file, or allow several", name, at.file, at.line)
-		return
+		root = new(Node)
 	}
 	b.add(root, []string{name}, d.descriptors)
 }
 
-// add adds descriptors to their parent. path is that of the parent.
+// add adds descriptors to their parent. path is that of the parent. One with a
+// problem is built below a parent of its own, so that its other problems are reported too.
 func (b *builder) add(parent *Node, path []string, all []descriptor) {
 	for i := range all {
-		d := &all[i]
-		if !b.checkKey(d) {
-			continue
-		}
+		parent, d := parent, &all[i]
 		at := entry{d.key.string, d.value.string}
 		if parent.children == nil {
 			parent.children = make(map[entry]*Node, len(all))
 		}
-		if taken := parent.children[at]; taken != nil {
+		if !b.checkKey(d) || d.value.wrong {
+			parent = &Node{children: map[entry]*Node{}}
+		} else if taken := parent.children[at]; taken != nil {
 			was := b.of[taken]
 			b.report(d.line, "descriptor %s occurs twice: %s:%d has it already", shown(at), was.file, was.line)
-			continue
+			parent = &Node{children: map[entry]*Node{}}
 		}
 		own := append(slices.Clip(path), segment(at))
 		next := &Node{Rule: b.rule(d, own), ValueToMetric: d.valueToMetric, Value: d.value.string}
@@ -87,7 +87,7 @@ func (b *builder) add(parent *Node, path []string, all []descriptor) {
 			if d.share {
 				next.Share = at.value
 			}
-		} else if d.share {
+		} else if d.share && !d.value.wrong {
 			b.report(d.line, "share_threshold of descriptor %s: it is only for a value with a star, such as: value: files/*", shown(at))
 		}
 		b.add(next, own, d.descriptors)
@@ -96,6 +96,8 @@ func (b *builder) add(parent *Node, path []string, all []descriptor) {
 
 func (b *builder) checkKey(d *descriptor) bool {
 	switch key := d.key.string; {
+	case d.key.wrong:
+		return false
 	case key == "":
 		b.report(d.line, "a descriptor without a key: add it, such as: key: remote_address")
 		return false
@@ -117,7 +119,7 @@ func (b *builder) rule(d *descriptor, path []string) *Rule {
 	switch {
 	case l.unlimited && unit != Unknown:
 		b.report(l.unit.line, "unit %q of an unlimited descriptor: remove one of the two", l.unit.string)
-	case l.unlimited:
+	case l.unlimited, l.unit.wrong:
 	case l.unit.string == "":
 		b.report(l.line, "rate_limit without a unit: add it, such as: unit: minute")
 	case unit == Year:
@@ -132,6 +134,7 @@ func (b *builder) rule(d *descriptor, path []string) *Rule {
 	}
 	for _, other := range l.replaces {
 		switch {
+		case other.wrong:
 		case other.string == "":
 			b.report(other.line, "an item of replaces without a name: add the name of the limit that is replaced")
 		case other.string == l.name:

@@ -159,6 +159,68 @@ func TestEveryProblemIsReportedAtOnce(t *testing.T) {
 	}
 }
 
+// The problems of the document and those of its tree are reported together, by line.
+func TestEveryKindOfProblemIsReportedInTheOrderOfLines(t *testing.T) {
+	_, err := Parse(filesOf(`domain: a
+descriptors:
+- key: a
+  rate_limit: {unit: fortnight}
+- key: b
+  Value: x
+- value: c
+  descriptors:
+  - key: d*
+  - key: e
+    shadow_mode: maybe
+- key: f
+- key: f
+  rate_limit: {unit: eon}
+`, "descriptors: [{value: x}]"), Options{})
+	want := []string{
+		`f1.yaml:4: unit "fortnight"`, `f1.yaml:6: unknown field "Value"`, `f1.yaml:7: a descriptor without a key`, `f1.yaml:9: key "d*"`,
+		`f1.yaml:11: shadow_mode is "maybe"`, `f1.yaml:13: descriptor f occurs twice`, `f1.yaml:14: unit "eon"`,
+		`f2.yaml:1: no domain`, `f2.yaml:1: a descriptor without a key`,
+	}
+	got := strings.Split(fmt.Sprint(err), "\n")
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || !strings.HasPrefix(got[i], want[i]) {
+			t.Fatalf("problem %d: %v\nwant %q", i+1, err, want)
+		}
+	}
+}
+
+func TestAMistakeIsOneProblem(t *testing.T) {
+	for _, text := range []string{
+		"domain: [a]\ndescriptors: []",
+		"domain: a\ndescriptors: [b]",
+		"domain: a\ndescriptors: [{key: [b]}]",
+		"domain: a\ndescriptors: [{key: b}, {key: b, value: [c], share_threshold: true}]",
+		"domain: a\ndescriptors: [{key: b, rate_limit: 5}]",
+		"domain: a\ndescriptors: [{key: b, rate_limit: {unit: [day]}}]",
+		"domain: a\ndescriptors: [{key: b, rate_limit: {unit: day, replaces: [c]}}]",
+		"domain: a\ndescriptors: [{key: b, rate_limit: {unit: day, replaces: [{name: [c]}]}}]",
+		"domain: a\ndescriptors: [&b {key: b}, {<<: *b, value: c}]",
+		"domain: a\ndescriptors: [{key: b, rate_limit: {<<: {unit: day}}}]",
+		"domain: a\n---\ndescriptors: []",
+	} {
+		if _, err := Parse(filesOf(text), Options{}); err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q has the problems\n%v\nwant one", text, err)
+		}
+	}
+}
+
+func TestAFileReportsTwentyProblemsAtMost(t *testing.T) {
+	_, err := Parse(filesOf("domain: a\ndescriptors:\n"+strings.Repeat("- value: b\n  x: 1\n", 20)), Options{})
+	all := strings.Split(fmt.Sprint(err), "\n")
+	if len(all) != 21 || all[20] != "f1.yaml: there are more problems" {
+		t.Errorf("%d problems: %v", len(all), err)
+	}
+	_, err = Parse(filesOf("domain: a\ndescriptors:\n"+strings.Repeat("- value: b\n  x: 1\n", 10)), Options{})
+	if all = strings.Split(fmt.Sprint(err), "\n"); len(all) != 20 {
+		t.Errorf("%d problems, want 20: %v", len(all), err)
+	}
+}
+
 func TestADomainHasOneFileUnlessSeveralAreAllowed(t *testing.T) {
 	files := filesOf("domain: a\ndescriptors: [{key: x}]", "domain: a\ndescriptors: [{key: y}]")
 	if _, err := Parse(files, Options{}); err == nil || !strings.Contains(err.Error(), `f2.yaml:1: domain "a" occurs twice: f1.yaml:1 has it`) {

@@ -43,17 +43,25 @@ type limit struct {
 // A text is a value, and its line.
 type text struct {
 	string
-	line int
+	line  int
+	wrong bool // it is no text, which is reported
 }
 
 // maxProblems is how many problems of one file are reported.
 const maxProblems = 20
 
+// A problem is one of a file. Those of one file are reported in the order of their lines.
+type problem struct {
+	line int
+	text string
+}
+
 // A reading reads one file, and collects its problems.
 type reading struct {
 	file     string
-	problems []error
-	budget   int // nodes that may still be visited: aliases can make a small file a large one
+	problems []problem
+	more     bool // there are more problems than are reported
+	budget   int  // nodes that may still be visited: aliases can make a small file a large one
 }
 
 // maxAliased is how many more nodes of one file are visited than the file can have, because those
@@ -61,33 +69,43 @@ type reading struct {
 const maxAliased = 500_000
 
 func (r *reading) report(line int, format string, args ...any) {
-	switch {
-	case len(r.problems) < maxProblems:
-		r.problems = append(r.problems, fmt.Errorf("%s:%d: %s", r.file, line, fmt.Sprintf(format, args...)))
-	case len(r.problems) == maxProblems:
-		r.problems = append(r.problems, fmt.Errorf("%s: there are more problems", r.file))
+	if r.more = len(r.problems) == maxProblems; !r.more {
+		r.problems = append(r.problems, problem{line, fmt.Sprintf(format, args...)})
 	}
 }
 
-// read returns the document of a file. It is only valid if there are no problems.
-func (r *reading) read(source []byte) (d document) {
+// errors returns the problems in the order of their lines.
+func (r *reading) errors() (all []error) {
+	slices.SortStableFunc(r.problems, func(a, b problem) int { return a.line - b.line })
+	for _, p := range r.problems {
+		all = append(all, fmt.Errorf("%s:%d: %s", r.file, p.line, p.text))
+	}
+	if r.more {
+		all = append(all, fmt.Errorf("%s: there are more problems", r.file))
+	}
+	return all
+}
+
+// read returns the document of a file, and whether it can be built. What has problems is left out.
+func (r *reading) read(source []byte) (d document, ok bool) {
 	decoder := yaml.NewDecoder(bytes.NewReader(source))
 	var root, more yaml.Node
 	switch err := decoder.Decode(&root); {
 	case errors.Is(err, io.EOF):
 		r.report(1, "the file is empty: it needs a domain, such as: domain: edge")
-		return d
+		return d, false
 	case err != nil:
 		r.syntax(err)
-		return d
+		return d, false
 	}
 	if err := decoder.Decode(&more); err == nil {
 		r.report(more.Line, "a second document: a file has one, so put this one into a file of its own")
 	} else if !errors.Is(err, io.EOF) {
 		r.syntax(err)
+		return d, false
 	}
 	r.budget = len(source) + maxAliased // each node has a byte or more
-	r.fields(root.Content[0], "the file", func(name string, value *yaml.Node) bool {
+	ok = r.fields(root.Content[0], "the file", func(name string, value *yaml.Node) bool {
 		switch name {
 		case "domain":
 			d.domain = r.text(name, value)
@@ -98,7 +116,7 @@ func (r *reading) read(source []byte) (d document) {
 		}
 		return true
 	}, "domain", "descriptors")
-	return d
+	return d, ok && r.budget >= 0
 }
 
 // syntax reports an error of the parser, which has the line in its text.
@@ -130,14 +148,16 @@ func (r *reading) visit(n *yaml.Node) *yaml.Node {
 }
 
 // fields calls field for each field of a mapping. field returns false for a name that is unknown.
-func (r *reading) fields(n *yaml.Node, of string, field func(name string, value *yaml.Node) bool, names ...string) {
+// whole reports whether n is a mapping without a merge, whose fields are missing.
+func (r *reading) fields(n *yaml.Node, of string, field func(name string, value *yaml.Node) bool, names ...string) (whole bool) {
 	if n = r.visit(n); n == nil {
-		return
+		return false
 	}
 	if n.Kind != yaml.MappingNode {
 		r.report(n.Line, "%s is %s: it must have the fields %s", of, kindOf(n), strings.Join(names, ", "))
-		return
+		return false
 	}
+	whole = true
 	seen := make(map[string]int, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, value := n.Content[i], n.Content[i+1]
@@ -149,10 +169,12 @@ func (r *reading) fields(n *yaml.Node, of string, field func(name string, value 
 		switch {
 		case name.Tag == "!!merge":
 			r.report(name.Line, "a merge (<<): write the fields out; an alias in place of a value is allowed")
+			whole = false
 		case name.Kind != yaml.ScalarNode || !field(name.Value, value):
 			r.report(name.Line, "unknown field %q of %s: %s are allowed", name.Value, of, strings.Join(names, ", "))
 		}
 	}
+	return whole
 }
 
 // items calls item for each item of a list.
@@ -178,7 +200,7 @@ func (r *reading) descriptors(n *yaml.Node, depth int) (all []descriptor) {
 	}
 	r.items("descriptors", n, func(one *yaml.Node) {
 		d := descriptor{line: one.Line}
-		r.fields(one, "a descriptor", func(name string, value *yaml.Node) bool {
+		if r.fields(one, "a descriptor", func(name string, value *yaml.Node) bool {
 			switch name {
 			case "key":
 				d.key = r.text(name, value)
@@ -204,19 +226,20 @@ func (r *reading) descriptors(n *yaml.Node, depth int) (all []descriptor) {
 				return false
 			}
 			return true
-		}, descriptorFields...)
-		all = append(all, d)
+		}, descriptorFields...) {
+			all = append(all, d)
+		}
 	})
 	return all
 }
 
-// limit returns the value of rate_limit; nil for none.
+// limit returns the value of rate_limit; nil for none, and for one that is not whole.
 func (r *reading) limit(n *yaml.Node) *limit {
 	if isNull(n) {
 		return nil
 	}
 	l := &limit{line: n.Line}
-	r.fields(n, "rate_limit", func(name string, value *yaml.Node) bool {
+	if !r.fields(n, "rate_limit", func(name string, value *yaml.Node) bool {
 		switch name {
 		case "requests_per_unit":
 			l.requests = r.number(name, value)
@@ -232,20 +255,23 @@ func (r *reading) limit(n *yaml.Node) *limit {
 			return false
 		}
 		return true
-	}, "requests_per_unit", "unit", "unlimited", "name", "replaces")
+	}, "requests_per_unit", "unit", "unlimited", "name", "replaces") {
+		return nil
+	}
 	return l
 }
 
 func (r *reading) replaces(n *yaml.Node) (all []text) {
 	r.items("replaces", n, func(one *yaml.Node) {
 		name := text{line: one.Line}
-		r.fields(one, "an item of replaces", func(field string, value *yaml.Node) bool {
+		if r.fields(one, "an item of replaces", func(field string, value *yaml.Node) bool {
 			if field == "name" {
 				name = r.text(field, value)
 			}
 			return field == "name"
-		}, "name")
-		all = append(all, name)
+		}, "name") {
+			all = append(all, name)
+		}
 	})
 	return all
 }
@@ -258,9 +284,9 @@ func (r *reading) text(name string, n *yaml.Node) text {
 		return text{}
 	case n.Kind != yaml.ScalarNode:
 		r.report(n.Line, "%s is %s: it must be a text", name, kindOf(n))
-		return text{}
+		return text{line: n.Line, wrong: true}
 	}
-	return text{n.Value, n.Line}
+	return text{string: n.Value, line: n.Line}
 }
 
 // ons are the words that YAML 1.1 has for true, and offs those for false.
