@@ -3,7 +3,9 @@
 //
 //	nginx.go   Import: reads the files, walks blocks with their inheritance
 //	zone.go    zones: their keys and rates, and windows of them
-//	policy.go  the limiters of all servers and locations
+//	server.go  servers and locations, each with the limits that it has in nginx
+//	place.go   the routes that give each of them these limits in a policy
+//	policy.go  the limiters
 package nginx
 
 import (
@@ -16,6 +18,7 @@ import (
 
 	crossplane "github.com/nginxinc/nginx-go-crossplane"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/policyimport"
 )
 
@@ -34,7 +37,8 @@ func Import(path string) (*policyimport.Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("import nginx: %w", err)
 	}
-	r := &reader{configs: parsed.Config, zones: map[string]*zone{}, maps: map[string]*crossplane.Directive{}, files: map[*crossplane.Directive]string{}}
+	r := &reader{configs: parsed.Config, zones: map[string]*zone{}, maps: map[string]*crossplane.Directive{}, files: map[*crossplane.Directive]string{},
+		used: map[string]*use{}, places: map[string][]place{}}
 	for _, e := range parsed.Errors {
 		return nil, fmt.Errorf("import nginx: %w", parseError(e))
 	}
@@ -46,6 +50,7 @@ func Import(path string) (*policyimport.Result, error) {
 		return nil, fmt.Errorf("import nginx: %w", err)
 	}
 	r.readMain(top)
+	r.route()
 	p := r.policy()
 	return &policyimport.Result{Policy: p, Notes: r.ordered()}, nil
 }
@@ -75,7 +80,11 @@ type reader struct {
 	files   map[*crossplane.Directive]string
 	zones   map[string]*zone                 // by kind and name
 	maps    map[string]*crossplane.Directive // geo and map blocks, by the variable that they set
-	uses    []use
+	used    map[string]*use                  // by the id of its scope
+	uses    []*use                           // in the order of the configuration
+	places  map[string][]place               // by host
+	hosts   []string                         // of places, in the order of the configuration
+	open    []weir.Route                     // what nginx does not limit, and another route would
 	notes   []policyimport.Note
 }
 
@@ -203,16 +212,16 @@ func (r *reader) readHTTP(block []*crossplane.Directive) {
 	}
 	r.nameOthers(block)
 	s, _ := scope{}.in(block)
-	servers := 0
+	var servers []*server
 	for _, d := range block {
-		if d.Directive == "server" && d.IsBlock() {
-			servers++
-			r.readServer(d, s)
+		if d.Directive == "server" && len(d.Args) == 0 {
+			servers = append(servers, r.readServer(d, s))
 		}
 	}
-	if servers == 0 && limits(s) {
-		r.use(s, []string{""}, "/*", firstOf(s))
+	if len(servers) == 0 && limits(s) {
+		r.add("", place{path: "/", scope: s, at: firstOf(s)})
 	}
+	r.noteDefault(servers)
 }
 
 // nameOthers notes directives about limits that no policy has.

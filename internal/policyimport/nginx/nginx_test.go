@@ -59,7 +59,7 @@ func TestLimitsBecomeLimiters(t *testing.T) {
 		{"a server inherits", "limit_req zone=a; server { server_name x.example.com .y.example.com; }",
 			"[x.example.com/* y.example.com/* *.y.example.com/*] [10 per second by ip]"},
 		{"a location replaces what it inherits", "limit_req zone=a; server { location /l { limit_req zone=m; } location = /e { limit_req zone=m; } }",
-			"[/*] [10 per second by ip]\n[/l* /e] [5 per minute by ip]"},
+			"[/* /e/*] [10 per second by ip]\n[/l* /e] [5 per minute by ip]"},
 		{"another kind is inherited still", "limit_req zone=a; server { location ^~ /l/ { limit_conn c 2; } }",
 			"[/*] [10 per second by ip]\n[/l/*] [10 per second by ip] in flight 2 by ip"},
 		{"nested locations", "server { location /l { limit_req zone=a; location /l/m { limit_req zone=m; } } }",
@@ -82,6 +82,67 @@ func TestLimitsBecomeLimiters(t *testing.T) {
 			if source, err := result.Source(policyfile.Reader{}, "nginx.conf"); err != nil {
 				t.Errorf("%s: %v\n%s", c.name, err, source)
 			}
+		}
+	}
+}
+
+func TestAPlaceHasTheLimitsThatItHasInNginx(t *testing.T) {
+	const a, m, open = " [10 per second by ip]", " [5 per minute by ip]", " [2147483647 per second by ip]"
+	for _, c := range []struct{ text, want string }{
+		{"server { location /api { limit_req zone=a; } location /api/open {} }", "[/api*]" + a + "\n[/api/open*]" + open},
+		{"server { location /api { limit_req zone=a; } location =/api/health {} }", "[/api* /api/health/*]" + a + "\n[/api/health]" + open},
+		{"server { location /api {} location /api/open {} }", ""},
+		{"server { location = / { limit_req zone=a; } }", "[/]" + a + "\n[/*]" + open},
+		{"server { limit_req zone=a; location = / {} }", "[/*]" + a},
+		{"limit_req zone=a; server { location /a { limit_req zone=m; } location /a/x {} location /A/y { limit_req zone=m; } }", "[/* /a/x*]" + a + "\n[/a*]" + m},
+		{"limit_req zone=a; server { location /a { limit_req zone=m; location /a/x {} } }", "[/*]" + a + "\n[/a*]" + m},
+		{"limit_req zone=a; server { location / { limit_req zone=m; } location /s {} }", "[/*]" + m + "\n[/s*]" + a},
+		{"server { location / { location /a/b { limit_req zone=m; } } location /a { limit_req zone=a; } }", "[/a*]" + a},
+		{"server { limit_req zone=a; } server { server_name static.example.com; }", "[/*]" + a + "\n[static.example.com/*]" + open},
+		{"server { server_name *.example.com; location /l { limit_req zone=a; } } server { server_name x.example.com X.example.net; }", "[*.example.com/l*]" + a + "\n[x.example.com/*]" + open},
+		{"server { server_name x.com; location / { limit_req zone=a; } location /static/ {} location = /healthz { return 200; } }",
+			"[x.com/* x.com/healthz/*]" + a + "\n[x.com/static/* x.com/healthz]" + open},
+		{"limit_req zone=a; server { listen 80; server_name x.com; return 301 https://x.com; } server { listen 443; server_name x.com; }", "[x.com/*]" + a},
+		{"limit_req zone=a; server { location /t { limit_req zone=m; limit_req_dry_run on; } }", "[/*]" + a + "\n[/t*]" + m + " shadow\n[/t*]" + open},
+		{"server { location /api { limit_req zone=a; } location /api/u { limit_req zone=u; } }\nlimit_req_zone $request_uri zone=u:1m rate=1r/s;", "[/api*]" + a + "\n[/api/u*]" + open},
+	} {
+		result, err := nginx.Import(write(t, "nginx.conf", zones+c.text))
+		if err != nil {
+			t.Errorf("%s: %v", c.text, err)
+			continue
+		}
+		if got := shape(result.Policy); got != c.want {
+			t.Errorf("%s:\n%s\nwant\n%s", c.text, got, c.want)
+		}
+		if notes := fmt.Sprint(result.Notes); strings.Contains(c.want, open) && !strings.Contains(notes, "so it has a limit that nothing reaches") {
+			t.Errorf("%s: the notes are %s", c.text, notes)
+		}
+		if len(result.Policy.Limiters) == 0 {
+			continue
+		}
+		if source, err := result.Source(policyfile.Reader{}, "nginx.conf"); err != nil {
+			t.Errorf("%s: %v\n%s", c.text, err, source)
+		}
+	}
+}
+
+func TestWhatNoRouteCoversIsNamedIfItsLimitsDiffer(t *testing.T) {
+	for text, want := range map[string]string{
+		"server { location /api { limit_req zone=a; }\nlocation ~ [.]png$ {} }":                       "nginx.conf:4: location ~ [.]png$: a route is a path or a prefix, so its requests are limited as others with their path: nginx does not limit its requests",
+		"server { limit_req zone=a; location /api {}\nlocation ~ [.]png$ {} }":                        "",
+		"server { limit_req zone=a; location ^~ /api { limit_req zone=m; }\nlocation ~ [.]png$ {} }":  "",
+		"server { limit_req zone=a; location /b {\nlocation ~ x { location ~ y { return 200; } } } }": "nginx.conf:4: location ~ y: a route is a path or a prefix",
+		"server { limit_req zone=a;\nlocation @x { internal; } }":                                     "",
+		"server { limit_req zone=a; }\nserver { location / {} }":                                      "nginx.conf:4: nginx does not limit this; /* is limited, as in another server or location",
+		"server { location /Api { limit_req zone=a; }\nlocation /api { limit_req zone=m; } }":         "nginx.conf:4: /api* has a limiter already",
+	} {
+		result, err := nginx.Import(write(t, "nginx.conf", zones+text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if lost := result.Lost(); want == "" && len(lost) > 0 || want != "" && (len(lost) != 1 || !strings.Contains(lost[0].String(), want)) {
+			t.Errorf("%s: not imported is %v, want %q", text, lost, want)
 		}
 	}
 }

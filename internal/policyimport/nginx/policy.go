@@ -4,19 +4,36 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	crossplane "github.com/nginxinc/nginx-go-crossplane"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/policyimport"
-	"github.com/weirlimit/weir/policyfile"
 )
 
-// A use is one scope with routes. Scopes with the same directives are one limiter, because a zone
-// has one count wherever it is used.
+// A use is the limiter of one scope. Scopes with the same directives are one limiter, because a
+// zone has one count wherever it is used.
 type use struct {
-	scope  scope
-	routes []weir.Route
+	weir.Limiter
+	scope scope
+	zones []string
+}
+
+// limiter returns the limiter of a scope; nil: nothing of it limits.
+func (r *reader) limiter(s scope) *use {
+	id := s.id()
+	u, ok := r.used[id]
+	if !ok && limits(s) {
+		u = &use{scope: s}
+		if u.zones = r.fill(&u.Limiter, s); len(u.Rows()) == 0 {
+			u = nil
+		} else {
+			r.uses = append(r.uses, u)
+		}
+		r.used[id] = u
+	}
+	return u
 }
 
 // id identifies a scope.
@@ -31,125 +48,28 @@ func (s scope) id() string {
 	return b.String()
 }
 
-func (r *reader) readServer(d *crossplane.Directive, outer scope) {
-	s, _ := outer.in(d.Block)
-	hosts := r.hosts(d)
-	whole := false
-	for _, l := range d.Block {
-		if l.Directive == "location" && len(l.Args) == 1 && l.Args[0] == "/" {
-			_, whole = s.in(l.Block)
-		}
-	}
-	if limits(s) && !whole && len(hosts) > 0 {
-		r.use(s, hosts, "/*", firstOf(s))
-	}
-	r.readLocations(d.Block, s, hosts)
-}
-
 func limits(s scope) bool { return len(s.requests) > 0 || len(s.connections) > 0 }
 
-func (r *reader) readLocations(block []*crossplane.Directive, outer scope, hosts []string) {
-	for _, d := range block {
-		if d.Directive != "location" || !d.IsBlock() {
-			continue
-		}
-		s, own := outer.in(d.Block)
-		if own && limits(s) {
-			if path := r.path(d); path != "" {
-				r.use(s, hosts, path, d)
-			}
-		}
-		r.readLocations(d.Block, s, hosts)
-	}
-}
-
-// path returns the path of a location as routes spell it; empty with a note if none covers it.
-func (r *reader) path(d *crossplane.Directive) string {
-	switch {
-	case len(d.Args) == 1 && strings.HasPrefix(d.Args[0], "/"):
-		return d.Args[0] + "*"
-	case len(d.Args) == 2 && d.Args[0] == "=":
-		return d.Args[1]
-	case len(d.Args) == 2 && d.Args[0] == "^~":
-		return d.Args[1] + "*"
-	}
-	r.lost(d, "location %s: a route is a path or a prefix, so the limits in it are left out, and those of the block around it apply if there are any", strings.Join(d.Args, " "))
-	return ""
-}
-
-// hosts returns the hosts of a server as routes spell them; empty means all.
-func (r *reader) hosts(server *crossplane.Directive) (hosts []string) {
-	named := false
-	for _, d := range server.Block {
-		if d.Directive != "server_name" {
-			continue
-		}
-		for _, name := range d.Args {
-			named = true
-			switch {
-			case name == "_" || name == "":
-				hosts = append(hosts, "")
-			case strings.HasPrefix(name, "~"), strings.HasSuffix(name, ".*"):
-				r.lost(d, "server_name %s: a route has a host or *.host, so the limits of this name are left out", name)
-			case strings.HasPrefix(name, "."):
-				hosts = append(hosts, name[1:], "*"+name)
-			default:
-				hosts = append(hosts, name)
-			}
-		}
-	}
-	if !named {
-		return []string{""}
-	}
-	return hosts
-}
-
-// use adds routes for a scope.
-func (r *reader) use(s scope, hosts []string, path string, at *crossplane.Directive) {
-	i := slices.IndexFunc(r.uses, func(u use) bool { return u.scope.id() == s.id() })
-	if i < 0 {
-		i = len(r.uses)
-		r.uses = append(r.uses, use{scope: s})
-	}
-	for _, host := range hosts {
-		if host != "" && !strings.Contains(host, ".") && host != "localhost" {
-			host += "."
-		}
-		route, err := policyfile.ParseRoute(host + path)
-		if err != nil {
-			r.lost(at, "no route covers this: %v", err)
-			continue
-		}
-		if taken := slices.ContainsFunc(r.uses, func(u use) bool { return slices.Contains(u.routes, route) }); taken {
-			if !slices.Contains(r.uses[i].routes, route) {
-				r.lost(at, "%s has a limiter already, of an earlier server or location", route)
-			}
-			continue
-		}
-		r.uses[i].routes = append(r.uses[i].routes, route)
-	}
-}
+// unreached is the window of what nginx does not limit beneath what it limits: a policy has no
+// routes without a limit there.
+var unreached = weir.Window{Limit: weir.MaxLimit, Per: time.Second, Key: weir.Key{{"ip"}}}
 
 // policy makes limiters of what was read.
 func (r *reader) policy() (p weir.Policy) {
 	used := map[string]string{} // the limiter that counts a zone
 	names := policyimport.Names{}
 	for _, u := range r.uses {
-		if len(u.routes) == 0 {
+		if len(u.Routes) == 0 {
 			continue
 		}
-		l := weir.Limiter{Routes: u.routes}
-		zones := r.fill(&l, u.scope)
-		if len(l.Rows()) == 0 {
-			continue
-		}
-		_, name, _ := strings.Cut(zones[0], " ")
+		l := u.Limiter
+		_, name, _ := strings.Cut(u.zones[0], " ")
 		l.Name = names.Of(name, "zone")
 		if u.scope.dry != nil {
 			l.Mode = weir.Shadow
-			r.note(u.scope.dry, "limit_req_dry_run: the limiter %s is tried out whole, also its limit in flight, and its requests count under a wider route that is enforced", l.Name)
+			r.note(u.scope.dry, "limit_req_dry_run: the limiter %s is tried out whole, also its limit in flight", l.Name)
 		}
-		for _, zone := range zones {
+		for _, zone := range u.zones {
 			if other := used[zone]; other != "" {
 				r.note(firstOf(u.scope), "zone %s has one count in nginx, and one in each of the limiters %s and %s", strings.TrimPrefix(strings.TrimPrefix(zone, "limit_req "), "limit_conn "), other, l.Name)
 			}
@@ -157,6 +77,9 @@ func (r *reader) policy() (p weir.Policy) {
 		}
 		r.noteStatus(u.scope)
 		p.Limiters = append(p.Limiters, l)
+	}
+	if len(r.open) > 0 {
+		p.Limiters = append(p.Limiters, weir.Limiter{Name: names.Of("unlimited", ""), Routes: r.open, Windows: []weir.Window{unreached}})
 	}
 	return p
 }

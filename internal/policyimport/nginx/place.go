@@ -1,0 +1,183 @@
+package nginx
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+
+	crossplane "github.com/nginxinc/nginx-go-crossplane"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/policyfile"
+)
+
+// A place is a server or a location: a path, or all that begin so, with the limits that it has in
+// nginx, its own or inherited.
+type place struct {
+	path    string
+	exact   bool // location =
+	firm    bool // no regular expression comes before it
+	returns bool // a return answers it
+	scope   scope
+	at      *crossplane.Directive
+}
+
+// String returns the path as routes spell it.
+func (p *place) String() string {
+	if p.exact {
+		return p.path
+	}
+	return p.path + "*"
+}
+
+// folded returns the path as a policy compares it: letter case and a slash at the end of a whole
+// path make no difference.
+func (p *place) folded() string {
+	path := strings.ToLower(p.path)
+	if p.exact {
+		return strings.TrimRight(path, "/")
+	}
+	return path
+}
+
+// covers reports whether a route for p would cover the whole place q.
+func (p *place) covers(q *place) bool {
+	mine, other := p.folded(), q.folded()
+	switch {
+	case p.exact: // a route without a star covers what follows it, too
+		return strings.HasPrefix(other, mine+"/") || strings.HasPrefix(other, mine+".")
+	case q.exact:
+		return strings.HasPrefix(other, mine) || other+"/" == mine
+	}
+	return len(other) > len(mine) && strings.HasPrefix(other, mine)
+}
+
+// around returns the place whose route would cover another one; nil: none. Of equally long ones a
+// route without a star comes first.
+func around(all []place, q *place) (found *place) {
+	for i := range all {
+		p := &all[i]
+		if (p.exact != q.exact || p.folded() != q.folded()) && p.covers(q) &&
+			(found == nil || len(p.folded()) > len(found.folded()) || len(p.folded()) == len(found.folded()) && p.exact) {
+			found = p
+		}
+	}
+	return found
+}
+
+// add adds a place of a host. Of two places with one route, the one with limits counts.
+func (r *reader) add(host string, p place) {
+	all, ok := r.places[host]
+	if !ok {
+		r.hosts = append(r.hosts, host)
+	}
+	i := slices.IndexFunc(all, func(q place) bool { return q.exact == p.exact && q.folded() == p.folded() })
+	if i < 0 {
+		r.places[host] = append(all, p)
+		return
+	}
+	was, is := r.limiter(all[i].scope), r.limiter(p.scope)
+	switch {
+	case was == is:
+	case is == nil:
+		r.noteTaken(host, p)
+	case was == nil:
+		r.noteTaken(host, all[i])
+		all[i] = p
+	default:
+		r.lost(p.at, "%s has a limiter already, of an earlier server or location (port, letter case and a slash at the end make no difference to a route)", host+p.String())
+	}
+}
+
+// noteTaken names a place without limits, whose route another one with limits has. A server that
+// only redirects, as from port 80 to 443, loses nothing by it.
+func (r *reader) noteTaken(host string, p place) {
+	if p.returns {
+		r.note(p.at, "return: nginx does not limit what it answers so; %s is limited, as in another server or location", host+p.String())
+		return
+	}
+	r.lost(p.at, "nginx does not limit this; %s is limited, as in another server or location (port, letter case and a slash at the end make no difference to a route)", host+p.String())
+}
+
+// route gives each place the route that it needs to have the limits that it has in nginx.
+func (r *reader) route() {
+	for _, host := range r.hosts {
+		all := r.places[host]
+		ordered := slices.SortedStableFunc(slices.Values(all), func(p, q place) int { return cmp.Compare(len(p.folded()), len(q.folded())) })
+		for _, p := range ordered {
+			all = r.guard(all, p)
+		}
+		for i := range all {
+			p := &all[i]
+			own, outer := r.limiter(p.scope), r.wider(host)
+			isRoot := p.path == "/" && !p.exact
+			if outside := around(all, p); outside != nil && (!isRoot || own == nil && outer == nil) {
+				outer = r.limiter(outside.scope)
+			}
+			if own == outer {
+				continue
+			}
+			if own != nil {
+				r.use(&own.Routes, host, p)
+			}
+			if (own == nil || own.scope.dry != nil) && outer != nil && r.use(&r.open, host, p) {
+				was := "nginx does not limit this"
+				if own != nil {
+					was = "nginx only tries this out (limit_req_dry_run)"
+				}
+				r.note(p.at, "%s: %s, so it has a limit that nothing reaches (%v), whose fields its answers have", host+p.String(), was, unreached)
+			}
+		}
+	}
+}
+
+// guard adds a place for what is below a location with =, which is of the place around that.
+func (r *reader) guard(all []place, p place) []place {
+	outside := around(all, &p)
+	if !p.exact || p.path == "/" || outside == nil || r.limiter(outside.scope) == r.limiter(p.scope) {
+		return all
+	}
+	below := place{path: strings.TrimRight(p.path, "/") + "/", scope: outside.scope, at: p.at}
+	switch {
+	case slices.ContainsFunc(all, func(q place) bool { return !q.exact && q.folded() == below.folded() }):
+	case r.limiter(outside.scope) != nil:
+		return append(all, below)
+	default:
+		r.note(p.at, "%s also covers what begins with %s/ or %s., which nginx does not limit", p.path, p.path, p.path)
+	}
+	return all
+}
+
+// elsewhere is a limiter of another host.
+var elsewhere = &use{}
+
+// wider returns elsewhere if a route of a wider host has limits, which a request for this host has
+// if no route for this host covers it; else nil.
+func (r *reader) wider(host string) *use {
+	for other, all := range r.places {
+		name, isStar := strings.CutPrefix(other, "*")
+		if host == "" || other == host || other != "" && !(isStar && strings.HasSuffix(host, name)) {
+			continue
+		}
+		if slices.ContainsFunc(all, func(p place) bool { return r.limiter(p.scope) != nil }) {
+			return elsewhere
+		}
+	}
+	return nil
+}
+
+// use adds the route of a place.
+func (r *reader) use(to *[]weir.Route, host string, p *place) bool {
+	problem := "it is not a path that a request has"
+	if i := strings.IndexAny(p.path, " *{}"); i >= 0 {
+		problem = "its path has a " + map[byte]string{' ': "blank", '*': "star", '{': "brace", '}': "brace"}[p.path[i]]
+	} else if route, err := policyfile.ParseRoute(host + p.String()); err == nil {
+		*to = append(*to, route)
+		return true
+	} else if inner := errors.Unwrap(err); inner != nil {
+		problem = inner.Error()
+	}
+	r.lost(p.at, "location %s: no route covers this, so its requests are limited as others with their path: %s", strings.Join(p.at.Args, " "), problem)
+	return false
+}

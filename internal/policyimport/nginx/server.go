@@ -1,0 +1,218 @@
+package nginx
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	crossplane "github.com/nginxinc/nginx-go-crossplane"
+
+	"github.com/weirlimit/weir/policyfile"
+)
+
+// A server is a server block as a list of places.
+type server struct {
+	at       *crossplane.Directive
+	hosts    []string
+	places   []place
+	patterns []pattern
+}
+
+// A pattern is a location with a regular expression.
+type pattern struct {
+	at    *crossplane.Directive
+	scope scope
+	below string // the path of the location around it
+}
+
+func (r *reader) readServer(d *crossplane.Directive, outer scope) *server {
+	s, _ := outer.in(d.Block)
+	v := &server{at: d, hosts: r.hostsOf(d)}
+	at := d
+	if limits(s) {
+		at = firstOf(s)
+	}
+	if returns := directive(d.Block, "return"); returns != nil {
+		v.places = []place{{path: "/", at: returns, returns: true}}
+	} else {
+		r.readLocations(v, d.Block, location{scope: s, path: "/"})
+		if !slices.ContainsFunc(v.places, func(p place) bool { return p.path == "/" && !p.exact }) {
+			v.places = slices.Insert(v.places, 0, place{path: "/", scope: s, at: at})
+		}
+	}
+	for _, host := range v.hosts {
+		for _, p := range v.places {
+			r.add(host, p)
+		}
+	}
+	r.notePatterns(v)
+	return v
+}
+
+// directive returns the first directive of a name in a block itself, or nil.
+func directive(block []*crossplane.Directive, name string) *crossplane.Directive {
+	for _, d := range block {
+		if d.Directive == name {
+			return d
+		}
+	}
+	return nil
+}
+
+// A location is what locations in it inherit.
+type location struct {
+	scope scope
+	path  string
+	// hidden are the paths of locations that requests reach before those in this one.
+	hidden []string
+}
+
+func (r *reader) readLocations(v *server, block []*crossplane.Directive, outer location) {
+	var beside []string
+	for _, d := range block {
+		if modifier, name := spelled(d); d.Directive == "location" && (modifier == "" || modifier == "^~") {
+			beside = append(beside, name)
+		}
+	}
+	for _, d := range block {
+		if d.Directive != "location" {
+			continue
+		}
+		s, own := outer.scope.in(d.Block)
+		modifier, name := spelled(d)
+		if strings.HasPrefix(modifier, "~") {
+			v.readPattern(d, outer.scope, outer.path)
+			continue
+		}
+		if modifier == "@" || !strings.HasPrefix(name, "/") {
+			if own && limits(s) {
+				r.lost(d, "location %s: a route is a path or a prefix, so the limits in it are left out", strings.Join(d.Args, " "))
+			}
+			continue
+		}
+		inner := location{scope: s, path: name, hidden: slices.Clone(outer.hidden)}
+		for _, other := range beside {
+			if len(other) > len(name) && strings.HasPrefix(other, name) {
+				inner.hidden = append(inner.hidden, other)
+			}
+		}
+		p := place{path: name, exact: modifier == "=", firm: modifier != "", scope: s, at: d}
+		if directive(d.Block, "return") != nil { // nginx answers before it counts
+			p.scope, p.returns = scope{}, true
+		}
+		if !slices.ContainsFunc(outer.hidden, func(other string) bool { return strings.HasPrefix(name, other) }) {
+			v.places = append(v.places, p)
+		}
+		r.readLocations(v, d.Block, inner)
+	}
+}
+
+// spelled returns the modifier of a location, and what follows it. nginx needs no blank between.
+func spelled(d *crossplane.Directive) (modifier, name string) {
+	if len(d.Args) == 2 {
+		return d.Args[0], d.Args[1]
+	}
+	name = strings.Join(d.Args, " ")
+	for _, modifier := range []string{"=", "^~", "~*", "~", "@"} {
+		if rest, ok := strings.CutPrefix(name, modifier); ok {
+			return modifier, rest
+		}
+	}
+	return "", name
+}
+
+// readPattern reads a location with a regular expression, and those in it.
+func (v *server) readPattern(d *crossplane.Directive, outer scope, below string) {
+	s, _ := outer.in(d.Block)
+	if directive(d.Block, "return") == nil {
+		v.patterns = append(v.patterns, pattern{d, s, below})
+	} else {
+		v.patterns = append(v.patterns, pattern{d, scope{}, below})
+	}
+	for _, inner := range d.Block {
+		if inner.Directive == "location" {
+			v.readPattern(inner, s, below)
+		}
+	}
+}
+
+// notePatterns names the regular expressions that give a request other limits than its path does.
+func (r *reader) notePatterns(v *server) {
+	for _, p := range v.patterns {
+		own := r.limiter(p.scope)
+		differs := slices.ContainsFunc(v.places, func(other place) bool {
+			isAround := other.path == p.below && !other.exact
+			return (isAround || strings.HasPrefix(other.path, p.below) && !other.firm) && r.limiter(other.scope) != own
+		})
+		if !differs {
+			continue
+		}
+		what := "nginx does not limit its requests"
+		if own != nil {
+			what = "its limits are left out"
+		}
+		r.lost(p.at, "location %s: a route is a path or a prefix, so its requests are limited as others with their path: %s", strings.Join(p.at.Args, " "), what)
+	}
+}
+
+// hosts returns the hosts of a server as routes spell them; empty means all.
+func (r *reader) hostsOf(server *crossplane.Directive) (hosts []string) {
+	named := false
+	for _, d := range server.Block {
+		if d.Directive != "server_name" {
+			continue
+		}
+		for _, name := range d.Args {
+			name, named = strings.ToLower(name), true
+			switch {
+			case name == "_" || name == "":
+				hosts = append(hosts, "")
+			case strings.HasPrefix(name, "~"), strings.HasSuffix(name, ".*"):
+				r.lost(d, "server_name %s: a route has a host or *.host, so the limits of this name are left out", name)
+			case strings.HasPrefix(name, "."):
+				r.appendHost(&hosts, d, name[1:])
+				r.appendHost(&hosts, d, "*"+name)
+			default:
+				r.appendHost(&hosts, d, name)
+			}
+		}
+	}
+	if !named {
+		return []string{""}
+	}
+	return hosts
+}
+
+func (r *reader) appendHost(hosts *[]string, d *crossplane.Directive, name string) {
+	host := name
+	if !strings.Contains(name, ".") && name != "localhost" {
+		host += "."
+	}
+	if strings.Contains(name, "$") {
+		r.lost(d, "server_name %s: nginx puts the name of its machine there: write that name, so that a route can have it", name)
+	} else if _, err := policyfile.ParseRoute(host + "/"); err != nil || strings.Contains(name, "/") {
+		r.lost(d, "server_name %s: no route has this host: %v", name, errors.Unwrap(err))
+	} else {
+		*hosts = append(*hosts, host)
+	}
+}
+
+// noteDefault names the server that nginx gives the requests for all other hosts, if it limits them
+// and a policy does not.
+func (r *reader) noteDefault(servers []*server) {
+	var chosen *server
+	for _, v := range servers {
+		if slices.Contains(v.hosts, "") {
+			return
+		}
+		isDefault := slices.ContainsFunc(v.at.Block, func(d *crossplane.Directive) bool {
+			return d.Directive == "listen" && (slices.Contains(d.Args, "default_server") || slices.Contains(d.Args, "default"))
+		})
+		if chosen == nil || isDefault {
+			chosen = v
+		}
+	}
+	if chosen != nil && slices.ContainsFunc(chosen.places, func(p place) bool { return r.limiter(p.scope) != nil }) {
+		r.note(chosen.at, "nginx gives this server the requests for all other hosts, too: its routes are for its names alone, so nothing limits those")
+	}
+}
