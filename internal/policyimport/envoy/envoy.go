@@ -2,7 +2,8 @@
 // descriptor counts what Envoy's routes make of a request, and a limiter counts the requests of its
 // own routes. What a policy cannot say is a problem with its line, and is never left out silently.
 //
-//	envoy.go  Policy: from rules to limiters
+//	envoy.go  Policy: from descriptors to limiters
+//	place.go  the descriptors that Envoy counts the requests of a route in
 //	rule.go   one rule: its route, its key and its window
 package envoy
 
@@ -10,7 +11,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/policyimport"
@@ -35,20 +35,25 @@ func Usual() Meanings {
 
 // Policy returns the policy of a domain.
 func Policy(c *config.Config, domain string, m Meanings) *policyimport.Result {
-	t := translation{meanings: m, names: policyimport.Names{}}
-	var rules []rule
-	c.Walk(domain, func(all []config.Entry, r *config.Rule) {
-		if one, ok := t.rule(all, r); ok {
-			rules = append(rules, one)
-		}
+	t := translation{root: c.Domain(domain), meanings: m, names: policyimport.Names{}, rules: map[*config.Node]rule{}}
+	var all []descriptor
+	c.Walk(domain, func(entries []config.Entry, n *config.Node) {
+		all = append(all, descriptor{slices.Clone(entries), n})
 	})
-	slices.SortFunc(rules, func(a, b rule) int {
-		return cmp.Or(cmp.Compare(a.from.File, b.from.File), cmp.Compare(a.from.Line, b.from.Line))
+	slices.SortFunc(all, func(a, b descriptor) int {
+		return cmp.Or(cmp.Compare(a.node.File, b.node.File), cmp.Compare(a.node.Line, b.node.Line), cmp.Compare(last(a.entries), last(b.entries)))
 	})
-	for _, r := range rules {
-		t.add(r)
+	for _, d := range all {
+		t.read(d)
 	}
-	t.widen()
+	t.cross()
+	for _, p := range t.places {
+		t.limit(p)
+	}
+	t.addOpen()
+	for _, d := range t.values {
+		t.exempt(d)
+	}
 	for _, l := range t.limiters {
 		t.noteChosen(l)
 		t.Policy.Limiters = append(t.Policy.Limiters, l.Limiter)
@@ -62,45 +67,40 @@ func Policy(c *config.Config, domain string, m Meanings) *policyimport.Result {
 // A translation collects the limiters of a domain.
 type translation struct {
 	policyimport.Result
+	root     *config.Node
 	meanings Meanings
 	names    policyimport.Names
+	rules    map[*config.Node]rule
+	chains   [][]string // the keys of descriptors, each list once
+	places   []*place
+	values   []descriptor // those without a limit for one value of a key source
+	open     []weir.Route
 	limiters []*limiter
 }
+
+// A descriptor is one of the configuration.
+type descriptor struct {
+	entries []config.Entry
+	node    *config.Node
+}
+
+// isFree reports whether nothing counts the descriptor.
+func (d descriptor) isFree() bool { return d.node.Rule == nil || d.node.Rule.Unlimited }
 
 // A limiter is one of the policy, with the rules that it has its windows from.
 type limiter struct {
 	weir.Limiter
-	own []rule
+	rules []rule
 }
 
 // lost notes a rule that the policy does not have.
-func (t *translation) lost(r *config.Rule, format string, args ...any) {
-	t.Notes = append(t.Notes, policyimport.Note{File: r.File, Line: r.Line, Text: fmt.Sprintf(format, args...), Lost: true})
+func (t *translation) lost(n *config.Node, format string, args ...any) {
+	t.Notes = append(t.Notes, policyimport.Note{File: n.File, Line: n.Line, Text: fmt.Sprintf(format, args...), Lost: true})
 }
 
 // note notes what differs for a rule that the policy has.
-func (t *translation) note(r *config.Rule, format string, args ...any) {
-	t.Notes = append(t.Notes, policyimport.Note{File: r.File, Line: r.Line, Text: fmt.Sprintf(format, args...)})
-}
-
-// add adds the window of a rule to the limiter of its route.
-func (t *translation) add(r rule) {
-	i := slices.IndexFunc(t.limiters, func(l *limiter) bool { return l.Routes[0] == r.route && (l.Mode == weir.Shadow) == r.from.ShadowMode })
-	if i < 0 {
-		if slices.ContainsFunc(t.limiters, func(l *limiter) bool { return l.Routes[0] == r.route }) {
-			t.lost(r.from, "a limit in shadow mode beside enforced ones of %v: a policy has one mode for all windows of a route", r.route)
-			return
-		}
-		l := &limiter{Limiter: weir.Limiter{Name: t.names.Of(r.route.String(), "everything"), Routes: []weir.Route{r.route}}}
-		if r.from.ShadowMode {
-			l.Mode = weir.Shadow
-		}
-		t.limiters, i = append(t.limiters, l), len(t.limiters)
-	}
-	l := t.limiters[i]
-	if t.put(l, r) {
-		l.own = append(l.own, r)
-	}
+func (t *translation) note(n *config.Node, format string, args ...any) {
+	t.Notes = append(t.Notes, policyimport.Note{File: n.File, Line: n.Line, Text: fmt.Sprintf(format, args...)})
 }
 
 // put adds a window to a limiter. Of two windows with one length and key the lower limit counts. It
@@ -123,23 +123,6 @@ func (t *translation) put(l *limiter, r rule) bool {
 	return true
 }
 
-// widen adds to each limiter the windows of those whose routes cover its own: one limiter covers a
-// request, and Envoy counts it in all descriptors.
-func (t *translation) widen() {
-	for _, l := range t.limiters {
-		for _, wide := range t.limiters {
-			if wide == l || wide.Mode != l.Mode || !covers(wide.Routes[0], l.Routes[0]) {
-				continue
-			}
-			for _, r := range wide.own {
-				if t.put(l, r) {
-					t.note(r.from, "%v counts for limiter %s by itself: with Envoy, its requests and those of limiter %s have one count", r.window, l.Name, wide.Name)
-				}
-			}
-		}
-	}
-}
-
 // noteChosen lets a limiter count by what its callers choose, as the configuration does.
 func (t *translation) noteChosen(l *limiter) {
 	kindOf := func(p weir.Part) weir.SourceKind {
@@ -151,13 +134,7 @@ func (t *translation) noteChosen(l *limiter) {
 		isChosen := slices.ContainsFunc(w.Key, func(p weir.Part) bool { return kindOf(p) == weir.Chosen })
 		if isChosen && !l.Chosen && !slices.ContainsFunc(w.Key, isFirm) {
 			l.Chosen = true
-			t.note(l.own[0].from, "limiter %s counts by %v, which the caller chooses: it can make up values, and get a new budget for each", l.Name, w.Key)
+			t.note(l.rules[0].from, "limiter %s counts by %v, which the caller chooses: it can make up values, and get a new budget for each", l.Name, w.Key)
 		}
 	}
-}
-
-// covers reports whether every request of route b is one of a.
-func covers(a, b weir.Route) bool {
-	path := a.Path == b.Path && !b.Prefix || a.Prefix && strings.HasPrefix(b.Path, a.Path)
-	return path && (a.Host == "" || a.Host == b.Host) && (a.Method == "" || a.Method == b.Method)
 }

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/policyimport"
 	"github.com/weirlimit/weir/internal/rls/config"
+	"github.com/weirlimit/weir/policyfile"
 )
 
 // translated returns the policy of descriptors as lines, "NAME ROUTE: WINDOW; WINDOW", and what is
@@ -29,9 +31,12 @@ func translated(t *testing.T, descriptors string, more ...string) (limiters []st
 		for _, w := range l.Windows {
 			windows = append(windows, w.String())
 		}
-		line := l.Name + " " + l.Routes[0].String() + ": " + strings.Join(windows, "; ")
+		line := l.Name + " " + strings.Trim(fmt.Sprint(l.Routes), "[]") + ": " + strings.Join(windows, "; ")
 		if l.Mode == weir.Shadow {
 			line += " (shadow)"
+		}
+		if len(l.Exempt) > 0 {
+			line += fmt.Sprint(" exempt ", l.Exempt)
 		}
 		limiters = append(limiters, line)
 	}
@@ -65,6 +70,48 @@ func TestARequestHasAllWindowsThatEnvoyCounts(t *testing.T) {
 	}
 }
 
+func TestOfSiblingsOneCounts(t *testing.T) {
+	const (
+		wide = `{key: path, value: "/*", share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 5}}`
+		ip   = `{key: remote_address, rate_limit: {unit: minute, requests_per_unit: 3}}`
+		free = "unlimited %s: 2147483647 per second by ip"
+	)
+	for _, c := range []struct {
+		descriptors string
+		want        []string
+		lost        string
+	}{
+		{`{key: path, value: /a, rate_limit: {unit: hour, requests_per_unit: 50}}, ` + wide, []string{"a /a: 50 per hour by everyone", "everything /*: 5 per hour by everyone"}, ""},
+		{`{key: path, value: /u, rate_limit: {unlimited: true}}, ` + wide, []string{"everything /*: 5 per hour by everyone", fmt.Sprintf(free, "/u")}, ""},
+		{`{key: path, value: /n, descriptors: [{key: x}]}, ` + wide, []string{"everything /*: 5 per hour by everyone", fmt.Sprintf(free, "/n")}, ""},
+		{`{key: path, value: /, rate_limit: {unit: hour, requests_per_unit: 50}}`, []string{"everything /: 50 per hour by everyone", fmt.Sprintf(free, "/*")}, ""},
+		{`{key: path, value: /u, rate_limit: {unlimited: true}}, ` + ip, []string{"everything /*: 3 per minute by ip"}, ""},
+		{`{key: path, value: /u, rate_limit: {unlimited: true}}, ` + wide + ", " + ip,
+			[]string{"u /u: 3 per minute by ip", "everything /*: 5 per hour by everyone; 3 per minute by ip"}, ""},
+		{ip + `, {key: remote_address, value: 50.0.0.5, rate_limit: {unlimited: true}}`, []string{"everything /*: 3 per minute by ip exempt [50.0.0.5]"}, ""},
+		{ip + ", " + wide + `, {key: remote_address, value: 50.0.0.5, rate_limit: {unlimited: true}}`,
+			[]string{"everything /*: 3 per minute by ip; 5 per hour by everyone"}, "remote_address=50.0.0.5 has no limit of its own, and counts as other values"},
+		{wide + `, {key: remote_address, value: 50.0.0.5, rate_limit: {unlimited: true}}`, []string{"everything /*: 5 per hour by everyone"}, ""},
+		{wide + `, {key: path, value: "/a/*", share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 9}}`, []string{"everything /*: 5 per hour by everyone"}, ""},
+		{`{key: path, value: /a, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 9}}, ` + wide,
+			[]string{"a /a: 9 per hour by everyone (shadow)", "everything /*: 5 per hour by everyone", fmt.Sprintf(free, "/a")}, ""},
+		{`{key: path, value: /a, rate_limit: {unit: hour, requests_per_unit: 50}}, {key: method, value: POST, rate_limit: {unit: day, requests_per_unit: 9}}`,
+			[]string{"a /a: 50 per hour by everyone", "post POST /*: 9 per day by everyone", "post-a POST /a: 50 per hour by everyone; 9 per day by everyone"}, ""},
+		{`{key: path, value: /a, rate_limit: {unit: hour, requests_per_unit: 50}}, {key: path, value: /A, rate_limit: {unit: hour, requests_per_unit: 9}}`,
+			[]string{"a /a: 50 per hour by everyone"}, "path=/A is the same route as /a of line 3"},
+		{`{key: path, value: /a, rate_limit: {unit: hour, requests_per_unit: 50}}, {key: path, value: /a/, rate_limit: {unit: hour, requests_per_unit: 9}}`,
+			[]string{"a /a: 50 per hour by everyone"}, "path=/a/ is the same route as /a of line 3"},
+	} {
+		got, r := translated(t, strings.ReplaceAll(c.descriptors, "}}, ", "}},\n"))
+		if lost := fmt.Sprint(r.Lost()); !slices.Equal(got, c.want) || c.lost == "" && lost != "[]" || !strings.Contains(lost, c.lost) {
+			t.Errorf("%s: %q, want %q; not imported is %s, want %q", c.descriptors, got, c.want, lost, c.lost)
+		}
+		if source, err := r.Source(policyfile.Reader{}, "f.yaml"); err != nil {
+			t.Errorf("%s: %v\n%s", c.descriptors, err, source)
+		}
+	}
+}
+
 func TestWhatAPolicyCannotSayIsReportedWithItsLine(t *testing.T) {
 	for descriptor, want := range map[string]string{
 		`{key: tenant, rate_limit: {unit: day, requests_per_unit: 1}}`:                                                 "it is not known what key tenant is: give --key tenant=SOURCE",
@@ -73,6 +120,10 @@ func TestWhatAPolicyCannotSayIsReportedWithItsLine(t *testing.T) {
 		`{key: path, value: "/a*", rate_limit: {unit: day, requests_per_unit: 1}}`:                                     "path=/a* has a count for each value that its star matches",
 		`{key: path, value: "/a*b", rate_limit: {unit: day, requests_per_unit: 1}}`:                                    "path=/a*b has a star where a route cannot have one",
 		`{key: path, value: a, rate_limit: {unit: day, requests_per_unit: 1}}`:                                         "path=a: ",
+		`{key: path, value: example.com/x, rate_limit: {unit: day, requests_per_unit: 1}}`:                             "path=example.com/x: no path of a request begins so",
+		`{key: path, value: "POST /x", rate_limit: {unit: day, requests_per_unit: 1}}`:                                 "path=POST /x: no path of a request begins so",
+		`{key: path, value: "/{id}", rate_limit: {unit: day, requests_per_unit: 1}}`:                                   "path=/{id}: no route has this path",
+		`{key: method, value: "GET evil.com", rate_limit: {unit: day, requests_per_unit: 1}}`:                          "method=GET evil.com: no route has this method",
 		`{key: remote_address, rate_limit: {unit: day, requests_per_unit: 0}}`:                                         "remote_address admits nothing",
 		`{key: remote_address, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}`:                       "remote_address has quota_mode",
 		`{key: remote_address, rate_limit: {unit: day, requests_per_unit: 4294967295}}`:                                "remote_address has 4294967295 requests_per_unit: at most 2147483647 are possible",

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,34 +15,32 @@ import (
 type rule struct {
 	route  weir.Route
 	window weir.Window
-	from   *config.Rule
+	from   *config.Node
 }
 
 // rule translates a rule. It is false if a policy cannot have it, which is a problem then, or need
 // not.
-func (t *translation) rule(all []config.Entry, from *config.Rule) (r rule, ok bool) {
+func (t *translation) rule(all []config.Entry, n *config.Node) (r rule, ok bool) {
+	from := n.Rule
 	switch {
-	case from.Unlimited:
-		t.note(from, "%s is unlimited: nothing counts it in the policy either", last(all))
-		return r, false
 	case from.QuotaMode:
-		t.lost(from, "%s has quota_mode, which a policy does not have", last(all))
+		t.lost(n, "%s has quota_mode, which a policy does not have", last(all))
 		return r, false
 	case len(from.Replaces) > 0:
-		t.lost(from, "%s replaces %s: a policy has exceptions (overrides, plans) and no limits that replace others", last(all), strings.Join(from.Replaces, ", "))
+		t.lost(n, "%s replaces %s: a policy has exceptions (overrides, plans) and no limits that replace others", last(all), strings.Join(from.Replaces, ", "))
 		return r, false
 	case from.Requests == 0:
-		t.lost(from, "%s admits nothing: a policy denies callers by name (deny), and no routes", last(all))
+		t.lost(n, "%s admits nothing: a policy denies callers by name (deny), and no routes", last(all))
 		return r, false
 	case int64(from.Requests) > weir.MaxLimit:
-		t.lost(from, "%s has %d requests_per_unit: at most %d are possible", last(all), from.Requests, weir.MaxLimit)
+		t.lost(n, "%s has %d requests_per_unit: at most %d are possible", last(all), from.Requests, weir.MaxLimit)
 		return r, false
 	}
-	r.from = from
-	p := place{prefix: true, path: "/"}
+	r.from = n
+	p := spelling{prefix: true, path: "/"}
 	for _, e := range all {
 		if problem := p.add(e, t.meanings[e.Key]); problem != "" {
-			t.lost(from, "%s", problem)
+			t.lost(n, "%s", problem)
 			return r, false
 		}
 	}
@@ -54,11 +53,19 @@ func (t *translation) rule(all []config.Entry, from *config.Rule) (r rule, ok bo
 		r.route, err = weir.ParseRoute(p.String())
 	}
 	if err != nil {
-		t.lost(from, "%s: %v", last(all), err)
+		t.lost(n, "%s: %v", last(all), problemOf(err))
 		return r, false
 	}
 	r.window = weir.Window{Limit: int64(from.Requests), Per: max(from.Unit.Per(), time.Second), Key: key}
 	return r, true
+}
+
+// problemOf returns what is wrong with a route or a key, without its text.
+func problemOf(err error) error {
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner
+	}
+	return err
 }
 
 // last names a descriptor by its last entry.
@@ -71,15 +78,15 @@ func shown(e config.Entry) string {
 	return e.Key + "=" + e.Value
 }
 
-// A place is the route of a rule, and what it is counted by.
-type place struct {
+// A spelling is the route of a rule, and what it is counted by.
+type spelling struct {
 	method, host, path string
 	prefix             bool
 	sources            []string
 }
 
 // String returns the route as a policy spells it.
-func (p *place) String() string {
+func (p *spelling) String() string {
 	route := p.host + p.path
 	if p.prefix {
 		route += "*"
@@ -88,7 +95,7 @@ func (p *place) String() string {
 }
 
 // add adds an entry. It returns what a policy cannot say about it; empty: nothing.
-func (p *place) add(e config.Entry, meaning string) (problem string) {
+func (p *spelling) add(e config.Entry, meaning string) (problem string) {
 	stars := strings.Count(e.Value, "*")
 	begin, isPrefix := strings.CutSuffix(e.Value, "*")
 	switch {
@@ -105,6 +112,10 @@ func (p *place) add(e config.Entry, meaning string) (problem string) {
 		return fmt.Sprintf("%s has a star where a route cannot have one: only the end of a path can", shown(e))
 	case stars == 1 && !e.Shared:
 		return fmt.Sprintf("%s has a count for each value that its star matches: a policy counts all requests of a route together, as share_threshold does", shown(e))
+	case meaning == Path && !strings.HasPrefix(e.Value, "/"):
+		return fmt.Sprintf("%s: no path of a request begins so: it begins with a slash", shown(e))
+	case strings.ContainsAny(e.Value, " {}") || meaning != Path && strings.Contains(e.Value, "/"):
+		return fmt.Sprintf("%s: no route has this %s, which has a blank, a brace or a slash", shown(e), meaning)
 	case meaning == Method && p.method == "":
 		p.method = e.Value
 	case meaning == Host && p.host == "":

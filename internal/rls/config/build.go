@@ -75,7 +75,7 @@ func (b *builder) add(parent *Node, path []string, all []descriptor) {
 			parent = &Node{children: map[entry]*Node{}}
 		}
 		own := append(slices.Clip(path), segment(at))
-		next := &Node{Rule: b.rule(d, own), ValueToMetric: d.valueToMetric, Value: d.value.string}
+		next := &Node{Rule: b.rule(d, own), ValueToMetric: d.valueToMetric, Value: d.value.string, File: b.file, Line: d.line}
 		b.of[next] = place{b.file, d.line}
 		parent.children[at] = next
 		b.config.Descriptors++

@@ -39,6 +39,9 @@ type Node struct {
 	ValueToMetric bool
 	// Value is the value of the descriptor as the configuration has it; empty: it has none.
 	Value string
+	// File and Line are where the descriptor begins.
+	File string
+	Line int
 
 	children  map[entry]*Node
 	wildcards map[string][]wildcard // by key, in the order of the file
@@ -143,20 +146,18 @@ type Entry struct {
 	Shared bool   // all values that the stars match have one count
 }
 
-// Walk calls visit for each rule of a domain, in no order, with the entries that lead to it. visit
-// must not keep them.
-func (c *Config) Walk(domain string, visit func(all []Entry, r *Rule)) {
+// Walk calls visit for each descriptor of a domain, in no order, with the entries that lead to it.
+// visit must not keep them.
+func (c *Config) Walk(domain string, visit func(all []Entry, n *Node)) {
 	if root := c.domains[domain]; root != nil {
 		root.walk(nil, visit)
 	}
 }
 
-func (n *Node) walk(above []Entry, visit func([]Entry, *Rule)) {
+func (n *Node) walk(above []Entry, visit func([]Entry, *Node)) {
 	for at, next := range n.children {
 		all := append(above, Entry{at.key, at.value, next.Share != ""})
-		if next.Rule != nil {
-			visit(all, next.Rule)
-		}
+		visit(all, next)
 		next.walk(all, visit)
 	}
 }
