@@ -27,8 +27,8 @@ that asks with --forward-auth: there is no descriptor then, so --key says what e
 a value becomes part of a route (path, method, host), a key without one is what a window counts by (any key source).
 remote_address and masked_remote_address are ip, path is path and method is method.
 
-A request has one limiter, and Envoy counts it in every descriptor. So a window of a wider route is printed for the
-narrower ones, too, and a comment in the policy reports that each counts for itself.
+A request has one limiter, and Envoy counts it in one descriptor of each list of keys. So a window by another key is
+printed for the narrower routes, too, and a comment in the policy reports that each counts for itself.
 
 ` + aboutNotes,
 		Example: `  weir policy import envoy config/ > policy.yaml
@@ -57,9 +57,13 @@ func importEnvoy(cmd *cobra.Command, path, domain string, keys keyMeanings) erro
 	case domain != "" && !slices.Contains(names, domain):
 		return cli.UsageError("give one of "+strings.Join(names, ", "), "--domain %q: %s has no such domain", domain, path)
 	}
+	domain = cmp.Or(domain, names[0])
+	if unused := envoy.Meanings(keys).Unused(read, domain); len(unused) > 0 {
+		return cli.UsageError("give keys as the descriptors spell them", "--key %s=%s: no descriptor of domain %s has the key %q", unused[0], keys[unused[0]], domain, unused[0])
+	}
 	meanings := envoy.Usual()
 	maps.Copy(meanings, keys)
-	return printImported(cmd, path, envoy.Policy(read, cmp.Or(domain, names[0]), meanings))
+	return printImported(cmd, path, envoy.Policy(read, domain, meanings))
 }
 
 // keyMeanings is the value of --key.
@@ -69,6 +73,9 @@ func (k keyMeanings) Set(value string) error {
 	key, meaning, ok := strings.Cut(value, "=")
 	if !ok || key == "" || meaning == "" {
 		return fmt.Errorf("expected KEY=SOURCE, such as user=header:X-User or route=path")
+	}
+	if err := envoy.Check(meaning); err != nil {
+		return err
 	}
 	k[key] = meaning
 	return nil

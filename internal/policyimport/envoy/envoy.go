@@ -10,6 +10,7 @@ package envoy
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/weirlimit/weir"
@@ -137,4 +138,30 @@ func (t *translation) noteChosen(l *limiter) {
 			t.note(l.rules[0].from, "limiter %s counts by %v, which the caller chooses: it can make up values, and get a new budget for each", l.Name, w.Key)
 		}
 	}
+}
+
+// Unused returns the keys that no descriptor of a domain has, sorted.
+func (m Meanings) Unused(c *config.Config, domain string) []string {
+	left := maps.Clone(m)
+	c.Walk(domain, func(entries []config.Entry, _ *config.Node) {
+		delete(left, entries[len(entries)-1].Key)
+	})
+	return slices.Sorted(maps.Keys(left))
+}
+
+// Check returns what is wrong with a meaning; nil: nothing.
+func Check(meaning string) error {
+	if meaning == Path || meaning == Method || meaning == Host {
+		return nil
+	}
+	key, err := weir.ParseKey(meaning)
+	if err != nil {
+		return err
+	}
+	for _, source := range slices.Concat(key...) {
+		if _, ok := weir.FindSource(weir.Sources(), source); !ok {
+			return fmt.Errorf("key source %q is unknown: path, method, host, %s are allowed", source, weir.SourceNames(weir.Sources()))
+		}
+	}
+	return nil
 }
