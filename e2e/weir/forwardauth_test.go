@@ -76,6 +76,38 @@ func TestCaddyAsksAboutEachRequest(t *testing.T) {
 	s.end(t)
 }
 
+// A proxy before Caddy passes on what its client has sent, and Caddy passes it on too if it trusts
+// the proxy.
+func TestAClientOfCaddyCannotChooseItsHost(t *testing.T) {
+	backend, _ := leadsBackend(t)
+	const policy = `{limiters: [{name: partners, routes: [partners.example.com/*], windows: [9000 per minute by ip]}, {name: all, routes: [/*], windows: [3 per minute by ip]}]}`
+	s := serveForwardAuth(t, "caddy", policy, "--trusted-proxies", "127.0.0.1")
+	const rewrite = "rewrite /check\n" // Caddy 2.6.2 has no global trusted_proxies
+	text := strings.Replace(proxyExample(t, "caddy/Caddyfile", s.url, backend), rewrite, rewrite+"trusted_proxies 127.0.0.1/32\n", 1)
+	url := "http://" + startCaddy(t, text)
+	asked := func(fields ...string) (limit string) {
+		args := []string{url + "/things", "-H", "X-Forwarded-For: 192.0.2.7"}
+		for _, f := range fields {
+			args = append(args, "-H", f)
+		}
+		return strings.Join(curl(t, args...).values("X-RateLimit-Limit"), " ")
+	}
+	for _, forged := range []string{"partners.example.com", "partners.example.com:80"} {
+		if limit := asked("X-Forwarded-Host: " + forged); limit != "3" {
+			t.Errorf("with X-Forwarded-Host: %s the limit is %s, want 3", forged, limit)
+		}
+	}
+	for _, host := range []string{"partners.example.com", "partners.example.com:8080"} {
+		if limit := asked("Host: "+host, "X-Forwarded-Host: shop.example.com"); limit != "9000" {
+			t.Errorf("with Host: %s the limit is %s, want 9000", host, limit)
+		}
+	}
+	if limit := asked("Host: [::1]:8080"); limit != "3" {
+		t.Errorf("with an address of IPv6 as its host the limit is %s, want 3", limit)
+	}
+	s.end(t)
+}
+
 // startCaddy starts Caddy with a Caddyfile, and returns its address.
 func startCaddy(t *testing.T, text string) string {
 	t.Helper()
@@ -85,7 +117,7 @@ func startCaddy(t *testing.T, text string) string {
 	}
 	addr, dir := l.Addr().String(), t.TempDir()
 	_ = l.Close()
-	text = "{\n\tadmin off\n}\n" + strings.Replace(text, "\n:8080 {", "\nhttp://"+addr+" {", 1)
+	text = "{\n\tadmin off\n}\n" + strings.Replace(text, "\n:8080 {", "\nhttp://:"+strings.TrimPrefix(addr, "127.0.0.1:")+" {\n\tbind 127.0.0.1", 1)
 	if err := os.WriteFile(filepath.Join(dir, "Caddyfile"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
