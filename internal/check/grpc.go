@@ -1,9 +1,9 @@
 package check
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
+	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -26,17 +26,28 @@ import (
 // A grpcServer is the server of the dialect EnvoyGRPC: envoy.service.auth.v3.Authorization, and
 // gRPC's health service.
 type grpcServer struct {
-	auth.UnimplementedAuthorizationServer
 	door   *Door
 	server *grpcdrain.Server
 }
 
-// maxMessage bounds a question in bytes, beside the size of a head: Envoy may add a body.
-const maxMessage = 1 << 20
+const (
+	// maxMessage is the max size of a question in bytes. It bounds nothing of Envoy's: grpc-go
+	// answers a larger one with an error, and with_request_body adds a body to the question.
+	maxMessage = math.MaxInt32
+	// maxStreams is the max number of questions under way on one connection.
+	maxStreams = 10_000
+)
 
 func newGRPC(d *Door) *grpcServer {
-	s := &grpcServer{door: d, server: grpcdrain.New(nil, d.rules.Log, grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(10_000))}
-	auth.RegisterAuthorizationServer(s.server, s)
+	all := append(grpcdrain.KeepAlive(24*time.Hour, time.Hour), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams))
+	s := &grpcServer{door: d, server: grpcdrain.New(nil, d.rules.Log, all...)}
+	// A stream of one message, because grpc-go reads the message of a unary method before it calls
+	// it: what strangers send is not read, and takes no memory beyond the window of HTTP/2.
+	s.server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: auth.Authorization_ServiceDesc.ServiceName,
+		Streams:     []grpc.StreamDesc{{StreamName: "Check", Handler: func(_ any, stream grpc.ServerStream) error { return s.check(stream) }}},
+		Metadata:    auth.Authorization_ServiceDesc.Metadata,
+	}, nil)
 	return s
 }
 
@@ -51,22 +62,27 @@ func (s *grpcServer) serve(l net.Listener) error {
 // stop needs no linger: HTTP/2 announces a drain.
 func (s *grpcServer) stop(patience, _ time.Duration) { s.server.Drain(patience) }
 
-// Check implements auth.AuthorizationServer. It returns no error: to Envoy an error is a server
-// that is not there, which failure_mode_allow lets requests pass.
-func (s *grpcServer) Check(ctx context.Context, q *auth.CheckRequest) (*auth.CheckResponse, error) {
+// check answers one question. It returns no error if it has read the question: to Envoy an error is
+// a server that is not there, which failure_mode_allow lets requests pass.
+func (s *grpcServer) check(stream grpc.ServerStream) error {
 	d := s.door
 	d.rules.Active.Add(1)
 	defer d.rules.Active.Add(-1)
 	x := d.borrow()
 	defer d.giveBack(x)
-	from, _ := peer.FromContext(ctx)
+	from, _ := peer.FromContext(stream.Context())
 	at := identity.ParsePeer(from.Addr.String())
 	if !d.believes(at) {
 		d.note(noticePeer, "a question about a request came from an address that is none of the proxies, and was refused: add it to --forward-auth-peers if it is one",
 			"peer", at.String())
 		d.reply(x, &stranger)
-		return x.response(), nil
+		return stream.SendMsg(x.response())
 	}
+	var q auth.CheckRequest
+	if err := stream.RecvMsg(&q); err != nil {
+		return err
+	}
+	x.Start = time.Now()
 	err := d.asks.readAttributes(&x.sent, q.GetAttributes())
 	switch {
 	case errors.Is(err, errForeign):
@@ -74,11 +90,11 @@ func (s *grpcServer) Check(ctx context.Context, q *auth.CheckRequest) (*auth.Che
 	case err != nil:
 		d.reject(x, at, err, &rules.Unjudged)
 	default:
-		d.decide(ctx, x)
+		d.decide(stream.Context(), x)
 	}
-	response := x.response()
+	err = stream.SendMsg(x.response())
 	d.finish(x)
-	return response, nil
+	return err
 }
 
 // readAttributes reads the client's request of a question.

@@ -1,8 +1,10 @@
 package check_test
 
 import (
+	"context"
 	"net/netip"
 	"testing"
+	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	auth "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -105,6 +107,34 @@ func TestAnEnvoyThatIsNoPeerIsDenied(t *testing.T) {
 	r, err := auth.NewAuthorizationClient(conn).Check(t.Context(), request("GET", "/x", "192.0.2.7", nil))
 	if err != nil || r.GetDeniedResponse().GetStatus().GetCode() != 403 {
 		t.Errorf("%v, %v", r, err)
+	}
+}
+
+// with_request_body makes a question as large as the body of the request.
+func TestAQuestionWithALargeBodyIsCounted(t *testing.T) {
+	conn, _ := dialed(t, open(t, check.EnvoyGRPC, policy))
+	q := request("POST", "/api/leads", "192.0.2.7", nil)
+	q.Attributes.Request.Http.RawBody = make([]byte, 8<<20)
+	for n := range 4 {
+		r, err := auth.NewAuthorizationClient(conn).Check(t.Context(), q)
+		if err != nil || (r.GetOkResponse() != nil) != (n < 3) {
+			t.Fatalf("question %d: %v, %v", n+1, r.GetStatus(), err)
+		}
+	}
+}
+
+// A stranger that sends a question gets the denial before its end, so its size takes no memory.
+func TestWhatStrangersSendIsNotRead(t *testing.T) {
+	conn, _ := dialed(t, open(t, check.EnvoyGRPC, policy, func(o *check.Options) { o.Peers = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} }))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, auth.Authorization_Check_FullMethodName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r auth.CheckResponse // nothing is sent before it
+	if err := stream.RecvMsg(&r); err != nil || r.GetDeniedResponse().GetStatus().GetCode() != 403 {
+		t.Errorf("%v, %v", &r, err)
 	}
 }
 

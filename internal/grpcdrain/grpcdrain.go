@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	health_pb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 )
 
@@ -32,7 +33,15 @@ const workers = 256
 // fails its request alone, as with net/http, and log says where it was.
 func New(services []string, log *slog.Logger, o ...grpc.ServerOption) *Server {
 	h := &watched{Server: health.NewServer()}
-	o = append(o, grpc.NumStreamWorkers(workers), grpc.ChainUnaryInterceptor(recovered(log)))
+	o = append(o, grpc.NumStreamWorkers(workers),
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, request any, of *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (_ any, err error) {
+			defer recovered(log, of.FullMethod, &err)
+			return handle(ctx, request)
+		}),
+		grpc.ChainStreamInterceptor(func(server any, stream grpc.ServerStream, of *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+			defer recovered(log, of.FullMethod, &err)
+			return handle(server, stream)
+		}))
 	s := &Server{Server: grpc.NewServer(o...), health: h}
 	h.ending, s.end = context.WithCancel(context.Background())
 	for _, name := range services {
@@ -42,16 +51,27 @@ func New(services []string, log *slog.Logger, o ...grpc.ServerOption) *Server {
 	return s
 }
 
-// recovered answers a request whose handler panics with an error.
-func recovered(log *slog.Logger) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, request any, of *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (_ any, err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				log.Error("a request could not be answered: this is a fault of Weir, please report it", "method", of.FullMethod, "panic", p, "stack", string(debug.Stack()))
-				err = status.Error(codes.Internal, "the request could not be answered: the log of Weir has the reason")
-			}
-		}()
-		return handle(ctx, request)
+// recovered makes an answer that fails of a panic.
+func recovered(log *slog.Logger, method string, err *error) {
+	if p := recover(); p != nil {
+		log.Error("a request could not be answered: this is a fault of Weir, please report it", "method", method, "panic", p, "stack", string(debug.Stack()))
+		*err = status.Error(codes.Internal, "the request could not be answered: the log of Weir has the reason")
+	}
+}
+
+// deadPeer is how long a connection is quiet until its peer is asked whether it lives.
+const deadPeer = time.Minute
+
+// KeepAlive returns the options of a server for proxies, which keep their connections: each is
+// asked to be replaced at an age, so that new servers get their share, and closed a grace after
+// that; peers that are gone are found, and a handler that has begun is waited for.
+func KeepAlive(age, grace time.Duration) []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ConnectionTimeout(10 * time.Second), grpc.WaitForHandlers(true),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: age, MaxConnectionAgeGrace: grace, Time: deadPeer}),
+		// The default closes connections of clients that ask more often than every 5 minutes
+		// whether the server lives, and Envoy's connection_keepalive does.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	}
 }
 

@@ -105,10 +105,12 @@ func TestWhatOutlastsTheDrainIsCutOff(t *testing.T) {
 // The process and the other requests go on.
 func TestAPanicFailsItsRequestAlone(t *testing.T) {
 	var log bytes.Buffer
-	of := &grpc.UnaryServerInfo{FullMethod: "/limits/Ask"}
-	answer, err := recovered(slog.New(slog.NewTextHandler(&log, nil)))(t.Context(), nil, of, func(context.Context, any) (any, error) { panic("a fault") })
-	if answer != nil || status.Code(err) != codes.Internal {
-		t.Errorf("the answer is %v, %v", answer, err)
+	ask := func() (err error) {
+		defer recovered(slog.New(slog.NewTextHandler(&log, nil)), "/limits/Ask", &err)
+		panic("a fault")
+	}
+	if err := ask(); status.Code(err) != codes.Internal {
+		t.Errorf("the answer is %v", err)
 	}
 	if text := log.String(); !strings.Contains(text, "/limits/Ask") || !strings.Contains(text, "a fault") || !strings.Contains(text, "TestAPanicFails") {
 		t.Errorf("the log has %s", text)

@@ -12,7 +12,6 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/keepalive"
 
 	"github.com/weirlimit/weir/internal/gateway/pace"
 	"github.com/weirlimit/weir/internal/grpcdrain"
@@ -49,8 +48,6 @@ const (
 	maxMessage = 1 << 20
 	// maxStreams is the max number of requests under way on one connection.
 	maxStreams = 10_000
-	// deadPeer is how long a connection is quiet until its peer is asked whether it lives.
-	deadPeer = time.Minute
 )
 
 // NewDoor returns a Door that does not listen yet.
@@ -65,13 +62,7 @@ func NewDoor(s *Service, o DoorOptions) *Door {
 		o.MaxAgeGrace = time.Hour
 	}
 	d := &Door{service: s, options: o, drained: make(chan struct{})}
-	all := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(10 * time.Second), grpc.WaitForHandlers(true),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: o.MaxAge, MaxConnectionAgeGrace: o.MaxAgeGrace, Time: deadPeer}),
-		// The default closes connections of clients that ask more often than every 5 minutes
-		// whether the server lives, and Envoy's connection_keepalive does.
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-	}
+	all := append(grpcdrain.KeepAlive(o.MaxAge, o.MaxAgeGrace), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams))
 	if o.TLS != nil {
 		all = append(all, grpc.Creds(credentials.NewTLS(o.TLS)))
 	}
