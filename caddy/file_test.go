@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -24,6 +25,38 @@ func TestCountsOfAFileOutliveCaddy(t *testing.T) {
 	}
 	serve(t, text, "")
 	wantStatuses(t, "after", "http://"+at+"/", nil, 200, 429)
+}
+
+// A reload adds the file to a policy that is in use, and the next process has the counts from it.
+func TestAReloadCanAddAFileOfCounts(t *testing.T) {
+	at, counts := freeAddress(t), filepath.Join(t.TempDir(), "counts")
+	limits := policy(t, "- {name: all, routes: [/*], windows: [3 per hour by ip]}")
+	with := site(at, limited(limits, "counts "+counts), "respond hello")
+	for _, text := range []string{site(at, limited(limits), "respond hello"), with, with} {
+		if err := load(t, text, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantStatuses(t, "after the reload", "http://"+at+"/", nil, 200, 200)
+	if err := caddy.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, with, "")
+	wantStatuses(t, "after the restart", "http://"+at+"/", nil, 200, 429)
+}
+
+func TestOnePolicyHasOneFileOfCounts(t *testing.T) {
+	limits, dir := policy(t, "- {name: all, routes: [/*], windows: [3 per hour by ip]}"), t.TempDir()
+	for _, other := range []string{"", "counts " + filepath.Join(dir, "two")} {
+		text := site(freeAddress(t), limited(limits, "counts "+filepath.Join(dir, "one")), "respond hello") + site(freeAddress(t), limited(limits, other), "respond hello")
+		err := load(t, text, "")
+		if err == nil || !strings.Contains(err.Error(), "give all the same one") {
+			t.Errorf("beside %q: %v", other, err)
+		}
+		if err := caddy.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func TestTheTokensOfAFileAreCountedApart(t *testing.T) {

@@ -51,7 +51,7 @@ type Handler struct {
 
 	// Counts is a file that keeps the counts of Store memory through a restart of Caddy, on Linux.
 	// If it is empty, they end with the process. One process at a time can use it, and the handlers
-	// of one policy.
+	// of one policy, which all have the same. A reload that changes it begins with its counts.
 	Counts string `json:"counts,omitempty"`
 
 	// IETF adds the fields RateLimit and RateLimit-Policy.

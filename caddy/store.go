@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/failover"
@@ -25,8 +26,8 @@ import (
 // up the old ones.
 var pool = caddy.NewUsagePool()
 
-// A storeKey is the name of a store in the pool.
-type storeKey struct{ at string }
+// A storeKey is the name of a store in the pool: where it is, and its file if it has one.
+type storeKey struct{ at, file string }
 
 // A store counts, for all handlers that use it.
 type store struct {
@@ -47,9 +48,45 @@ func (s *store) Destruct() error {
 	return errors.Join(errs...)
 }
 
+// A fileKey is the name in the pool of the choice of a file for the counts of a policy, in one
+// configuration.
+type fileKey struct {
+	configuration *prometheus.Registry // each has its own
+	policy        string
+}
+
+// A fileChoice is the file for the counts of a policy; empty: none.
+type fileChoice struct{ file string }
+
+// Destruct implements caddy.Destructor.
+func (fileChoice) Destruct() error { return nil }
+
+// chooseFile reports an error if another handler of this configuration counts by the same policy,
+// and has another file: they share their counts.
+func (h *Handler) chooseFile(ctx caddy.Context) error {
+	if h.Counts != "" {
+		path, err := filepath.Abs(h.Counts)
+		if err != nil {
+			return fmt.Errorf("counts: %w", err)
+		}
+		h.Counts = path
+	}
+	key := fileKey{ctx.GetMetricsRegistry(), h.Policy}
+	value, _, err := pool.LoadOrNew(key, func() (caddy.Destructor, error) { return fileChoice{h.Counts}, nil })
+	if err != nil {
+		return err
+	}
+	h.pooled = append(h.pooled, key)
+	if other := value.(fileChoice).file; other != h.Counts {
+		return fmt.Errorf("counts: all handlers of one policy share their counts, and those of %s have two files, %q and %q: give all the same one", h.Policy, other, h.Counts)
+	}
+	return nil
+}
+
 // openStore returns the store of h, which other handlers may use already.
-func (h *Handler) openStore(ctx context.Context, log *slog.Logger) (*store, error) {
-	key, construct := storeKey{"memory " + h.Policy}, func() (caddy.Destructor, error) { return openMemory(h.Counts, log) }
+func (h *Handler) openStore(ctx caddy.Context, log *slog.Logger) (*store, error) {
+	var key storeKey
+	var construct func() (caddy.Destructor, error)
 	if h.Store != "" && h.Store != "memory" {
 		if h.Counts != "" {
 			return nil, errors.New("counts: a file is for the store memory: leave out counts or store")
@@ -64,6 +101,13 @@ func (h *Handler) openStore(ctx context.Context, log *slog.Logger) (*store, erro
 		}
 		key.at = h.Store
 		construct = func() (caddy.Destructor, error) { return openRedis(ctx, at, figures.Metrics, log) }
+	} else {
+		if err := h.chooseFile(ctx); err != nil {
+			return nil, err
+		}
+		// A reload that changes the file takes another store; the one before keeps its own.
+		key = storeKey{"memory " + h.Policy, h.Counts}
+		construct = func() (caddy.Destructor, error) { return openMemory(h.Counts, log) }
 	}
 	value, _, err := pool.LoadOrNew(key, construct)
 	if err != nil {
@@ -74,13 +118,6 @@ func (h *Handler) openStore(ctx context.Context, log *slog.Logger) (*store, erro
 }
 
 func openMemory(file string, log *slog.Logger) (*store, error) {
-	if file != "" {
-		path, err := filepath.Abs(file)
-		if err != nil {
-			return nil, fmt.Errorf("counts: %w", err)
-		}
-		file = path
-	}
 	counts, err := memstore.New(memstore.Options{File: file, Name: "caddy", Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
