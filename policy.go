@@ -45,7 +45,9 @@ type Limiter struct {
 
 	// Requires is the key source of a credential that a caller must have: "session", "token" or
 	// "cert". A request without a verified one is counted by its address and answered 401 (D16). If
-	// it is empty, no request is answered 401, also if windows count by a credential (D27).
+	// it is empty, no request is answered 401, also if windows count by a credential (D27). Nor is
+	// one if nothing verifies that credential: httplimit.Limit rejects such a limiter, and weir
+	// serve warns of it.
 	Requires string
 
 	// Chosen declares that windows may count by a value that the caller chooses alone, so that it

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -42,7 +43,8 @@ type Setup struct {
 	Limiter weir.Limiter
 
 	// Caller is how callers are told apart: trusted proxies, keys that verify credentials, key
-	// sources of your own (KeyFunc).
+	// sources of your own (KeyFunc). A credential that the limiter requires or counts by has to be
+	// verified by it.
 	Caller identity.Options
 
 	// Store counts the requests. If nil, it is a new one in memory. The caller of Limit closes a
@@ -122,6 +124,9 @@ func (s Setup) middleware(windows []string) (*Middleware, error) {
 	if err != nil {
 		return nil, fmt.Errorf("limit: %w", err)
 	}
+	if err := unverified(&l, who); err != nil {
+		return nil, fmt.Errorf("limit: %w", err)
+	}
 	store := s.Store
 	if store == nil {
 		if store, err = memstore.New(memstore.Options{Log: s.Log}); err != nil {
@@ -138,6 +143,23 @@ func (s Setup) middleware(windows []string) (*Middleware, error) {
 		return nil, fmt.Errorf("limit: %w", err)
 	}
 	return m, nil
+}
+
+// unverified reports a credential that l requires or counts by and that who cannot verify: nobody
+// would be rejected, and everybody be counted by address.
+func unverified(l *weir.Limiter, who *identity.Resolver) error {
+	fields := map[string]string{identity.Session: "Sessions", identity.Token: "Tokens", identity.Cert: "Certificates"}
+	if field, ok := fields[l.Requires]; ok && !who.Verifies(l.Requires) {
+		return fmt.Errorf("requires %s: nothing verifies it: set Setup.Caller.%s", l.Requires, field)
+	}
+	for i := range l.Windows {
+		for _, source := range slices.Concat(l.Windows[i].Key...) {
+			if field, ok := fields[weir.SourceOf(source).Credential()]; ok && !who.Verifies(source) {
+				return fmt.Errorf("by %s: nothing verifies it: set Setup.Caller.%s", source, field)
+			}
+		}
+	}
+	return nil
 }
 
 // wrapAll is Wrap for a limiter that covers all requests, whatever their path is: "OPTIONS *" too.

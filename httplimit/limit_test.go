@@ -237,6 +237,10 @@ func TestAnErrorOfLimitNamesTheMistake(t *testing.T) {
 		{httplimit.Setup{Limiter: weir.Limiter{Windows: make([]weir.Window, 1)}}, []string{"1 per minute by ip"}, "arguments of Limit"},
 		{httplimit.Setup{Caller: identity.Options{ClientIPHeader: "X-Client"}}, []string{"1 per minute by ip"}, "X-Forwarded-For, Forwarded, X-Real-IP are allowed"},
 		{httplimit.Setup{Caller: identity.Options{Extra: []identity.Source{noFunc}}}, []string{"1 per minute by customer"}, "has no function"},
+		{httplimit.Setup{Limiter: weir.Limiter{Requires: "token"}}, []string{"2 per minute by ip"}, "requires token: nothing verifies it: set Setup.Caller.Tokens"},
+		{httplimit.Setup{}, []string{"2 per minute by token"}, "by token: nothing verifies it: set Setup.Caller.Tokens"},
+		{httplimit.Setup{}, []string{"2 per minute by session or ip"}, "set Setup.Caller.Sessions"},
+		{httplimit.Setup{}, []string{"2 per minute by cert"}, "set Setup.Caller.Certificates"},
 		{httplimit.Setup{Options: httplimit.Options{Identity: new(identity.Resolver)}}, []string{"1 per minute by ip"}, "made of Setup.Caller"},
 	} {
 		_, err := c.setup.LimitErr(c.windows...)
