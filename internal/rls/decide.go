@@ -17,9 +17,8 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 	}
 	if !s.options.CountRefused {
 		for i := range c.groups {
-			if g := &c.groups[i]; g.mode != shadow && g.total > g.limit {
-				g.spent = true // no count can admit it
-				c.refused = c.refused || g.mode == enforced
+			if g := &c.groups[i]; g.mode != shadow && g.exceed(0) { // no count can admit it
+				c.refused = true
 			}
 		}
 		c.refused = c.refused || c.quotasAreSpent()
@@ -27,7 +26,7 @@ func (s *Service) decide(ctx context.Context, c *call) error {
 	if err := s.lookFirst(ctx, c); err != nil {
 		return err
 	}
-	for range len(c.groups) + 1 {
+	for range 2*len(c.groups) + 1 {
 		if err := s.take(ctx, c); err != nil {
 			return err
 		}
@@ -69,9 +68,8 @@ func (s *Service) lookFirst(ctx context.Context, c *call) error {
 	all := c.decision.Standings()
 	for i := range all {
 		g := &c.groups[c.scratch.Ask(&all[i])]
-		if g.total == 0 && uint64(all[i].Count) > g.limit {
-			g.spent = true
-			c.refused = c.refused || g.mode == enforced
+		if g.total == 0 && g.exceed(uint64(all[i].Count)) {
+			c.refused = true
 		}
 	}
 	c.refused = c.refused || c.quotasAreSpent()
@@ -83,7 +81,7 @@ func (s *Service) take(ctx context.Context, c *call) error {
 	c.asks = c.asks[:0]
 	for i := range c.groups {
 		g := &c.groups[i]
-		a := weir.Ask{Limiter: limiterNames[g.unit], Keys: &c.keys[i], Cost: int64(min(g.total, weir.MaxLimit)), Limit: int64(max(g.limit, 1))}
+		a := weir.Ask{Limiter: limiterNames[g.unit], Keys: &c.keys[i], Cost: int64(min(g.total, weir.MaxLimit)), Limit: int64(max(g.bound(), 1))}
 		switch {
 		case c.looking || c.refused || g.spent || g.total == 0:
 			a.Cost = weir.Peek
@@ -110,8 +108,11 @@ func (s *Service) readRefusal(c *call) {
 		if !all[i].Refused && !(g.mode == shadow && all[i].Count+int64(min(g.total, weir.MaxLimit)) > weir.MaxLimit) {
 			continue
 		}
-		g.spent = true
-		c.refused = c.refused || g.mode == enforced
+		if g.mode == shadow {
+			g.spent = true
+		} else if g.exceed(uint64(all[i].Count)) {
+			c.refused = true
+		}
 	}
 	c.refused = c.refused || c.quotasAreSpent()
 }
@@ -121,16 +122,19 @@ func (c *call) spent() (n int) {
 		if c.groups[i].spent {
 			n++
 		}
+		if c.groups[i].quotaSpent {
+			n++
+		}
 	}
 	return n
 }
 
-// quotasAreSpent reports whether there are groups in quota mode, and all of them are spent.
+// quotasAreSpent reports whether there are quotas, and all of them are over.
 func (c *call) quotasAreSpent() bool {
 	n, spent := 0, 0
 	for i := range c.groups {
-		if c.groups[i].mode == quota {
-			if n++; c.groups[i].spent {
+		if c.groups[i].quotas {
+			if n++; c.groups[i].quotaSpent {
 				spent++
 			}
 		}

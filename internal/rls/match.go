@@ -67,9 +67,32 @@ const (
 type group struct {
 	unit  config.Unit
 	total uint64 // hits of all of them; at most maxHits
-	limit uint64 // that total must fit under; at most weir.MaxLimit
+	limit uint64 // that total must fit under by its mode; at most weir.MaxLimit
 	mode  mode
 	spent bool // a quota that is over, or a count that is full: it is only read
+
+	// Descriptors in quota mode, of a group in any mode: whether there are some, the limit of the
+	// one that admits most, and whether even that is over.
+	quotas     bool
+	quota      uint64
+	quotaSpent bool
+}
+
+// bound returns the limit of the next take: a quota binds until it is known to be over.
+func (g *group) bound() uint64 {
+	if g.mode == enforced && g.quotas && !g.quotaSpent {
+		return min(g.limit, g.quota)
+	}
+	return g.limit
+}
+
+// exceed notes that a count does not admit the hits of the group, beside those that were counted
+// before. It reports whether that refuses the request, whatever other quotas admit.
+func (g *group) exceed(before uint64) (refuses bool) {
+	hits := before + min(g.total, maxHits)
+	g.quotaSpent = g.quotaSpent || g.quotas && hits > g.quota
+	g.spent = g.spent || hits > g.limit
+	return g.spent && g.mode == enforced
 }
 
 // maxHits is the number of hits that no limit admits. Larger numbers are the same.
@@ -202,8 +225,9 @@ func (c *call) join(m *match, k *keys) error {
 	return nil
 }
 
-// limitGroups sets the limit of each group. A descriptor admits its own hits and those of the group
-// before it, so that the later ones may go beyond its limit.
+// limitGroups sets the limits of each group. A descriptor admits its own hits and those of the group
+// before it, so that the later ones may go beyond its limit. Of enforced limits the lowest binds. A
+// request is refused by quotas only if all are over, so of those the highest does.
 func (c *call) limitGroups() {
 	for i := range c.groups {
 		c.groups[i].limit = weir.MaxLimit
@@ -214,8 +238,17 @@ func (c *call) limitGroups() {
 			continue
 		}
 		g := &c.groups[m.group]
+		limit := min(m.limit+g.total-m.upTo, weir.MaxLimit)
 		if m.mode == g.mode {
-			g.limit = min(g.limit, m.limit+g.total-m.upTo)
+			g.limit = min(g.limit, limit)
+		}
+		if m.mode == quota {
+			g.quotas, g.quota = true, max(g.quota, limit)
+		}
+	}
+	for i := range c.groups {
+		if g := &c.groups[i]; g.mode == quota {
+			g.limit = g.quota
 		}
 	}
 }

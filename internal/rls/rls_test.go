@@ -101,9 +101,15 @@ func TestRequestsAreAnswered(t *testing.T) {
 		"twice":           {{"user=a|user=a", "OK OK/2 OK/1"}, {"user=a|user=a", "OVER_LIMIT OK/1 OVER_LIMIT/0"}, {"user=a", "OK OK/0"}},
 		"shadow":          {{"tried=1", "OK OK/0"}, {"tried=1", "OK OK/0"}, {"tried=1|user=a", "OK OK/0 OK/2"}},
 		"quotas":          {{"q1=1|q2=1", "OK OK/0 OK/1"}, {"q1=1|q2=1", "OK OVER_LIMIT/0 OK/0"}, {"q1=1|q2=1", "OVER_LIMIT OVER_LIMIT/0 OVER_LIMIT/0"}},
-		"replaces":        {{"base=1", "OK OK/0"}, {"base=1|vip=1", "OK OK/0 OK/8"}},
-		"shared":          {{"dir=a/x", "OK OK/1"}, {"dir=a/y", "OK OK/0"}, {"dir=a/z", "OVER_LIMIT OVER_LIMIT/0"}},
-		"override":        {{"user=a =1/MINUTE", "OK OK/0"}, {"user=a =1/MINUTE", "OVER_LIMIT OVER_LIMIT/0"}, {"user=a", "OK OK/1"}, {"user=a =5/MINUTE", "OK OK/2"}},
+		"quota twice":     {{"q2=1|q2=1|q2=1", "OK OK/1 OK/0 OVER_LIMIT/0"}, {"q2=1", "OVER_LIMIT OVER_LIMIT/0"}},
+		"quota, and limit": {
+			{"q2=1|q2=1 =9/MINUTE", "OK OK/1 OK/7"}, {"q2=1|q2=1 =9/MINUTE", "OVER_LIMIT OVER_LIMIT/0 OK/7"},
+			{"q1=1|q2=1|q2=1 =9/MINUTE", "OK OK/0 OVER_LIMIT/0 OK/5"}, {"q2=1 +0 =9/MINUTE", "OK OK/5"},
+			{"q1=1|q2=1|q2=1 =9/MINUTE", "OVER_LIMIT OVER_LIMIT/0 OVER_LIMIT/0 OK/5"}, {"q2=1 =9/MINUTE +5", "OK OK/0"},
+		},
+		"replaces": {{"base=1", "OK OK/0"}, {"base=1|vip=1", "OK OK/0 OK/8"}},
+		"shared":   {{"dir=a/x", "OK OK/1"}, {"dir=a/y", "OK OK/0"}, {"dir=a/z", "OVER_LIMIT OVER_LIMIT/0"}},
+		"override": {{"user=a =1/MINUTE", "OK OK/0"}, {"user=a =1/MINUTE", "OVER_LIMIT OVER_LIMIT/0"}, {"user=a", "OK OK/1"}, {"user=a =5/MINUTE", "OK OK/2"}},
 	} {
 		s := newService(t, Options{})
 		for i, step := range steps {
