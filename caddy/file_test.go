@@ -1,6 +1,8 @@
 package weircaddy
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -8,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/weirlimit/weir/identity"
 )
@@ -79,4 +82,40 @@ func TestTheTokensOfAFileAreCountedApart(t *testing.T) {
 	serve(t, site(at, limited(limits, "token_file "+file, "token_from header:X-Api-Key"), "respond hello"), "")
 	wantStatuses(t, "a token of the file", "http://"+at+"/", []string{"X-Api-Key", key}, http.StatusOK, http.StatusTooManyRequests)
 	wantStatuses(t, "another", "http://"+at+"/", []string{"X-Api-Key", key[:len(key)-1] + "2"}, http.StatusUnauthorized)
+}
+
+func TestACredentialThatNothingVerifiesIsLogged(t *testing.T) {
+	caddy.RegisterModule(said{})
+	said{}.buffer().Reset()
+	limits := policy(t, "- {name: all, routes: [/*], windows: [100 per hour by ip], requires: token}")
+	text := site(freeAddress(t), limited(limits), "respond hello")
+	output := "log weir {\n output said\n include http.handlers.weir\n}"
+	serve(t, text, output)
+	if log := (said{}).buffer().String(); !strings.Contains(log, "a credential that is not verified") || !strings.Contains(log, `"credential":"token"`) {
+		t.Errorf("the log is %q", log)
+	}
+}
+
+// said is a log that tests read. No request may be under way meanwhile.
+type said struct{}
+
+var saidText bytes.Buffer
+
+func (said) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "caddy.logging.writers.said", New: func() caddy.Module { return new(said) }}
+}
+func (said) buffer() *bytes.Buffer                          { return &saidText }
+func (said) String() string                                 { return "said" }
+func (said) WriterKey() string                              { return "said" }
+func (said) OpenWriter() (io.WriteCloser, error)            { return said{}, nil }
+func (said) Write(p []byte) (int, error)                    { return saidText.Write(p) }
+func (said) Close() error                                   { return nil }
+func (*said) UnmarshalCaddyfile(*caddyfile.Dispenser) error { return nil }
+
+func TestPlacesOfTokensNeedTokens(t *testing.T) {
+	limits := policy(t, "- {name: all, routes: [/*], windows: [100 per hour by ip]}")
+	err := load(t, site(freeAddress(t), limited(limits, "token_from header:X-Api-Key"), "respond hello"), "")
+	if err == nil || !strings.Contains(err.Error(), "add token_file FILE") {
+		t.Error(err)
+	}
 }

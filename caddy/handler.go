@@ -19,8 +19,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -128,7 +130,14 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err := h.decide(ctx, who, start, store); err != nil {
 		return fmt.Errorf("weir: %w", err)
 	}
-	h.policy, err = live.New(start, h.decider.Swap, live.Options{
+	h.warn(log, who, &start.Policy)
+	h.policy, err = live.New(start, func(p weir.Policy) error {
+		err := h.decider.Swap(p)
+		if err == nil {
+			h.warn(log, who, &p)
+		}
+		return err
+	}, live.Options{
 		Reader: reader, Check: store.check, Log: log,
 		OnState: func(s live.State) { h.version.Store(&s.Version) },
 	})
@@ -141,6 +150,30 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	return nil
 }
 
+// warn logs which limiters of a policy require or count by a credential that nothing verifies: they
+// let everybody in.
+func (h *Handler) warn(log *slog.Logger, who *identity.Resolver, p *weir.Policy) {
+	for _, credential := range weir.Credentials() {
+		var names []string
+		for i := range p.Limiters {
+			l := &p.Limiters[i]
+			if !who.Verifies(credential) && (l.Requires == credential || countsBy(l, credential)) {
+				names = append(names, l.Name)
+			}
+		}
+		if len(names) > 0 {
+			log.Warn("limiters require or count by a credential that is not verified: their requests are counted by IP address and forwarded",
+				"policy", h.Policy, "limiters", strings.Join(names, ", "), "credential", credential)
+		}
+	}
+}
+
+func countsBy(l *weir.Limiter, credential string) bool {
+	return slices.ContainsFunc(l.Rows(), func(w weir.Window) bool {
+		return slices.ContainsFunc(slices.Concat(w.Key...), func(source string) bool { return weir.SourceOf(source).Credential() == credential })
+	})
+}
+
 // resolver returns what tells callers apart. It trusts no proxy: the peer of a request is the
 // client, as Caddy knows it.
 func (h *Handler) resolver(report func(error)) (*identity.Resolver, error) {
@@ -151,6 +184,8 @@ func (h *Handler) resolver(report func(error)) (*identity.Resolver, error) {
 			return nil, err
 		}
 		o.Tokens = tokens
+	} else if len(h.TokenFrom) > 0 {
+		return nil, errors.New("token_from has no effect without tokens to verify: add token_file FILE")
 	}
 	for _, text := range h.TokenFrom {
 		place, err := identity.ParsePlace(text)
