@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -85,7 +86,7 @@ func TestTheTokensOfAFileAreCountedApart(t *testing.T) {
 }
 
 func TestACredentialThatNothingVerifiesIsLogged(t *testing.T) {
-	caddy.RegisterModule(said{})
+	registerSaid()
 	said{}.buffer().Reset()
 	limits := policy(t, "- {name: all, routes: [/*], windows: [100 per hour by ip], requires: token}")
 	text := site(freeAddress(t), limited(limits), "respond hello")
@@ -100,6 +101,8 @@ func TestACredentialThatNothingVerifiesIsLogged(t *testing.T) {
 type said struct{}
 
 var saidText bytes.Buffer
+
+var registerSaid = sync.OnceFunc(func() { caddy.RegisterModule(said{}) })
 
 func (said) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "caddy.logging.writers.said", New: func() caddy.Module { return new(said) }}

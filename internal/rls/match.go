@@ -226,8 +226,8 @@ func (c *call) join(m *match, k *keys) error {
 }
 
 // limitGroups sets the limits of each group. A descriptor admits its own hits and those of the group
-// before it, so that the later ones may go beyond its limit. Of enforced limits the lowest binds. A
-// request is refused by quotas only if all are over, so of those the highest does.
+// before it: the later ones may go beyond its limit. Of enforced limits the lowest binds. Quotas
+// refuse a request only if all are over, so of those the highest does.
 func (c *call) limitGroups() {
 	for i := range c.groups {
 		c.groups[i].limit = weir.MaxLimit

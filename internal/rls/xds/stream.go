@@ -22,9 +22,8 @@ const typeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConf
 const maxDetail = 4 << 10
 
 // follow asks for all resources, and answers each response: with its version if it is in force now,
-// or with the version before and the problems. The first question of a stream has no version. A
-// control plane that was restarted counts its versions anew, and would answer nothing to one that it
-// takes for its own.
+// or with the version before and the problems. The first question of a stream has no version: a
+// control plane that was restarted counts anew, and would answer nothing to a version that it has.
 func (f *follower) follow(ctx context.Context, stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient) (answered bool, err error) {
 	ask := &discovery.DiscoveryRequest{Node: &core.Node{Id: f.Node}, TypeUrl: typeURL}
 	for {

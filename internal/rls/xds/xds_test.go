@@ -123,8 +123,8 @@ func TestAResponseIsUsedOrRejectedAndTheControlPlaneLearnsWhich(t *testing.T) {
 	}
 }
 
-// A control plane that was restarted counts its versions anew. It may answer nothing to one that has
-// the version which it has now, though that was another configuration: so it is told none.
+// A control plane that was restarted counts its versions anew. It may answer nothing to one that it
+// has, though that was another configuration: so it is told none.
 func TestAControlPlaneThatIsRestartedIsFollowed(t *testing.T) {
 	p, used := followed(t)
 	s := <-p.streams
