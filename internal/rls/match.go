@@ -225,9 +225,9 @@ func (c *call) join(m *match, k *keys) error {
 	return nil
 }
 
-// limitGroups sets the limits of each group. A descriptor admits its own hits and those of the group
-// before it: the later ones may go beyond its limit. Of enforced limits the lowest binds. Quotas
-// refuse a request only if all are over, so of those the highest does.
+// limitGroups sets the limits of each group. A descriptor admits its own hits and those of the
+// group before it: the later ones may go beyond its limit. Of enforced limits the lowest binds.
+// Quotas refuse a request only if all are over, so of those the highest does.
 func (c *call) limitGroups() {
 	for i := range c.groups {
 		c.groups[i].limit = weir.MaxLimit
