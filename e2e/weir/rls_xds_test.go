@@ -133,7 +133,7 @@ func TestEnvoyIsAnsweredByTheLimitsOfAControlPlane(t *testing.T) {
 		t.Errorf("without a control plane: %s", got)
 	}
 	certify(certFile, keyFile)
-	answer(`envoy-ratelimit has "3": `)
+	answer(`envoy-ratelimit has "": `)
 	limit("4", limits.RateLimitUnit_HOUR, 9)
 	answer(`envoy-ratelimit has "4": `)
 	if got := s.ask(t, rlsRequest("gateway", 0, "rule-0-match-0=x")); got != "OK OK/5" {
