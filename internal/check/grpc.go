@@ -30,16 +30,12 @@ type grpcServer struct {
 	server *grpcdrain.Server
 }
 
-const (
-	// maxMessage is the max size of a question in bytes. It bounds nothing of Envoy's: grpc-go
-	// answers a larger one with an error, and with_request_body adds a body to the question.
-	maxMessage = math.MaxInt32
-	// maxStreams is the max number of questions under way on one connection.
-	maxStreams = 10_000
-)
+// maxMessage is the max size of a question in bytes. It bounds nothing of Envoy's: grpc-go answers a
+// larger one with an error, and with_request_body adds a body to the question.
+const maxMessage = math.MaxInt32
 
 func newGRPC(d *Door) *grpcServer {
-	all := append(grpcdrain.KeepAlive(24*time.Hour, time.Hour), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams))
+	all := append(grpcdrain.KeepAlive(0, 0), grpc.MaxRecvMsgSize(maxMessage))
 	s := &grpcServer{door: d, server: grpcdrain.New(nil, d.rules.Log, all...)}
 	// A stream of one message, because grpc-go reads the message of a unary method before it calls
 	// it: what strangers send is not read, and takes no memory beyond the window of HTTP/2.

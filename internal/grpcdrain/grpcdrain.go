@@ -3,6 +3,7 @@
 package grpcdrain
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"runtime/debug"
@@ -29,11 +30,14 @@ type Server struct {
 // stack for each. If all are at work, a request has a goroutine of its own.
 const workers = 256
 
+// maxStreams is the max number of requests under way on one connection.
+const maxStreams = 10_000
+
 // New returns a server that is healthy: as a whole, and as each named service. A panic of a handler
 // fails its request alone, as with net/http, and log says where it was.
 func New(services []string, log *slog.Logger, o ...grpc.ServerOption) *Server {
 	h := &watched{Server: health.NewServer()}
-	o = append(o, grpc.NumStreamWorkers(workers),
+	o = append(o, grpc.NumStreamWorkers(workers), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, request any, of *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (_ any, err error) {
 			defer recovered(log, of.FullMethod, &err)
 			return handle(ctx, request)
@@ -63,12 +67,13 @@ func recovered(log *slog.Logger, method string, err *error) {
 const deadPeer = time.Minute
 
 // KeepAlive returns the options of a server for proxies, which keep their connections: each is
-// asked to be replaced at an age, so that new servers get their share, and closed a grace after
-// that; peers that are gone are found, and a handler that has begun is waited for.
+// asked to be replaced at an age (0 means 24 h), so that new servers get their share, and closed a
+// grace after that (0 means 1 h); peers that are gone are found, and a handler that has begun is
+// waited for.
 func KeepAlive(age, grace time.Duration) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ConnectionTimeout(10 * time.Second), grpc.WaitForHandlers(true),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: age, MaxConnectionAgeGrace: grace, Time: deadPeer}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: cmp.Or(age, 24*time.Hour), MaxConnectionAgeGrace: cmp.Or(grace, time.Hour), Time: deadPeer}),
 		// The default closes connections of clients that ask more often than every 5 minutes
 		// whether the server lives, and Envoy's connection_keepalive does.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),

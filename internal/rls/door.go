@@ -46,8 +46,6 @@ const (
 	healthName = "ratelimit"
 	// maxMessage is the max size of a request in bytes.
 	maxMessage = 1 << 20
-	// maxStreams is the max number of requests under way on one connection.
-	maxStreams = 10_000
 )
 
 // NewDoor returns a Door that does not listen yet.
@@ -55,14 +53,8 @@ func NewDoor(s *Service, o DoorOptions) *Door {
 	if o.Drain == 0 {
 		o.Drain = 30 * time.Second
 	}
-	if o.MaxAge == 0 {
-		o.MaxAge = 24 * time.Hour
-	}
-	if o.MaxAgeGrace == 0 {
-		o.MaxAgeGrace = time.Hour
-	}
 	d := &Door{service: s, options: o, drained: make(chan struct{})}
-	all := append(grpcdrain.KeepAlive(o.MaxAge, o.MaxAgeGrace), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams))
+	all := append(grpcdrain.KeepAlive(o.MaxAge, o.MaxAgeGrace), grpc.MaxRecvMsgSize(maxMessage))
 	if o.TLS != nil {
 		all = append(all, grpc.Creds(credentials.NewTLS(o.TLS)))
 	}
