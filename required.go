@@ -1,5 +1,7 @@
 package weir
 
+import "slices"
+
 // A Credentialed is a caller that may lack the credential that a limiter requires
 // (Limiter.Requires). Keys without this method lack none.
 //
@@ -26,6 +28,14 @@ func (l *Limiter) rejects(k Keys) bool {
 func (d *Decision) rejects(k Keys) bool {
 	l := d.Limiter()
 	return d.Allowed && l != nil && l.rejects(k)
+}
+
+// CountsBy reports whether a window of l, or its InFlight, counts by a credential or by what is
+// read from one (Source.Credential). It is false for other sources.
+func (l *Limiter) CountsBy(credential string) bool {
+	return slices.ContainsFunc(l.Rows(), func(w Window) bool {
+		return slices.ContainsFunc(slices.Concat(w.Key...), func(source string) bool { return credential != "" && SourceOf(source).Credential() == credential })
+	})
 }
 
 // isShared reports whether a window counts all callers together.

@@ -22,7 +22,6 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -157,7 +156,7 @@ func (h *Handler) warn(log *slog.Logger, who *identity.Resolver, p *weir.Policy)
 		var names []string
 		for i := range p.Limiters {
 			l := &p.Limiters[i]
-			if !who.Verifies(credential) && (l.Requires == credential || countsBy(l, credential)) {
+			if !who.Verifies(credential) && (l.Requires == credential || l.CountsBy(credential)) {
 				names = append(names, l.Name)
 			}
 		}
@@ -166,12 +165,6 @@ func (h *Handler) warn(log *slog.Logger, who *identity.Resolver, p *weir.Policy)
 				"policy", h.Policy, "limiters", strings.Join(names, ", "), "credential", credential)
 		}
 	}
-}
-
-func countsBy(l *weir.Limiter, credential string) bool {
-	return slices.ContainsFunc(l.Rows(), func(w weir.Window) bool {
-		return slices.ContainsFunc(slices.Concat(w.Key...), func(source string) bool { return weir.SourceOf(source).Credential() == credential })
-	})
 }
 
 // resolver returns what tells callers apart. It trusts no proxy: the peer of a request is the

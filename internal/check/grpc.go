@@ -30,8 +30,8 @@ type grpcServer struct {
 	server *grpcdrain.Server
 }
 
-// maxMessage is the max size of a question in bytes. It bounds nothing of Envoy's: grpc-go answers a
-// larger one with an error, and with_request_body adds a body to the question.
+// maxMessage is the max size of a question in bytes. It bounds nothing of Envoy's: grpc-go answers
+// a larger one with an error, and with_request_body adds a body to the question.
 const maxMessage = math.MaxInt32
 
 func newGRPC(d *Door) *grpcServer {

@@ -64,7 +64,7 @@ func unverified(c *Config, source string) string {
 		switch {
 		case l.Requires == source:
 			requiring = append(requiring, l.Name)
-		case countsBy(l, source):
+		case l.CountsBy(source):
 			counting = append(counting, l.Name)
 		}
 		if readsPlan(l, source) {
@@ -85,18 +85,6 @@ func unverified(c *Config, source string) string {
 		line += ", so nobody has a plan of " + strings.Join(planned, ", ")
 	}
 	return line + "; " + verifiers[source]
-}
-
-// countsBy reports whether a window of l counts by a credential, or by what is read from it.
-func countsBy(l *weir.Limiter, credential string) bool {
-	for _, w := range l.Rows() {
-		for _, source := range slices.Concat(w.Key...) {
-			if weir.SourceOf(source).Credential() == credential {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // openSessions returns the verifier of sessions that another service issues, and its start-up line.
@@ -177,7 +165,7 @@ func certificateRows(c *Config) []Row {
 			line += "; a connection without one is refused"
 		}
 	} else if !slices.ContainsFunc(c.Policy.Policy.Limiters, func(l weir.Limiter) bool {
-		return l.Requires == identity.Cert || countsBy(&l, identity.Cert)
+		return l.Requires == identity.Cert || l.CountsBy(identity.Cert)
 	}) {
 		return nil
 	}

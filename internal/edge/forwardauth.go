@@ -223,7 +223,7 @@ func ForwardAuthWarnings(p weir.Policy) (all []Warning) {
 		if l.Reserve.From.Form == weir.ReadJSON {
 			all = append(all, Warning{"a cost in the request's body is not read at --forward-auth, which gets no bodies: the most is charged", args})
 		}
-		if countsBy(l, identity.Cert) || l.Requires == identity.Cert {
+		if l.CountsBy(identity.Cert) || l.Requires == identity.Cert {
 			all = append(all, Warning{"no caller has a client certificate at --forward-auth: the proxy keeps it", args})
 		}
 		if countsByAgent(l) {
