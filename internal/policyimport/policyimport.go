@@ -6,6 +6,7 @@ package policyimport
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/policyfile"
@@ -83,6 +84,15 @@ func (n Names) Of(text, otherwise string) string {
 	}
 	n[name] = true
 	return name
+}
+
+// Unreached is a window that nothing reaches.
+var Unreached = weir.Window{Limit: weir.MaxLimit, Per: time.Second, Key: weir.Key{{"ip"}}}
+
+// Unlimited returns the limiter of what the other program does not limit beneath what it limits: a
+// policy has no routes without a limit there.
+func (n Names) Unlimited(routes []weir.Route) weir.Limiter {
+	return weir.Limiter{Name: n.Of("unlimited", ""), Routes: routes, Windows: []weir.Window{Unreached}}
 }
 
 // oneLine returns a text without line breaks and control characters, which would end a comment.

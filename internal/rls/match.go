@@ -89,7 +89,7 @@ func (g *group) bound() uint64 {
 // exceed notes that a count does not admit the hits of the group, beside those that were counted
 // before. It reports whether that refuses the request, whatever other quotas admit.
 func (g *group) exceed(before uint64) (refuses bool) {
-	hits := before + min(g.total, maxHits)
+	hits := before + g.total
 	g.quotaSpent = g.quotaSpent || g.quotas && hits > g.quota
 	g.spent = g.spent || hits > g.limit
 	return g.spent && g.mode == enforced

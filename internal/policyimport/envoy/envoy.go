@@ -51,7 +51,9 @@ func Policy(c *config.Config, domain string, m Meanings) *policyimport.Result {
 	for _, p := range t.places {
 		t.limit(p)
 	}
-	t.addOpen()
+	if len(t.open) > 0 {
+		t.limiters = append(t.limiters, &limiter{Limiter: t.names.Unlimited(t.open)})
+	}
 	for _, d := range t.values {
 		t.exempt(d)
 	}

@@ -232,16 +232,6 @@ func (t *translation) add(route weir.Route, rules []rule) {
 	t.limiters = append(t.limiters, l)
 }
 
-// addOpen adds the limiter of what Envoy does not limit beneath what it limits: a policy has no
-// routes without a limit there.
-func (t *translation) addOpen() {
-	if len(t.open) > 0 {
-		key, _ := weir.ParseKey("ip")
-		t.limiters = append(t.limiters, &limiter{Limiter: weir.Limiter{Name: t.names.Of("unlimited", ""), Routes: t.open,
-			Windows: []weir.Window{{Limit: weir.MaxLimit, Per: 1e9, Key: key}}}})
-	}
-}
-
 // exempt exempts the addresses of a descriptor that nothing counts, if that is what a policy does.
 func (t *translation) exempt(d descriptor) {
 	wide := t.root

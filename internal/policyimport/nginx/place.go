@@ -9,6 +9,7 @@ import (
 	crossplane "github.com/nginxinc/nginx-go-crossplane"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/policyimport"
 	"github.com/weirlimit/weir/policyfile"
 )
 
@@ -126,7 +127,7 @@ func (r *reader) route() {
 				if own != nil {
 					was = "nginx only tries this out (limit_req_dry_run)"
 				}
-				r.note(p.at, "%s: %s, so it has a limit that nothing reaches (%v), whose fields its answers have", host+p.String(), was, unreached)
+				r.note(p.at, "%s: %s, so it has a limit that nothing reaches (%v), whose fields its answers have", host+p.String(), was, policyimport.Unreached)
 			}
 		}
 	}

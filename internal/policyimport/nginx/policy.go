@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	crossplane "github.com/nginxinc/nginx-go-crossplane"
 
@@ -50,10 +49,6 @@ func (s scope) id() string {
 
 func limits(s scope) bool { return len(s.requests) > 0 || len(s.connections) > 0 }
 
-// unreached is the window of what nginx does not limit beneath what it limits: a policy has no
-// routes without a limit there.
-var unreached = weir.Window{Limit: weir.MaxLimit, Per: time.Second, Key: weir.Key{{"ip"}}}
-
 // policy makes limiters of what was read.
 func (r *reader) policy() (p weir.Policy) {
 	used := map[string]string{} // the limiter that counts a zone
@@ -79,7 +74,7 @@ func (r *reader) policy() (p weir.Policy) {
 		p.Limiters = append(p.Limiters, l)
 	}
 	if len(r.open) > 0 {
-		p.Limiters = append(p.Limiters, weir.Limiter{Name: names.Of("unlimited", ""), Routes: r.open, Windows: []weir.Window{unreached}})
+		p.Limiters = append(p.Limiters, names.Unlimited(r.open))
 	}
 	return p
 }

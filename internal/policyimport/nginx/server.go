@@ -155,7 +155,7 @@ func (r *reader) notePatterns(v *server) {
 	}
 }
 
-// hosts returns the hosts of a server as routes spell them; empty means all.
+// hostsOf returns the hosts of a server as routes spell them; empty means all.
 func (r *reader) hostsOf(server *crossplane.Directive) (hosts []string) {
 	named := false
 	for _, d := range server.Block {
