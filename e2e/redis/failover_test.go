@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"log/slog"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,10 +31,24 @@ func newCrowd(t *testing.T, o redisstore.Options) *crowd {
 		c.big = append(c.big, newNode(t, s, deadline, hourly(1e9)))
 		c.small = append(c.small, newNode(t, s, deadline, daily(smallLimit)))
 	}
+	t.Cleanup(c.logState) // before the stores are closed
 	for _, n := range append(c.big, c.small...) {
 		n.until("a", weir.Counted)
 	}
 	return c
+}
+
+// logState logs what the nodes know of the store if the test has failed, and where their goroutines
+// wait.
+func (c *crowd) logState() {
+	if !c.t.Failed() {
+		return
+	}
+	for _, n := range append(c.big, c.small...) {
+		c.t.Logf("%+v, %+v, %+v", n.store.State(), n.over.Health(), n.store.Stats())
+	}
+	all := make([]byte, 1<<20)
+	c.t.Logf("%s", all[:runtime.Stack(all, true)])
 }
 
 // through sends requests from the crowd without a pause while fail replaces the
