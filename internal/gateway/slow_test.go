@@ -210,7 +210,7 @@ func TestAPartOfARecordHasTheTimeOfAHead(t *testing.T) {
 		e := open(t, silent, func(o *Options) {
 			change(o)
 			overTLS(t, o, config)
-			o.Limits.Header, o.Limits.Idle = 200*time.Millisecond, time.Hour
+			o.Limits.Header, o.Limits.Idle = time.Second, time.Hour
 		})
 		raw := e.dial()
 		c := tls.Client(raw, config)

@@ -102,7 +102,7 @@ func TestAnIncompleteHeadIsClosedWithoutAnAnswer(t *testing.T) {
 		before, part string
 		*bufio.Reader
 	}
-	spareEdges(t, func(l *Limits) { l.Header, l.Idle = 200*time.Millisecond, time.Minute }, func(name string, e *edge, dial func() net.Conn) {
+	spareEdges(t, func(l *Limits) { l.Header, l.Idle = 2*time.Second, time.Minute }, func(name string, e *edge, dial func() net.Conn) {
 		var all []stopped
 		for _, before := range []string{"", "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\n\r\n", "POST /v1/wp/status HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"} {
 			for _, part := range []string{"G", "PRI * HT", "GET /v1/wp/sta", "GET /v1/wp/status HTTP/1.1", "GET /v1/wp/status HTTP/1.1\r\n", "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\nX-Slow", "GET /v1/wp/status HTTP/1.1\r\nHost: h\r\nX-Slow: x\r\n"} {
