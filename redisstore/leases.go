@@ -314,7 +314,7 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) error {
 	}
 	t.marked = true
 	a.wishFor(t)
-	for {
+	for outdated := false; ; outdated = true {
 		if err := a.of.charge(ctx, t); err != nil {
 			return err
 		}
@@ -326,7 +326,7 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) error {
 		if served {
 			return nil
 		}
-		if !again && a.show(t) {
+		if !again && (a.show(t) || outdated) {
 			return nil
 		}
 		t.wishes = [weir.MaxCharges]lease.Wish{}
@@ -433,7 +433,8 @@ func (a *leases) giveBackAll(ctx context.Context, t *leaseTake) {
 
 // show makes the receipt of a refused take show what this process could still give out, at a time
 // that is not before others were given units. It returns false if one of its windows had ended by
-// then: the lender is to be asked again.
+// then: the lender is to be asked again. If it still knows the window, a clock was set back, and the
+// time is the last of the window.
 func (a *leases) show(t *leaseTake) bool {
 	var units [weir.MaxCharges]int64
 	pockets := lockAll(t.entries[:len(t.charges)])
@@ -451,14 +452,11 @@ func (a *leases) show(t *leaseTake) bool {
 		units[i] = min(held, used.Count)
 		latest = max(latest, a.ahead.at(last)/int64(time.Second)) // also if none is left by now
 	}
-	if latest >= ends {
-		return false
-	}
-	t.r.Now = latest
+	t.r.Now = min(latest, ends-1)
 	for i := range t.charges {
 		t.r.Used[i].Count -= units[i]
 	}
-	return true
+	return latest < ends
 }
 
 // void drops what a pocket has: it stays spent.

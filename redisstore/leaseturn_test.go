@@ -203,3 +203,29 @@ func TestUnitsOfAnEndedConnectionAreDroppedByARefusal(t *testing.T) {
 		t.Errorf("%d units are left", units)
 	}
 }
+
+// If a clock is set back after units were given out, the time of that is after their window, which
+// the server still knows. It is asked once more, not again and again.
+func TestARefusalAfterAClockWasSetBackAsksTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, lender := newSlowLeases()
+		clock, ahead := a.clock, 50*time.Minute
+		a.clock = func() (time.Duration, bool) {
+			now, ok := clock()
+			return now + ahead, ok
+		}
+		now, _ := clock()
+		a.ahead.learn(time.Now().UnixNano(), now, now)
+		in := weir.Charge{Key: []byte("a"), Limit: 10, Per: 600, Cost: 1}
+		ask(t, a, in)
+		if r := ask(t, a, in); !r.Leased {
+			t.Fatalf("the second take is %+v", r)
+		}
+		ahead, lender.asked = 0, 0
+		in.Cost = 9
+		r := ask(t, a, in)
+		if r.Allowed || lender.asked != 2 || r.Used[0].Count != 2 || r.Now != r.Used[0].Reset-1 {
+			t.Errorf("%d questions, and then %+v; want 2, a refusal with a count of 2, and the last second of the window", lender.asked, r)
+		}
+	})
+}
