@@ -50,12 +50,14 @@ func (l *simLoad) trips(t *testing.T) (trips, short float64) {
 		}
 		requests.Wait()
 		s := w.store
+		s.mu.Lock() // a node may just be giving units back
 		trips = float64(s.asks+s.returns) / float64(s.offered)
 		t.Logf("%s: %d asks, %d returns, %d requests", l.name, s.asks, s.returns, s.offered)
 		short = float64(s.refused) / float64(s.offered)
 		for _, text := range s.wrong {
 			t.Errorf("%s: %s", l.name, text)
 		}
+		s.mu.Unlock()
 		for _, n := range w.nodes {
 			n.end()
 		}
