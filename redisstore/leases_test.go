@@ -1,3 +1,7 @@
+//go:build !race
+
+// One goroutine visits a million states, which the race detector would only slow down.
+
 package redisstore_test
 
 import (

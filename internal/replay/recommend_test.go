@@ -1,3 +1,7 @@
+//go:build !race
+
+// One goroutine judges each log, which the race detector would only slow down.
+
 package replay
 
 import (
