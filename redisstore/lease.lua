@@ -6,7 +6,8 @@
 --       and the least that is worth it; then the arguments of take.lua
 --
 -- The mark KEY:leased, in the same slot, says until the window's end that units of it were granted:
--- see claim.lua.
+-- see claim.lua. The mark of a reset is of the window before, and would end with that. Whoever holds
+-- units knows by it that their window was not reset since, so it lasts as long as they do.
 --
 -- The function take is take.lua. Returns one integer, as take.lua, if the take is too late or in
 -- another span. Otherwise returns {the reply of take.lua}, and if the take is allowed after it the
@@ -28,7 +29,9 @@ for i=1,n do
   if grant<A[2*n+i]+0 then grant=0 end
   if grant>0 then
     redis.call('INCRBY',K[i],grant)
-    redis.call('SET',K[i]..':leased',1,'PX',math.max(1,redis.call('PTTL',K[i])))
+    local left,mark=math.max(1,redis.call('PTTL',K[i])),redis.call('GET',K[n+i])
+    redis.call('SET',K[i]..':leased',1,'PX',left)
+    if mark and left>redis.call('PTTL',K[n+i]) then redis.call('SET',K[n+i],mark,'PX',left) end
   end
   reply[i+1]=grant
 end

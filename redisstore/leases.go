@@ -433,8 +433,8 @@ func (a *leases) giveBackAll(ctx context.Context, t *leaseTake) {
 
 // show makes the receipt of a refused take show what this process could still give out, at a time
 // that is not before others were given units. It returns false if one of its windows had ended by
-// then: the lender is to be asked again. If it still knows the window, a clock was set back, and the
-// time is the last of the window.
+// then: the lender is to be asked again. If it still knows the window, a clock was set back, and
+// the time is the last of the window.
 func (a *leases) show(t *leaseTake) bool {
 	var units [weir.MaxCharges]int64
 	pockets := lockAll(t.entries[:len(t.charges)])

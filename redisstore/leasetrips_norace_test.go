@@ -1,7 +1,7 @@
 //go:build !race
 
-// Hundreds of thousands of goroutines, of which one runs at a time: with the race detector they take
-// eight times as long. leasesim_test.go has the same nodes with it.
+// Hundreds of thousands of goroutines, of which one runs at a time: with the race detector they
+// take eight times as long. leasesim_test.go has the same nodes with it.
 
 package redisstore
 
