@@ -357,19 +357,25 @@ func (a *leases) wishFor(t *leaseTake) {
 	}
 }
 
-// fill puts what was granted into the pockets.
+// fill puts what was granted into the pockets. The take is not before others were given units of its
+// windows, and before each of them ends.
 func (a *leases) fill(t *leaseTake) {
 	now, _ := a.clock()
 	var before [weir.MaxCharges]int64
 	var filled [weir.MaxCharges]lease.Filled
 	pockets := lockAll(t.entries[:len(t.charges)])
+	latest, ends := t.r.Now, int64(math.MaxInt64)
 	for i := range t.charges {
+		if reset := t.r.Used[i].Reset; reset > t.r.Now {
+			ends = min(ends, reset)
+		}
 		if e, l := t.entries[i], t.lots[i]; e != nil && l.Window.Reset == t.r.Used[i].Reset {
 			before[i] = e.pocket.Units()
 			filled[i] = e.pocket.Fill(l, a.ahead.when(t.r.Now))
-			t.r.Now = max(t.r.Now, min(a.ahead.at(filled[i].Since)/int64(time.Second), l.Window.Reset-1))
+			latest = max(latest, a.ahead.at(filled[i].Since)/int64(time.Second))
 		}
 	}
+	t.r.Now = min(latest, ends-1)
 	pockets.unlock()
 	for i := range t.charges {
 		e, l, f := t.entries[i], t.lots[i], filled[i]

@@ -20,6 +20,8 @@ type slowLender struct {
 	most  map[string]int64 // units that it lends at once
 	gone  bool             // the connection that has charged has ended, and the server answers
 	asked int
+
+	answered func() // is called while an answer is on its way
 }
 
 func newSlowLeases() (*leases, *slowLender) {
@@ -46,6 +48,9 @@ func (s *slowLender) charge(ctx context.Context, t *leaseTake) error {
 	s.store.take(t)
 	if gate && s.slow != nil {
 		<-s.slow
+	}
+	if s.answered != nil {
+		s.answered()
 	}
 	t.charges = asked
 	for i := range t.charges {
@@ -226,6 +231,32 @@ func TestARefusalAfterAClockWasSetBackAsksTwice(t *testing.T) {
 		r := ask(t, a, in)
 		if r.Allowed || lender.asked != 2 || r.Used[0].Count != 2 || r.Now != r.Used[0].Reset-1 {
 			t.Errorf("%d questions, and then %+v; want 2, a refusal with a count of 2, and the last second of the window", lender.asked, r)
+		}
+	})
+}
+
+// A take has the time of units that were given out meanwhile, but is in all of its windows.
+func TestATakeIsBeforeEachOfItsWindowsEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, lender := newSlowLeases()
+		now, _ := a.clock()
+		a.ahead.learn(time.Now().UnixNano(), now, now)
+		lender.most["b"] = 0
+		long, short := of("a", 100, 1), of("b", 100, 1)
+		short.Per = 5
+		ask(t, a, long, short)
+		time.Sleep(4 * time.Second)
+		// the server's answer is at the fourth second, and arrives after the short window has ended
+		lender.answered = func() {
+			time.Sleep(2 * time.Second)
+			lender.answered = nil
+			if r := ask(t, a, long); !r.Leased {
+				t.Errorf("beside it: %+v", r)
+			}
+		}
+		r := ask(t, a, long, short)
+		if !r.Allowed || r.Leased || r.Now != r.Used[1].Reset-1 {
+			t.Errorf("%+v, want the last second of the window that ends first", r)
 		}
 	})
 }
