@@ -76,7 +76,7 @@ func TestIdleUnitsGoBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := start(t)
 			a, b := leasing(t, o), open(t, o)
-			minute, read := charge("a", 100, 3600, 1), charge("a", 100, 3600, 0)
+			minute, read := charge("a", 100, 600, 1), charge("a", 100, 600, 0)
 			if used := take(t, a, minute).Used[0]; used.Count != 1 {
 				t.Errorf("a node that leases shows a count of %d, want 1", used.Count)
 			}

@@ -174,12 +174,14 @@ func TestAnOutageKnowsWhatWentBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}})
-	h.take(weir.FailLocal, ten())
+	idle := ten()
+	idle.Per = 600 // they are idle after a sixtieth of it
+	h.take(weir.FailLocal, idle)
 	eventually(t, "idle units go back", func() bool { return h.store.Stats().Leases.Returned == 7 })
 	server.Kill()
 	allowed := 0
 	for range 30 {
-		if h.take(weir.FailLocal, ten()).Allowed {
+		if h.take(weir.FailLocal, idle).Allowed {
 			allowed++
 		}
 	}
