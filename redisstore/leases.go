@@ -357,8 +357,8 @@ func (a *leases) wishFor(t *leaseTake) {
 	}
 }
 
-// fill puts what was granted into the pockets. The take is not before others were given units of its
-// windows, and before each of them ends.
+// fill puts what was granted into the pockets. The take is not before others were given units of
+// its windows, and before each of them ends.
 func (a *leases) fill(t *leaseTake) {
 	now, _ := a.clock()
 	var before [weir.MaxCharges]int64
