@@ -38,6 +38,7 @@ const (
 	simReturnTwice    simFault = "a return arrives twice"
 	simReturnAnyReset simFault = "a return does not name its window"
 	simReturnAnyGen   simFault = "a return survives an operator's reset"
+	simMarkEnds       simFault = "the mark of a reset ends before the units that are leased after it"
 )
 
 // A simWindow is one window, from its first unit to its end.
@@ -49,9 +50,26 @@ type simWindow struct {
 }
 
 type simKey struct {
-	open    *simWindow
-	windows []*simWindow
-	mark    int64
+	open      *simWindow
+	windows   []*simWindow
+	mark      int64 // of the last reset by an operator, in Unix ms
+	markUntil int64 // Unix seconds
+}
+
+// generation is the mark of the last reset, until that ends.
+func (k *simKey) generation(now time.Time) int64 {
+	if now.Unix() >= k.markUntil {
+		return 0
+	}
+	return k.mark
+}
+
+// begin is reset.lua.
+func (k *simKey) begin() {
+	if k.open != nil {
+		k.mark, k.markUntil = max(time.Now().UnixMilli(), k.mark+1), k.open.reset
+	}
+	k.open = nil
 }
 
 // A simStore is the store. The clock of the bubble is its own.
@@ -140,7 +158,7 @@ func (s *simStore) take(t *leaseTake) {
 		k.open.count += c.Cost
 		k.open.admitted += c.Cost
 		t.r.Used[i] = weir.Used{Count: k.open.count, Reset: k.open.reset}
-		t.lots[i] = lease.Lot{Window: lease.Window{Reset: k.open.reset, Generation: k.mark, Epoch: t.epoch}, Limit: c.Limit, At: max(t.r.Ticket.At, k.mark+1)}
+		t.lots[i] = lease.Lot{Window: lease.Window{Reset: k.open.reset, Generation: k.generation(now), Epoch: t.epoch}, Limit: c.Limit, At: max(t.r.Ticket.At, k.mark+1)}
 		if w := t.wishes[i]; t.marked {
 			grant := min(w.Units, (c.Limit-k.open.count)*w.Part/1000)
 			if s.fault == simUncut {
@@ -152,9 +170,29 @@ func (s *simStore) take(t *leaseTake) {
 			if s.fault != simUncharged {
 				k.open.count += grant
 			}
-			t.lots[i].Units = grant
+			if t.lots[i].Units = grant; grant > 0 && k.generation(now) != 0 && s.fault != simMarkEnds {
+				k.markUntil = max(k.markUntil, k.open.reset)
+			}
 		}
+		s.keeps(t, i, k.open)
 		t.lots[i].Count = t.r.Used[i].Count + t.lots[i].Units
+	}
+}
+
+// keeps fails if a node will take an answer for one of another window than that of its units, which
+// it then drops.
+func (s *simStore) keeps(t *leaseTake, i int, w *simWindow) {
+	e := t.entries[i]
+	if e == nil {
+		return
+	}
+	epoch, _ := e.pocket.Lasts()
+	e.pocket.Lock()
+	defer e.pocket.Unlock()
+	units, _ := e.pocket.Of(w.reset)
+	charged, generation := e.pocket.Charged()
+	if units > 0 && epoch == t.epoch && charged >= w.from && generation != t.lots[i].Window.Generation {
+		s.fail("%d units of the window that ends at %d will be dropped: they are of generation %d, and the answer is of %d", units, w.reset, generation, t.lots[i].Window.Generation)
 	}
 }
 
@@ -324,11 +362,15 @@ func (n *simNode) take(charges []weir.Charge) {
 		n.store.count(&n.store.away)
 	}
 	for i := range charges {
+		n.store.mu.Lock()
 		if used := r.Used[i]; used.Count < 0 || used.Count > charges[i].Limit {
-			n.store.mu.Lock()
 			n.store.fail("a count of %d of %d was shown", used.Count, charges[i].Limit)
-			n.store.mu.Unlock()
 		}
+		// A node's clock may have gained some milliseconds since the last answer.
+		if reset, latest := r.Used[i].Reset, time.Now().Add(100*time.Millisecond).Unix(); r.Now > latest || reset > 0 && r.Now >= reset {
+			n.store.fail("a time of %d was shown at %d or before, and a reset at %d", r.Now, latest, reset)
+		}
+		n.store.mu.Unlock()
 		if r.Leased {
 			n.store.spent(&charges[i], r.Used[i], r.Ticket.At)
 		}
@@ -457,8 +499,7 @@ func (w *simWorld) harm(ctx context.Context) {
 			w.store.awaitOpened(ctx, &c[0])
 		}
 		w.store.mu.Lock()
-		k := w.store.key(&c[0])
-		k.open, k.mark = nil, max(time.Now().UnixMilli(), k.mark+1)
+		w.store.key(&c[0]).begin()
 		w.store.mu.Unlock()
 		_ = wait.For(ctx, below(r, 2*time.Second))
 		for _, n := range w.nodes {
@@ -517,7 +558,7 @@ func TestASeedIsOneRun(t *testing.T) {
 
 // The simulation can fail: it finds each planted fault.
 func TestTheSimulationFindsPlantedFaults(t *testing.T) {
-	for _, fault := range []simFault{simFromAnswer, simFastStore, simUncharged, simUncut, simReturnTwice, simReturnAnyReset, simReturnAnyGen} {
+	for _, fault := range []simFault{simFromAnswer, simFastStore, simUncharged, simUncut, simReturnTwice, simReturnAnyReset, simReturnAnyGen, simMarkEnds} {
 		t.Run(string(fault), func(t *testing.T) {
 			for seed := range uint64(50) {
 				if wrong, _, _ := simulate(t, seed, fault, 2*time.Minute); len(wrong) > 0 {
