@@ -42,7 +42,7 @@ func rlsLimits(c *Config, service *rls.Service) (follow func(context.Context), e
 		}
 		return func(ctx context.Context) { service.Follow(ctx, r.Config, from, files) }, nil
 	}
-	o := xds.Options{Address: r.XDS.Address, Node: r.XDS.Node, Log: c.Log, Use: func(files []config.File) error { return service.Use(files, from) }}
+	o := xds.Options{Address: r.XDS.Address, Node: r.XDS.Node, Log: c.Log, Use: func(files []config.File) error { return service.Use(files, r.origin(), from) }}
 	if r.XDS.CAFile != "" {
 		o.TLS = r.XDS.tls
 		if _, err := o.TLS(); err != nil {

@@ -60,29 +60,24 @@ func plural(n int, noun string) string {
 // Load reads the configuration at path and puts it in force. files are what was read, for Follow.
 func (s *Service) Load(path string, o config.Options) (files []config.File, err error) {
 	if files, err = config.Files(path); err == nil {
-		err = s.Use(files, o)
-	}
-	if err == nil {
-		s.warnOfNone(path)
+		err = s.Use(files, path, o)
 	}
 	return files, err
 }
 
-// warnOfNone warns of a configuration without domains, which is what an empty directory is.
-func (s *Service) warnOfNone(path string) {
-	if s.rules.Load().Domains() == 0 {
-		s.options.Log.Warn("the rate limit configuration is empty: no request is limited", "path", path)
-	}
-}
-
-// Use puts files in force that were read, or that a control plane has sent.
-func (s *Service) Use(files []config.File, o config.Options) error {
+// Use puts files in force that were read, or that a control plane has sent. from is the path or the
+// control plane, for a warning of a configuration without domains, which is what an empty directory
+// is.
+func (s *Service) Use(files []config.File, from string, o config.Options) error {
 	c, err := config.Parse(files, o)
 	if err == nil {
 		err = s.SetConfig(c)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		s.metrics.refused.Add(1)
+	case c.Domains() == 0:
+		s.options.Log.Warn("the rate limit configuration is empty: no request is limited", "from", from)
 	}
 	return err
 }
@@ -103,14 +98,13 @@ func (s *Service) Follow(ctx context.Context, path string, o config.Options, fil
 				continue
 			}
 			if err == nil {
-				err = s.Use(files, o)
+				err = s.Use(files, path, o)
 			}
 			if err != nil {
 				s.options.Log.Error("the rate limit configuration cannot be used; the one before stays in force", "path", path, "error", err)
 				continue
 			}
 			s.options.Log.Info("the rate limit configuration has changed", "path", path, "domains", s.rules.Load().Domains(), "limits", s.rules.Load().Limits)
-			s.warnOfNone(path)
 		}
 	}
 }

@@ -74,6 +74,10 @@ func TestAnEmptyDirectoryAdmitsAndIsWarnedOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		step("0 domains, 0 limits") // as at a start
+		if err := s.Use(nil, "the control plane at example.com:18000", config.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		step("0 domains, 0 limits")
 		if answer := ask(t, s, "tight=a +5"); !strings.HasPrefix(answer, "OK") {
 			t.Error(answer)
 		}
