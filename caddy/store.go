@@ -93,7 +93,7 @@ func (h *Handler) openStore(ctx caddy.Context, log *slog.Logger) (*store, error)
 		}
 		at, err := redisstore.Parse(h.Store)
 		if err != nil {
-			return nil, fmt.Errorf("store: expected memory, redis://HOST:PORT, rediss://HOST:PORT (TLS) or redis-sentinel://HOST:PORT/MASTER: %w", err)
+			return nil, fmt.Errorf("store: neither memory nor the URL of a Redis server: %w", err)
 		}
 		figures, err := h.metrics()
 		if err != nil {
