@@ -27,7 +27,9 @@ if v then
   local p=call('PTTL',k)
   if p>per*1000 and (r>now+per or p>(per+60)*1000) then
     redis.pcall('SET',k..':reset',(now+1)*1000+p,'PX',p)
-    redis.pcall('SET',string.match(k,'^[^{]*')..'resets','9007199254740991','EX',M)
+    local all=string.match(k,'^[^{]*')..'resets'
+    redis.pcall('SET',all,'9007199254740991','EX',M)
+    redis.pcall('SET',all..':number',(tonumber(redis.pcall('GET',all..':number')) or 0)+1,'EX',M)
     given,reset=false,now+per
   elseif r==now or r>now+per then
     c=0

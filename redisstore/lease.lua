@@ -30,7 +30,7 @@ for i=1,n do
   if grant>0 then
     redis.call('INCRBY',K[i],grant)
     local left,mark=math.max(1,redis.call('PTTL',K[i])),redis.call('GET',K[n+i])
-    redis.call('SET',K[i]..':leased',1,'PX',left)
+    redis.pcall('SET',K[i]..':leased',1,'PX',left) -- its slot may be moving
     if mark and left>redis.call('PTTL',K[n+i]) then redis.call('SET',K[n+i],mark,'PX',left) end
   end
   reply[i+1]=grant

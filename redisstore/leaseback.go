@@ -124,8 +124,11 @@ func (a *leases) returnThese(ctx context.Context, all []*leased) {
 	returning.Wait()
 }
 
-// giveBack sends back what a pocket has, once. The caller has its turn.
+// giveBack sends back what a pocket has, once, unless ctx has ended. The caller has its turn.
 func (a *leases) giveBack(ctx context.Context, e *leased) {
+	if ctx.Err() != nil {
+		return
+	}
 	l := e.pocket.Drain()
 	if l.Units == 0 {
 		return

@@ -37,7 +37,7 @@ type claims chan string
 func (waiting claims) claim(t *leaseTake) {
 	for i := range t.charges {
 		c, used, e := &t.charges[i], t.r.Used[i], t.entries[i]
-		if c.Held || c.Cost <= 0 || used.Fits(c.Cost, c.Limit) || e != nil && e.spendsAlone(used) {
+		if c.Held || c.Cost == 0 || used.Fits(c.Cost, c.Limit) || e != nil && e.spendsAlone(used) {
 			continue
 		}
 		select {

@@ -371,6 +371,13 @@ func (a *leases) fill(t *leaseTake) {
 		}
 		if e, l := t.entries[i], t.lots[i]; e != nil && l.Window.Reset == t.r.Used[i].Reset {
 			before[i] = e.pocket.Units()
+			if t.charges[i].Cost <= 0 {
+				l.Limit = 0 // of a question, not of a request
+			}
+			// of a cluster another machine may have been replaced meanwhile
+			if had := e.pocket.Held(); before[i] > 0 && had.Epoch < l.Window.Epoch && a.of.lasts(e, had.Epoch) {
+				l.Window.Epoch = had.Epoch
+			}
 			filled[i] = e.pocket.Fill(l, a.ahead.when(t.r.Now))
 			latest = max(latest, a.ahead.at(filled[i].Since)/int64(time.Second))
 		}
@@ -397,7 +404,7 @@ func (a *leases) fill(t *leaseTake) {
 		}
 		e.filled.Store(f.Units)
 		t.r.Used[i].Count = l.Count - f.Units
-		if f.Units > 0 {
+		if f.Units > 0 && t.charges[i].Cost > 0 { // who only looks does not use them
 			a.active.add(e, l.Window.Reset, e.patience(&t.charges[i]))
 		}
 	}

@@ -22,6 +22,7 @@ type slowLender struct {
 	asked int
 
 	answered func() // is called while an answer is on its way
+	epoch    uint64
 }
 
 func newSlowLeases() (*leases, *slowLender) {
@@ -58,7 +59,7 @@ func (s *slowLender) charge(ctx context.Context, t *leaseTake) error {
 			t.r.Allowed = false
 		}
 		l := &t.lots[i]
-		l.Deadline, l.Sent = 2*time.Hour, 0
+		l.Deadline, l.Sent, l.Window.Epoch = 2*time.Hour, 0, s.epoch
 		if t.entries[i] != nil {
 			t.entries[i].place.Store(&leasedPlace{name: string(t.charges[i].Key)})
 		}
@@ -130,7 +131,7 @@ func TestUnitsOfBothSidesOfAResetServeNoTakeTogether(t *testing.T) {
 		ask(t, a, of("b", 100, 1), of("a", 100, 1))
 		time.Sleep(time.Second)
 		k := lender.store.keys["a"]
-		k.open, k.mark = nil, time.Now().UnixMilli()
+		k.begin()
 		time.Sleep(time.Second)
 		reset := of("a", 100, 1)
 		end, err := a.hold(t.Context(), []weir.Charge{reset}, []hash{hashOf(&reset)})
@@ -259,4 +260,34 @@ func TestATakeIsBeforeEachOfItsWindowsEnds(t *testing.T) {
 			t.Errorf("%+v, want the last second of the window that ends first", r)
 		}
 	})
+}
+
+// Another machine of a cluster begins an epoch too: units of a machine that lasts stay.
+func TestUnitsOutliveAnEpochOfAnotherMachine(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		a, lender := newSlowLeases()
+		c := of("a", 10, 1)
+		ask(t, a, c)
+		lender.epoch, lender.gone = 1, gone
+		c.Exact = true // of the server
+		ask(t, a, c)
+		units, want := a.table.find(hashOf(&c)).pocket.Units(), int64(7)
+		if gone {
+			want = 0
+		}
+		if stranded := a.stranded.Load(); units != want || stranded != 7-want {
+			t.Errorf("the machine is gone: %v: %d units are left and %d stranded, want %d left", gone, units, stranded, want)
+		}
+	}
+}
+
+// A gate asks under a lower limit. Units that were leased serve requests as before.
+func TestAGateLeavesTheLimitOfUnits(t *testing.T) {
+	a, lender := newSlowLeases()
+	close(lender.looks)
+	ask(t, a, of("a", 100, 2))
+	ask(t, a, of("a", 99, weir.Gate))
+	if r := ask(t, a, of("a", 100, 2)); !r.Leased {
+		t.Errorf("after a gate: %+v", r)
+	}
 }

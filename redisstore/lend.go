@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"math"
 	"slices"
@@ -208,15 +209,15 @@ func (s *Store) lookAtResets(ctx context.Context, l *link) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	reply, err := s.do(bounded, l, l.client.B().Get().Key(s.prefix+allResetsName).Build())
+	reply, err := s.do(bounded, l, l.client.B().Get().Key(s.prefix+resetsNumberName).Build())
 	if err != nil {
 		return
 	}
-	mark, err := reply.ToString()
-	if err != nil || mark == s.resets {
+	number, err := reply.ToString()
+	if err != nil || number == s.resets {
 		return
 	}
-	s.resets = mark
+	s.resets = number
 	s.leases.returnAll(ctx)
 }
 
@@ -227,9 +228,14 @@ func (s *Store) noteResets(ctx context.Context, l *link, marks []int64) error {
 	if !l.cluster || last == 0 {
 		return nil
 	}
-	reply, err := s.do(ctx, l, l.client.B().Set().Key(s.prefix+allResetsName).Value(strconv.FormatInt(last, 10)).ExSeconds(resetMod).Build())
-	if err != nil {
-		return err
+	for name, value := range map[string]string{allResetsName: strconv.FormatInt(last, 10), resetsNumberName: rand.Text()} {
+		reply, err := s.do(ctx, l, l.client.B().Set().Key(s.prefix+name).Value(value).ExSeconds(resetMod).Build())
+		if err == nil {
+			err = reply.Error()
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return reply.Error()
+	return nil
 }

@@ -97,3 +97,7 @@ const resetName = ":reset"
 
 // allResetsName follows the prefix in the name of the mark of the last reset of any window.
 const allResetsName = ":resets"
+
+// resetsNumberName follows the prefix in the name of what differs after each reset: the marks of
+// two may be equal.
+const resetsNumberName = allResetsName + ":number"

@@ -16,7 +16,8 @@
 -- reset.
 --
 -- If the clock was set back, a window ends earlier than its takes were told. The mark KEY:reset, in
--- the same slot, then voids their settlement, and so does the mark of all resets.
+-- the same slot, then voids their settlement, and so does the mark of all resets. The number of
+-- resets tells those who hold units.
 --
 -- A cost of -1 is a gate: it spends nothing, and refuses the take if its window has no unit left.
 --
@@ -110,7 +111,9 @@ for j=1,n do
       -- A later window may have the reset that this one loses: see settle_marked.lua. A cluster
       -- has no mark of all resets, and may reject this one.
       call('SET',K[j]..':reset',(now+1)*1000+p,'PX',p)
-      redis.pcall('SET',string.match(K[j],'^[^{]*')..'resets','9007199254740991','EX',M)
+      local all=string.match(K[j],'^[^{]*')..'resets'
+      redis.pcall('SET',all,'9007199254740991','EX',M)
+      redis.pcall('SET',all..':number',(tonumber(redis.pcall('GET',all..':number')) or 0)+1,'EX',M)
       r=last
       stale[j]=true
     elseif r==now or r>last then

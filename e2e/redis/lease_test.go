@@ -119,6 +119,21 @@ func TestAResetElsewhereVoidsPockets(t *testing.T) {
 	}
 }
 
+// If the server's clock was set back, the mark of all resets is as high as it can be, and no reset
+// raises it.
+func TestAResetElsewhereIsKnownWhateverTheMark(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	o := at(server)
+	a, b := leasing(t, o), open(t, o)
+	c := charge("a", 100, 3600, 1)
+	server.Do(t, "SET", "weir:resets", "9007199254740991", "EX", "4194303")
+	for n := range 2 {
+		take(t, a, c)
+		quick(t, "a reset", func() { reset(t, b, c) }, func() bool { return a.Stats().Leases.Stranded == int64(7*(n+1)) })
+	}
+}
+
 // The node that resets a window drops its units of it at once.
 func TestAResetHereVoidsPockets(t *testing.T) {
 	a := leasing(t, at(redistest.Start(t)))

@@ -59,6 +59,8 @@ func (p *Pocket) Unlock() { p.mu.Unlock() }
 // The store showed its time in the answer at seen. If the pocket has units of another window, Fill
 // drops those: they stay spent at the store.
 //
+// A lot of limit 0 has no units, and leaves the limit of those that the pocket has.
+//
 // Fill must be called once for each answer, in the order of the answers, and not for one that is
 // older than an operator's reset of which the caller knows.
 func (p *Pocket) Fill(l Lot, seen time.Duration) (f Filled) {
@@ -68,6 +70,9 @@ func (p *Pocket) Fill(l Lot, seen time.Duration) (f Filled) {
 		// Each deadline is before the end of the window, so the later one is as well.
 		l.Units += old.Units
 		l.Deadline, l.At = max(l.Deadline, old.Deadline), min(l.At, old.At)
+		if l.Limit == 0 {
+			l.Limit = old.Limit
+		}
 		f.Since = max(p.last, seen)
 	} else {
 		f.Dropped = old.Units
@@ -113,6 +118,9 @@ func (p *Pocket) Has(cost, limit int64, now time.Duration) bool {
 
 // Last returns, locked, the later of now and the time of the last take from the pocket.
 func (p *Pocket) Last(now time.Duration) time.Duration { return max(now, p.last) }
+
+// Held returns, locked, the window of the units in the pocket.
+func (p *Pocket) Held() Window { return p.lot.Window }
 
 // Charged returns, locked, when the store charged the first of the units, and the mark of the last
 // reset by an operator that was before it, both in Unix ms by its clock.
