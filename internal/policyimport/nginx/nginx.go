@@ -86,6 +86,9 @@ type reader struct {
 	hosts   []string                         // of places, in the order of the configuration
 	open    []weir.Route                     // what nginx does not limit, and another route would
 	notes   []policyimport.Note
+
+	// defaults are the servers that have the requests for hosts that none names.
+	defaults map[*crossplane.Directive]bool
 }
 
 // flat returns the directives of a file, with those of the files that it includes in their place,
@@ -212,6 +215,7 @@ func (r *reader) readHTTP(block []*crossplane.Directive) {
 	}
 	r.nameOthers(block)
 	s, _ := scope{}.in(block)
+	r.defaults = defaultsOf(block)
 	var servers []*server
 	for _, d := range block {
 		if d.Directive == "server" && len(d.Args) == 0 {
@@ -231,12 +235,15 @@ func (r *reader) nameOthers(block []*crossplane.Directive) {
 			r.lost(d, "%s: %s", name, why)
 		}
 	}
+	if all := find(block, "set_real_ip_from"); len(all) > 0 {
+		r.note(all[0], "set_real_ip_from: nginx counts by the address that a proxy states. So does Weir for the proxies of --trusted-proxies: without it, all callers behind them are one")
+	}
 }
 
 var others = map[string]string{
 	"limit_rate":          "a policy limits requests, not bytes",
 	"limit_rate_after":    "a policy limits requests, not bytes",
-	"limit_conn_dry_run":  "a limit in flight is tried out with the windows of its limiter (mode: shadow)",
+	"limit_conn_dry_run":  "the limit in flight refuses requests here: a policy tries out a whole limiter (mode: shadow)",
 	"limit_req_log_level": "refusals are in the access log and in the metrics",
 }
 

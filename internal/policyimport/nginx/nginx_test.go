@@ -99,6 +99,9 @@ func TestAPlaceHasTheLimitsThatItHasInNginx(t *testing.T) {
 		{"limit_req zone=a; server { location / { limit_req zone=m; } location /s {} }", "[/*]" + m + "\n[/s*]" + a},
 		{"server { location / { location /a/b { limit_req zone=m; } } location /a { limit_req zone=a; } }", "[/a*]" + a},
 		{"server { limit_req zone=a; } server { server_name static.example.com; }", "[/*]" + a + "\n[static.example.com/*]" + open},
+		{"server { server_name x.com; limit_req zone=a; } server { server_name _; limit_req zone=m; }", "[x.com/*]" + a},
+		{"server { server_name x.com; limit_req zone=a; } server { listen 80 default_server; server_name _; limit_req zone=m; }", "[x.com/*]" + a + "\n[/*]" + m},
+		{"server { listen *:80; server_name x.com; limit_req zone=a; } server { listen 81; server_name _; limit_req zone=m; }", "[x.com/*]" + a + "\n[/*]" + m},
 		{"server { server_name *.example.com; location /l { limit_req zone=a; } } server { server_name x.example.com X.example.net; }", "[*.example.com/l*]" + a + "\n[x.example.com/*]" + open},
 		{"server { server_name x.com; location / { limit_req zone=a; } location /static/ {} location = /healthz { return 200; } }",
 			"[x.com/* x.com/healthz/*]" + a + "\n[x.com/static/* x.com/healthz]" + open},
@@ -133,7 +136,7 @@ func TestWhatNoRouteCoversIsNamedIfItsLimitsDiffer(t *testing.T) {
 		"server { limit_req zone=a; location ^~ /api { limit_req zone=m; }\nlocation ~ [.]png$ {} }":  "",
 		"server { limit_req zone=a; location /b {\nlocation ~ x { location ~ y { return 200; } } } }": "nginx.conf:4: location ~ y: a route is a path or a prefix",
 		"server { limit_req zone=a;\nlocation @x { internal; } }":                                     "",
-		"server { limit_req zone=a; }\nserver { location / {} }":                                      "nginx.conf:4: nginx does not limit this; /* is limited, as in another server or location",
+		"server { limit_req zone=a; }\nserver { listen 81; location / {} }":                           "nginx.conf:4: nginx does not limit this; /* is limited, as in another server or location",
 		"server { location /Api { limit_req zone=a; }\nlocation /api { limit_req zone=m; } }":         "nginx.conf:4: /api* has a limiter already",
 	} {
 		result, err := nginx.Import(write(t, "nginx.conf", zones+text))
@@ -160,8 +163,11 @@ func TestWhatAPolicyCannotExpressIsNamedWithItsLine(t *testing.T) {
 		{"server { server_name ~x; limit_req zone=a; }", "nginx.conf:1: server_name ~x"},
 		{"limit_conn c 1; limit_conn c 2;", "a limiter has one limit in flight"},
 		{"server { location / { limit_rate 10k; } }", "nginx.conf:1: limit_rate"},
-		{"limit_req_zone $k zone=k:1m rate=1r/s; map $o $k {\n 0 $binary_remote_addr;\n 1 \"\";\n}", "nginx.conf:1: map $o $k: callers for which it is empty are not limited"},
-		{"server { limit_req zone=a; } server { limit_req zone=m; }", "has a limiter already"},
+		{"limit_req_zone $k zone=k:1m rate=1r/s; map $o $k {\n 0 $binary_remote_addr;\n 1 \"\";\n}", "nginx.conf:1: map $o $k: requests for which it is empty are not limited"},
+		{"server { limit_req zone=a; } server { listen 81; limit_req zone=m; }", "has a limiter already"},
+		{"limit_req_zone $server_name zone=s:1m rate=1r/s;", "nginx.conf:1: the key $server_name: no key source"},
+		{"limit_req zone=a; limit_conn c 1; limit_req_dry_run on;", "nginx refuses requests by its limit_conn"},
+		{"limit_conn c 1; limit_conn_dry_run on;", "refuses requests here"},
 		{"stream { limit_conn c 1; }", "limit_conn in stream"},
 	} {
 		file := write(t, "nginx.conf", c.text+"\n"+zones)

@@ -62,7 +62,9 @@ func (r *reader) policy() (p weir.Policy) {
 		l.Name = names.Of(name, "zone")
 		if u.scope.dry != nil {
 			l.Mode = weir.Shadow
-			r.note(u.scope.dry, "limit_req_dry_run: the limiter %s is tried out whole, also its limit in flight", l.Name)
+			if len(u.scope.connections) > 0 {
+				r.lost(u.scope.dry, "limit_req_dry_run: the limiter %s is tried out whole, and nginx refuses requests by its limit_conn", l.Name)
+			}
 		}
 		for _, zone := range u.zones {
 			if other := used[zone]; other != "" {

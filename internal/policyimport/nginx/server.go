@@ -155,9 +155,48 @@ func (r *reader) notePatterns(v *server) {
 	}
 }
 
+// defaultsOf returns the servers that nginx gives the requests for hosts that no server names: of
+// each address that they listen at the one that says so, or else the first.
+func defaultsOf(block []*crossplane.Directive) map[*crossplane.Directive]bool {
+	first, chosen := make(map[string]*crossplane.Directive), make(map[string]*crossplane.Directive)
+	for _, d := range block {
+		if d.Directive != "server" || len(d.Args) > 0 {
+			continue
+		}
+		listens := slices.DeleteFunc(slices.Clone(d.Block), func(d *crossplane.Directive) bool { return d.Directive != "listen" || len(d.Args) == 0 })
+		if len(listens) == 0 {
+			listens = []*crossplane.Directive{{Args: []string{"80"}}}
+		}
+		for _, l := range listens {
+			at := strings.TrimPrefix(l.Args[0], "*:")
+			if first[at] == nil {
+				first[at] = d
+			}
+			if slices.Contains(l.Args, "default_server") || slices.Contains(l.Args, "default") {
+				chosen[at] = d
+			}
+		}
+	}
+	defaults := make(map[*crossplane.Directive]bool)
+	for at, d := range first {
+		if chosen[at] != nil {
+			d = chosen[at]
+		}
+		defaults[d] = true
+	}
+	return defaults
+}
+
 // hostsOf returns the hosts of a server as routes spell them; empty means all.
 func (r *reader) hostsOf(server *crossplane.Directive) (hosts []string) {
 	named := false
+	others := func(at *crossplane.Directive) {
+		if r.defaults[server] {
+			hosts = append(hosts, "")
+		} else {
+			r.note(at, "this server has no name that a request can have, and is not the default server: it gets no requests")
+		}
+	}
 	for _, d := range server.Block {
 		if d.Directive != "server_name" {
 			continue
@@ -166,7 +205,7 @@ func (r *reader) hostsOf(server *crossplane.Directive) (hosts []string) {
 			name, named = strings.ToLower(name), true
 			switch {
 			case name == "_" || name == "":
-				hosts = append(hosts, "")
+				others(d)
 			case strings.HasPrefix(name, "~"), strings.HasSuffix(name, ".*"):
 				r.lost(d, "server_name %s: a route has a host or *.host, so the limits of this name are left out", name)
 			case strings.HasPrefix(name, "."):
@@ -178,7 +217,7 @@ func (r *reader) hostsOf(server *crossplane.Directive) (hosts []string) {
 		}
 	}
 	if !named {
-		return []string{""}
+		others(server)
 	}
 	return hosts
 }
@@ -205,14 +244,12 @@ func (r *reader) noteDefault(servers []*server) {
 		if slices.Contains(v.hosts, "") {
 			return
 		}
-		isDefault := slices.ContainsFunc(v.at.Block, func(d *crossplane.Directive) bool {
-			return d.Directive == "listen" && (slices.Contains(d.Args, "default_server") || slices.Contains(d.Args, "default"))
-		})
-		if chosen == nil || isDefault {
+		limited := slices.ContainsFunc(v.places, func(p place) bool { return r.limiter(p.scope) != nil })
+		if chosen == nil && limited && r.defaults[v.at] {
 			chosen = v
 		}
 	}
-	if chosen != nil && slices.ContainsFunc(chosen.places, func(p place) bool { return r.limiter(p.scope) != nil }) {
+	if chosen != nil {
 		r.note(chosen.at, "nginx gives this server the requests for all other hosts, too: its routes are for its names alone, so nothing limits those")
 	}
 }

@@ -89,7 +89,7 @@ func (r *reader) source(d *crossplane.Directive, name string) string {
 	switch name {
 	case "binary_remote_addr", "remote_addr":
 		return "ip"
-	case "host", "http_host", "server_name":
+	case "host", "http_host":
 		return "host"
 	}
 	for prefix, source := range map[string]string{"http_": "header:", "cookie_": "cookie:", "arg_": "query:"} {
@@ -132,7 +132,7 @@ func (r *reader) mapped(d, m *crossplane.Directive, name string) string {
 		source = one
 	}
 	if exempts && source != "" {
-		r.lost(m, "%s %s: callers for which it is empty are not limited in nginx, and are limited here: name their networks in exempt", m.Directive, strings.Join(m.Args, " "))
+		r.lost(m, "%s %s: requests for which it is empty are not limited in nginx, and are limited here: exempt names networks of callers, and the routes of a limiter name methods and paths", m.Directive, strings.Join(m.Args, " "))
 	}
 	return source
 }

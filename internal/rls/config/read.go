@@ -130,7 +130,11 @@ func (w *walk) entry(name string) error {
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil // it has gone since the directory was read, or its link leads nowhere
+		// otherwise it has gone since the directory was read
+		if _, err := os.Lstat(name); err == nil {
+			return fmt.Errorf("%s is a link to a file that does not exist", name)
+		}
+		return nil
 	case err != nil:
 		return err
 	case info.IsDir():

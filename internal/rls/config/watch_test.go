@@ -130,10 +130,10 @@ func TestASwapThatAddsOrRenamesAFileIsReadAtOnceWhenItIsComplete(t *testing.T) {
 	l.look("four", "")
 
 	swap(t, data, "..5")
-	l.look("") // no link leads to a file yet
+	l.look("") // the link leads nowhere
 	link("e.yaml")
 	unlink("d.yaml")
-	l.look("", "", "five", "")
+	l.look("five", "")
 }
 
 func TestASwappedDirectoryAboveOneFileIsReadAtOnce(t *testing.T) {
