@@ -29,7 +29,7 @@ if v then
     redis.pcall('SET',k..':reset',(now+1)*1000+p,'PX',p)
     local all=string.match(k,'^[^{]*')..'resets'
     redis.pcall('SET',all,'9007199254740991','EX',M)
-    redis.pcall('SET',all..':number',(tonumber(redis.pcall('GET',all..':number')) or 0)+1,'EX',M)
+    redis.pcall('SET',all..':number',(tonumber(redis.pcall('GET',all..':number')) or now*1000)+1,'EX',M)
     given,reset=false,now+per
   elseif r==now or r>now+per then
     c=0

@@ -6,7 +6,8 @@
 -- Until its window would have ended, a mark is later than all takes before the reset: settle_marked.lua
 -- must not take a later window for theirs. It is the server's clock, or a little more, so that takes
 -- and resets in one millisecond have an order. The mark of all is the latest, and expires with the
--- last. The number of resets, beside it, tells those who hold units that there was another one.
+-- last. A number beside it, from the clock if there is none, tells those who hold units that there
+-- was another reset.
 -- Returns each window's mark, or 0 for one that was not open.
 local call,n,t,marks=redis.call,(#KEYS-#KEYS%2)/2,redis.call('TIME'),{}
 local now=t[1]*1000+math.floor(t[2]/1000)
@@ -26,6 +27,6 @@ if all>0 and #KEYS>2*n then
   local k=KEYS[#KEYS]
   call('SET',k,math.max(all,(call('GET',k) or 0)+0),'PX',math.max(lasts,call('PTTL',k)))
   k=k..':number'
-  call('SET',k,(tonumber(call('GET',k)) or 0)+1,'EX',4194303)
+  call('SET',k,(tonumber(call('GET',k)) or now)+1,'EX',4194303)
 end
 return marks

@@ -113,7 +113,7 @@ for j=1,n do
       call('SET',K[j]..':reset',(now+1)*1000+p,'PX',p)
       local all=string.match(K[j],'^[^{]*')..'resets'
       redis.pcall('SET',all,'9007199254740991','EX',M)
-      redis.pcall('SET',all..':number',(tonumber(redis.pcall('GET',all..':number')) or 0)+1,'EX',M)
+      redis.pcall('SET',all..':number',(tonumber(redis.pcall('GET',all..':number')) or now*1000)+1,'EX',M)
       r=last
       stale[j]=true
     elseif r==now or r>last then
