@@ -6,8 +6,8 @@
 --       and the least that is worth it; then the arguments of take.lua
 --
 -- The mark KEY:leased, in the same slot, says until the window's end that units of it were granted:
--- see claim.lua. The mark of a reset is of the window before, and would end with that. Whoever holds
--- units knows by it that their window was not reset since, so it lasts as long as they do.
+-- see claim.lua. The mark of a reset is of the window before, and would end with that. A node that
+-- holds units knows by it that their window was not reset since, so it lasts as long as they do.
 --
 -- The function take is take.lua. Returns one integer, as take.lua, if the take is too late or in
 -- another span. Otherwise returns {the reply of take.lua}, and if the take is allowed after it the
@@ -27,13 +27,13 @@ for i=1,n do
   if open then count=out[i==1 and 1 or i+1]%B end
   grant=math.min(grant,math.floor((limit-count)*A[n+i]/1000))
   if grant<A[2*n+i]+0 then grant=0 end
+  local mark=redis.call('GET',K[n+i])
   if grant>0 then
     redis.call('INCRBY',K[i],grant)
-    local left,mark=math.max(1,redis.call('PTTL',K[i])),redis.call('GET',K[n+i])
+    local left=math.max(1,redis.call('PTTL',K[i]))
     redis.pcall('SET',K[i]..':leased',1,'PX',left) -- its slot may be moving
     if mark and left>redis.call('PTTL',K[n+i]) then redis.call('SET',K[n+i],mark,'PX',left) end
   end
-  reply[i+1]=grant
+  reply[i+1],reply[n+1+i]=grant,mark or 0
 end
-for i=1,n do reply[n+1+i]=redis.call('GET',K[n+i]) or 0 end
 return reply

@@ -364,11 +364,8 @@ func (a *leases) fill(t *leaseTake) {
 	var before [weir.MaxCharges]int64
 	var filled [weir.MaxCharges]lease.Filled
 	pockets := lockAll(t.entries[:len(t.charges)])
-	latest, ends := t.r.Now, int64(math.MaxInt64)
+	latest := t.r.Now
 	for i := range t.charges {
-		if reset := t.r.Used[i].Reset; reset > t.r.Now {
-			ends = min(ends, reset)
-		}
 		if e, l := t.entries[i], t.lots[i]; e != nil && l.Window.Reset == t.r.Used[i].Reset {
 			before[i] = e.pocket.Units()
 			if t.charges[i].Cost <= 0 {
@@ -382,7 +379,7 @@ func (a *leases) fill(t *leaseTake) {
 			latest = max(latest, a.ahead.at(filled[i].Since)/int64(time.Second))
 		}
 	}
-	t.r.Now = min(latest, ends-1)
+	t.r.Now = min(latest, t.ends()-1)
 	pockets.unlock()
 	for i := range t.charges {
 		e, l, f := t.entries[i], t.lots[i], filled[i]
@@ -404,7 +401,7 @@ func (a *leases) fill(t *leaseTake) {
 		}
 		e.filled.Store(f.Units)
 		t.r.Used[i].Count = l.Count - f.Units
-		if f.Units > 0 && t.charges[i].Cost > 0 { // who only looks does not use them
+		if f.Units > 0 && t.charges[i].Cost > 0 { // a take that only looks does not use them
 			a.active.add(e, l.Window.Reset, e.patience(&t.charges[i]))
 		}
 	}
@@ -444,6 +441,17 @@ func (a *leases) giveBackAll(ctx context.Context, t *leaseTake) {
 	}
 }
 
+// ends returns when the first of the receipt's open windows ends.
+func (t *leaseTake) ends() int64 {
+	ends := int64(math.MaxInt64)
+	for i := range t.charges {
+		if reset := t.r.Used[i].Reset; reset > t.r.Now {
+			ends = min(ends, reset)
+		}
+	}
+	return ends
+}
+
 // show makes the receipt of a refused take show what this process could still give out, at a time
 // that is not before others were given units. It returns false if one of its windows had ended by
 // then: the lender is to be asked again. If it still knows the window, a clock was set back, and
@@ -452,15 +460,12 @@ func (a *leases) show(t *leaseTake) bool {
 	var units [weir.MaxCharges]int64
 	pockets := lockAll(t.entries[:len(t.charges)])
 	defer pockets.unlock()
-	latest, ends := t.r.Now, int64(math.MaxInt64)
+	latest, ends := t.r.Now, t.ends()
 	for i, e := range t.entries[:len(t.charges)] {
-		used := t.r.Used[i]
-		if used.Reset > t.r.Now {
-			ends = min(ends, used.Reset)
-		}
 		if e == nil {
 			continue
 		}
+		used := t.r.Used[i]
 		held, last := e.pocket.Of(used.Reset)
 		units[i] = min(held, used.Count)
 		latest = max(latest, a.ahead.at(last)/int64(time.Second)) // also if none is left by now

@@ -64,8 +64,8 @@ func (k *simKey) generation(now time.Time) int64 {
 	return k.mark
 }
 
-// begin is reset.lua.
-func (k *simKey) begin() {
+// reset is reset.lua.
+func (k *simKey) reset() {
 	if k.open != nil {
 		k.mark, k.markUntil = max(time.Now().UnixMilli(), k.mark+1), k.open.reset
 	}
@@ -499,7 +499,7 @@ func (w *simWorld) harm(ctx context.Context) {
 			w.store.awaitOpened(ctx, &c[0])
 		}
 		w.store.mu.Lock()
-		w.store.key(&c[0]).begin()
+		w.store.key(&c[0]).reset()
 		w.store.mu.Unlock()
 		_ = wait.For(ctx, below(r, 2*time.Second))
 		for _, n := range w.nodes {

@@ -131,7 +131,7 @@ func TestUnitsOfBothSidesOfAResetServeNoTakeTogether(t *testing.T) {
 		ask(t, a, of("b", 100, 1), of("a", 100, 1))
 		time.Sleep(time.Second)
 		k := lender.store.keys["a"]
-		k.begin()
+		k.reset()
 		time.Sleep(time.Second)
 		reset := of("a", 100, 1)
 		end, err := a.hold(t.Context(), []weir.Charge{reset}, []hash{hashOf(&reset)})

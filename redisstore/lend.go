@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -224,18 +223,12 @@ func (s *Store) lookAtResets(ctx context.Context, l *link) {
 // noteResets tells the processes that lease units of a cluster that windows were reset. One server
 // notes it in the script.
 func (s *Store) noteResets(ctx context.Context, l *link, marks []int64) error {
-	last := slices.Max(marks)
-	if !l.cluster || last == 0 {
+	if !l.cluster || slices.Max(marks) == 0 {
 		return nil
 	}
-	for name, value := range map[string]string{allResetsName: strconv.FormatInt(last, 10), resetsNumberName: rand.Text()} {
-		reply, err := s.do(ctx, l, l.client.B().Set().Key(s.prefix+name).Value(value).ExSeconds(resetMod).Build())
-		if err == nil {
-			err = reply.Error()
-		}
-		if err != nil {
-			return err
-		}
+	reply, err := s.do(ctx, l, l.client.B().Set().Key(s.prefix+resetsNumberName).Value(rand.Text()).ExSeconds(resetMod).Build())
+	if err != nil {
+		return err
 	}
-	return nil
+	return reply.Error()
 }

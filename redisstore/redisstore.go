@@ -128,7 +128,7 @@ type Store struct {
 	epoch    epoch
 	leases   *leases // nil: none
 	claims   claims
-	resets   string // the mark of the last reset of any window; only maintain uses it
+	resets   string // PREFIX:resets:number as it was read last; only maintain uses it
 	settling settling
 	pending  pending
 	marks    marks

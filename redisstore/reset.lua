@@ -6,9 +6,9 @@
 -- Until its window would have ended, a mark is later than all takes before the reset: settle_marked.lua
 -- must not take a later window for theirs. It is the server's clock, or a little more, so that takes
 -- and resets in one millisecond have an order. The mark of all is the latest, and expires with the
--- last. A number beside it, from the clock if there is none, tells those who hold units that there
--- was another reset.
--- Returns each window's mark, or 0 for one that was not open.
+-- last. The number beside it differs after each reset, also if the mark does not: by it the nodes
+-- that hold units know. It begins at the clock, so that it is another one on a server that was
+-- emptied. Returns each window's mark, or 0 for one that was not open.
 local call,n,t,marks=redis.call,(#KEYS-#KEYS%2)/2,redis.call('TIME'),{}
 local now=t[1]*1000+math.floor(t[2]/1000)
 if ARGV[1]+0>now then now=ARGV[1]+0 end

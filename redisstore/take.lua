@@ -16,8 +16,8 @@
 -- reset.
 --
 -- If the clock was set back, a window ends earlier than its takes were told. The mark KEY:reset, in
--- the same slot, then voids their settlement, and so does the mark of all resets. The number of
--- resets tells those who hold units.
+-- the same slot, then voids their settlement, and so does the mark of all resets. The number beside
+-- that tells the nodes that hold units: see reset.lua.
 --
 -- A cost of -1 is a gate: it spends nothing, and refuses the take if its window has no unit left.
 --
