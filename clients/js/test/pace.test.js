@@ -270,8 +270,8 @@ describe('pace', { concurrency: true }, () => {
     /** @type {(string | undefined)[]} */
     const started = [];
     const { answer } = limiter(2, 2), { url } = await serve(t, answer), paced = pace({ jitter: 0 })(request => {
-      const path = new Request(request).url;
-      if (!started.includes(path.at(-1))) started.push(path.at(-1)); // on a busy machine one may be refused, and sent again
+      const id = new Request(request).url.at(-1);
+      if (!started.includes(id)) started.push(id); // on a busy machine one may be refused, and sent again
       return fetch(request);
     });
     await Promise.all([1, 2, 3, 4, 5].map(async i => paced(`${url}${path}/${i}`)));

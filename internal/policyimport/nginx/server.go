@@ -158,30 +158,27 @@ func (r *reader) notePatterns(v *server) {
 // defaultsOf returns the servers that nginx gives the requests for hosts that no server names: of
 // each address that they listen at the one that says so, or else the first.
 func defaultsOf(block []*crossplane.Directive) map[*crossplane.Directive]bool {
-	first, chosen := make(map[string]*crossplane.Directive), make(map[string]*crossplane.Directive)
+	of := make(map[string]*crossplane.Directive) // by address
 	for _, d := range block {
 		if d.Directive != "server" || len(d.Args) > 0 {
 			continue
 		}
-		listens := slices.DeleteFunc(slices.Clone(d.Block), func(d *crossplane.Directive) bool { return d.Directive != "listen" || len(d.Args) == 0 })
+		listens := find(d.Block, "listen")
 		if len(listens) == 0 {
 			listens = []*crossplane.Directive{{Args: []string{"80"}}}
 		}
 		for _, l := range listens {
-			at := strings.TrimPrefix(l.Args[0], "*:")
-			if first[at] == nil {
-				first[at] = d
+			if len(l.Args) == 0 {
+				continue
 			}
-			if slices.Contains(l.Args, "default_server") || slices.Contains(l.Args, "default") {
-				chosen[at] = d
+			at := strings.TrimPrefix(l.Args[0], "*:")
+			if of[at] == nil || slices.Contains(l.Args, "default_server") || slices.Contains(l.Args, "default") {
+				of[at] = d
 			}
 		}
 	}
 	defaults := make(map[*crossplane.Directive]bool)
-	for at, d := range first {
-		if chosen[at] != nil {
-			d = chosen[at]
-		}
+	for _, d := range of {
 		defaults[d] = true
 	}
 	return defaults
