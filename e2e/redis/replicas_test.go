@@ -114,8 +114,8 @@ func TestATakeFailsWithoutItsReplicas(t *testing.T) {
 	}
 	replicas[1].Resume(t)
 	eventually(t, "takes go on", func() bool { return s.Take(t.Context(), []weir.Charge{c}, &r) == nil })
-	if r.Used[0].Count < 4 {
-		t.Errorf("%d units are spent, at least 4 were counted", r.Used[0].Count)
+	if r.Used[0].Count < 3 { // the caller that did not wait may have left before its take was sent
+		t.Errorf("%d units are spent, at least 3 were counted", r.Used[0].Count)
 	}
 	if err := s.Ping(t.Context()); err != nil {
 		t.Errorf("the store is not well: %v", err)
