@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -97,31 +98,39 @@ func (a *leases) returnIdle(ctx context.Context) {
 }
 
 // returnAll gives back all units: before the process ends, or because an operator has reset a
-// window somewhere.
-func (a *leases) returnAll(ctx context.Context) {
+// window somewhere. It returns false if units may be left, of windows whose turns were in use.
+func (a *leases) returnAll(ctx context.Context) (all bool) {
 	ctx, cancel := context.WithTimeout(ctx, maxReturn)
 	defer cancel()
-	a.returnThese(ctx, a.active.list())
+	return a.returnThese(ctx, a.active.list())
 }
 
 // maxReturning is how many windows' units are on their way back at the same time.
 const maxReturning = 64
 
-func (a *leases) returnThese(ctx context.Context, all []*leased) {
+// returnThese gives back the units of windows, and returns false if it had no time for some.
+func (a *leases) returnThese(ctx context.Context, all []*leased) bool {
 	var returning sync.WaitGroup
+	var late atomic.Bool
 	slots := make(chan struct{}, maxReturning)
 	for _, e := range all {
 		slots <- struct{}{}
 		returning.Go(func() {
 			defer func() { <-slots }()
 			if e.acquire(ctx) != nil {
-				return // it is in use
+				late.Store(true)
+				return
 			}
 			defer e.release()
+			if a.table.apartAt(e.hash).await(ctx) != nil {
+				late.Store(true)
+				return
+			}
 			a.giveBack(ctx, e)
 		})
 	}
 	returning.Wait()
+	return !late.Load()
 }
 
 // giveBack sends back what a pocket has, once, unless ctx has ended. The caller has its turn.
@@ -172,36 +181,60 @@ func (a *leases) hold(ctx context.Context, charges []weir.Charge, hashes []hash)
 	return end, nil
 }
 
-// settling keeps takes of the windows of a settlement from being counted while it is under way, if
-// their pockets have units: it takes their turns. For each change that is done the caller asks
-// settled how much of the new count is in a pocket. The caller calls end at last.
-func (a *leases) settling(ctx context.Context, o *order, changes []weir.Change) (settled func(i int, count int64) int64, end func()) {
-	t := &leaseTake{}
-	var of [weir.MaxCharges]int // by change, the window's index in t
-	for i := range changes {
-		if of[i] = -1; !changes[i].Held {
-			of[i] = len(t.charges)
-			t.hashes[of[i]] = o.link.hasher.hash(&changes[i].Charge)
-			t.charges = append(t.charges, changes[i].Charge)
+// settling keeps units of the windows of a settlement from being asked for, and from going back,
+// until the order is finished; other settlements may be under way. It waits while a window's turn
+// is in use. If ctx ends first, the order goes on without, and tells the pockets nothing.
+func (a *leases) settling(ctx context.Context, o *order) {
+	t := &leaseTake{charges: make([]weir.Charge, 0, len(o.changes))}
+	for i := range o.changes {
+		if d := &o.changes[i]; !d.held {
+			t.hashes[len(t.charges)] = d.hash
+			t.charges = append(t.charges, weir.Charge{})
 		}
 	}
 	leave := a.table.enterApart(t, false)
-	if held, _ := a.look(t); !held {
-		return func(int, int64) int64 { return 0 }, leave
-	}
-	leave()
-	end, err := a.acquire(ctx, t)
-	if err != nil {
-		return func(int, int64) int64 { return 0 }, func() {}
-	}
-	return func(i int, count int64) int64 {
-		if of[i] < 0 || t.entries[of[i]] == nil {
-			return 0
+	if a.inTurn(t) {
+		leave()
+		if a.acquireTurns(ctx, t) != nil {
+			return
 		}
-		e := t.entries[of[i]]
-		if count == countMask { // it may stand for more, so nothing can be left in a pocket
-			a.void(e)
-		}
-		return e.pocket.Recount(changes[i].Reset, count)
-	}, end
+		leave = a.table.enterApart(t, false)
+		release(t)
+	}
+	o.leave = leave
+}
+
+// inTurn finds the windows of a take, and reports whether the turn of one of them is in use.
+func (a *leases) inTurn(t *leaseTake) (some bool) {
+	for i := range t.charges {
+		e := a.table.find(t.hashes[i])
+		t.entries[i] = e
+		some = some || e != nil && len(e.turn) > 0
+	}
+	return some
+}
+
+// settled makes the pocket of a window know the count that a settlement was answered. It returns
+// the count without what is in the pocket.
+//
+// It must be called in the order in which the server has counted.
+func (a *leases) settled(x hash, reset, count int64) int64 {
+	e := a.table.find(x)
+	if e == nil {
+		return count
+	}
+	e.pocket.Lock()
+	defer e.pocket.Unlock()
+	return count - a.recount(e, reset, count)
+}
+
+// recount makes a pocket know, locked, a count of its window, and returns how many units it has of
+// that. A count of countMask may stand for more, so nothing can be left in a pocket.
+func (a *leases) recount(e *leased, reset, count int64) int64 {
+	if count == countMask {
+		count = 0
+	}
+	units, dropped := e.pocket.Recount(reset, count)
+	a.stranded.Add(dropped)
+	return units
 }

@@ -137,8 +137,9 @@ func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *
 		valid = a.of.outlives
 	}
 	for i := range charges {
-		if !valid(entries[i], spent[i].Window.Epoch) {
-			a.void(entries[i]) // and what was spent now: the server may not count it
+		if w := spent[i].Window; !valid(entries[i], w.Epoch) {
+			// and what was spent now: the server may not count it
+			a.stranded.Add(entries[i].pocket.DrainOf(w).Units)
 			return false
 		}
 	}
@@ -366,7 +367,15 @@ func (a *leases) fill(t *leaseTake) {
 	pockets := lockAll(t.entries[:len(t.charges)])
 	latest := t.r.Now
 	for i := range t.charges {
-		if e, l := t.entries[i], t.lots[i]; e != nil && l.Window.Reset == t.r.Used[i].Reset {
+		e, l := t.entries[i], t.lots[i]
+		if e == nil {
+			continue
+		}
+		if l.Window.Reset != t.r.Used[i].Reset { // the answer has no marks
+			before[i] = a.recount(e, t.r.Used[i].Reset, t.r.Used[i].Count)
+			_, last := e.pocket.Of(t.r.Used[i].Reset)
+			latest = max(latest, a.ahead.at(last)/int64(time.Second))
+		} else {
 			before[i] = e.pocket.Units()
 			if t.charges[i].Cost <= 0 {
 				l.Limit = 0 // of a question, not of a request
@@ -386,8 +395,8 @@ func (a *leases) fill(t *leaseTake) {
 		if e == nil {
 			continue
 		}
-		if l.Window.Reset != t.r.Used[i].Reset { // the answer has no marks
-			a.stranded.Add(e.pocket.Drain().Units)
+		if l.Window.Reset != t.r.Used[i].Reset {
+			t.r.Used[i].Count -= before[i]
 			continue
 		}
 		a.granted.Add(l.Units)

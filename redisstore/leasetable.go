@@ -163,6 +163,10 @@ func (a *leases) acquire(ctx context.Context, t *leaseTake) (done func(), err er
 		if err := a.acquireTurns(ctx, t); err != nil {
 			return nil, err
 		}
+		if err := a.awaitApart(ctx, t); err != nil {
+			release(t)
+			return nil, err
+		}
 		leave := a.table.enterApart(t, true)
 		if !a.table.becameBusy(t) {
 			return func() { leave(); release(t) }, nil
@@ -177,6 +181,7 @@ func (a *leases) acquire(ctx context.Context, t *leaseTake) (done func(), err er
 	}
 }
 
+// acquireTurns takes the turns of the windows of a take.
 func (a *leases) acquireTurns(ctx context.Context, t *leaseTake) error {
 	var order [weir.MaxCharges]int
 	n := 0
@@ -201,12 +206,16 @@ func (a *leases) acquireTurns(ctx context.Context, t *leaseTake) error {
 			t.entries[i] = nil
 		}
 	}
+	return nil
+}
+
+// awaitApart waits for what has begun without a turn, of the windows whose turns a take has.
+func (a *leases) awaitApart(ctx context.Context, t *leaseTake) error {
 	for i, e := range t.entries[:len(t.charges)] {
 		if e == nil {
 			continue
 		}
 		if err := a.table.apartAt(t.hashes[i]).await(ctx); err != nil {
-			release(t)
 			return err
 		}
 	}
@@ -287,7 +296,7 @@ func (a *apart) await(ctx context.Context) error {
 	for _, which := range [...]uint32{1 - now, now} {
 		a.now.Store(1 - which)
 		for a.count[which].Load() > 0 {
-			if err := wait.For(ctx, awaitApart); err != nil {
+			if err := wait.For(ctx, lookAtApart); err != nil {
 				return err
 			}
 		}
@@ -295,5 +304,5 @@ func (a *apart) await(ctx context.Context) error {
 	return nil
 }
 
-// awaitApart is the time between two looks at what is under way.
-const awaitApart = 20 * time.Microsecond
+// lookAtApart is the time between two looks at what is under way.
+const lookAtApart = 20 * time.Microsecond

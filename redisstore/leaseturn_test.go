@@ -21,8 +21,10 @@ type slowLender struct {
 	gone  bool             // the connection that has charged has ended, and the server answers
 	asked int
 
-	answered func() // is called while an answer is on its way
-	epoch    uint64
+	unmarked     bool   // its answers have no marks, and lend nothing
+	looksAtEpoch func() // is called when it is asked whether a connection lasts; nil: nothing
+	answered     func() // is called while an answer is on its way
+	epoch        uint64
 }
 
 func newSlowLeases() (*leases, *slowLender) {
@@ -59,6 +61,10 @@ func (s *slowLender) charge(ctx context.Context, t *leaseTake) error {
 			t.r.Allowed = false
 		}
 		l := &t.lots[i]
+		if s.unmarked {
+			*l = lease.Lot{}
+			continue
+		}
 		l.Deadline, l.Sent, l.Window.Epoch = 2*time.Hour, 0, s.epoch
 		if t.entries[i] != nil {
 			t.entries[i].place.Store(&leasedPlace{name: string(t.charges[i].Key)})
@@ -75,7 +81,12 @@ func (s *slowLender) giveBack(_ context.Context, e *leased, l lease.Lot) (int64,
 	return s.store.giveBack(e.place.Load().name, l)
 }
 
-func (s *slowLender) lasts(*leased, uint64) bool { return !s.gone }
+func (s *slowLender) lasts(_ *leased, epoch uint64) bool {
+	if s.looksAtEpoch != nil {
+		s.looksAtEpoch()
+	}
+	return !s.gone || epoch == 1
+}
 
 // ask takes, and returns the receipt.
 func ask(t *testing.T, a *leases, charges ...weir.Charge) (r weir.Receipt) {
@@ -290,4 +301,106 @@ func TestAGateLeavesTheLimitOfUnits(t *testing.T) {
 	if r := ask(t, a, of("a", 100, 2)); !r.Leased {
 		t.Errorf("after a gate: %+v", r)
 	}
+}
+
+// Settlements of a window that has units are under way together, and each pocket gets to know
+// their counts. Units are asked for when they are answered; those that begin meanwhile wait.
+func TestSettlementsAreUnderWayTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, lender := newSlowLeases()
+		c := of("a", 100, 1)
+		ask(t, a, c)
+		settling := func() *order {
+			o := &order{changes: []orderedChange{{hash: hashOf(&c), units: -1}}}
+			a.settling(t.Context(), o)
+			return o
+		}
+		first, second := settling(), settling()
+		lender.asked = 0
+		filled := make(chan weir.Receipt, 1)
+		go func() { filled <- ask(t, a, of("a", 100, 20)) }()
+		synctest.Wait()
+		third := make(chan *order, 1)
+		go func() { third <- settling() }()
+		synctest.Wait()
+		first.leave()
+		second.leave()
+		synctest.Wait() // time goes on only when all wait
+		if len(filled) != 0 || len(third) != 0 {
+			t.Errorf("%d answers, and %d further settlements, while units are about to be asked for", len(filled), len(third))
+		}
+		if r := <-filled; !r.Allowed || lender.asked != 1 {
+			t.Errorf("after %d questions %+v", lender.asked, r)
+		}
+		(<-third).leave()
+	})
+}
+
+// An answer without the marks of resets grants nothing, and leaves the units that are there, but
+// those of a window that an operator has reset.
+func TestUnitsOutliveAnAnswerWithoutMarks(t *testing.T) {
+	for _, reset := range []bool{false, true} {
+		a, lender := newSlowLeases()
+		c := of("a", 100, 1)
+		ask(t, a, c)
+		lender.unmarked = true
+		if reset {
+			lender.store.keys["a"].open.count = 0
+		}
+		c.Exact = true // of the server
+		r := ask(t, a, c)
+		want := weir.Used{Count: 2, Reset: r.Used[0].Reset}
+		units := int64(7)
+		if reset {
+			want.Count, units = 1, 0
+		}
+		if got := a.table.find(hashOf(&c)).pocket.Units(); r.Used[0] != want || got != units || a.stranded.Load() != 7-units {
+			t.Errorf("reset: %v: the count is %+v, %d units are left, and %d are stranded; want %+v and %d", reset, r.Used[0], got, a.stranded.Load(), want, units)
+		}
+		if r := ask(t, a, of("a", 100, 1)); reset == r.Leased || r.Used[0].Count != want.Count+1 {
+			t.Errorf("reset: %v: the next take is %+v", reset, r)
+		}
+	}
+}
+
+// A take that finds the units of an ended connection drops those, and not what was filled in since.
+func TestUnitsOfANewConnectionStay(t *testing.T) {
+	a, lender := newSlowLeases()
+	c := of("a", 100, 1)
+	ask(t, a, c)
+	e := a.table.find(hashOf(&c))
+	lender.looksAtEpoch = func() { // the take has its units, and asks of which connection they are
+		lender.looksAtEpoch = nil
+		lender.epoch = 1
+		ask(t, a, of("a", 100, 50))
+	}
+	lender.gone = true
+	var r weir.Receipt
+	hashes := [weir.MaxCharges]hash{hashOf(&c)}
+	if a.spend([]weir.Charge{of("a", 100, 1)}, &hashes, &r) {
+		t.Errorf("units of an ended connection have served a take: %+v", r)
+	}
+	if units := e.pocket.Units(); units != 7 {
+		t.Errorf("%d units are left of the 7 that the new connection has charged", units)
+	}
+}
+
+// Units whose window is in use for as long as they could go back are still to be given back.
+func TestUnitsInUseAreStillToGoBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newSlowLeases()
+		c := of("a", 100, 1)
+		ask(t, a, c)
+		e := a.table.find(hashOf(&c))
+		if err := e.acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if a.returnAll(t.Context()) {
+			t.Error("all are back, while their window is in use")
+		}
+		e.release()
+		if !a.returnAll(t.Context()) || e.pocket.Units() > 0 {
+			t.Errorf("%d units are left", e.pocket.Units())
+		}
+	})
 }

@@ -216,8 +216,9 @@ func (s *Store) lookAtResets(ctx context.Context, l *link) {
 	if err != nil || number == s.resets {
 		return
 	}
-	s.resets = number
-	s.leases.returnAll(ctx)
+	if s.leases.returnAll(ctx) {
+		s.resets = number // otherwise it looks again in a second
+	}
 }
 
 // noteResets tells the processes that lease units of a cluster that windows were reset. One server

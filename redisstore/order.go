@@ -3,6 +3,7 @@ package redisstore
 import (
 	"container/list"
 	"context"
+	"time"
 
 	"github.com/weirlimit/weir"
 )
@@ -15,8 +16,11 @@ type order struct {
 	number  uint64 // Store.begin numbers orders upwards
 	changes []orderedChange
 	begun   bool          // Store.begin was called
+	leave   func()        // of leases.settling; nil: pockets are not told the counts
 	done    chan struct{} // closed when err and the results are set, or when it will not be sent
 	err     error
+	again   bool       // it is to be sent again: its windows were moving
+	waits   time.Time  // since when they are
 	state   orderState // guarded by settling.mu
 }
 
@@ -31,8 +35,10 @@ const (
 // An orderedChange is one change, of a window or of slots.
 type orderedChange struct {
 	name         string
+	hash         hash // of a window
 	id           id
 	reset, units int64
+	per          int64         // Charge.Per
 	end          int64         // Charge.End of now
 	pending      *list.Element // its place in pendingWindow.orders; nil: none
 
@@ -62,7 +68,7 @@ func (s *Store) newOrder(t *weir.Ticket, changes []weir.Change) *order {
 		d.held, d.reset, d.units = c.Held, c.Reset, c.Units
 		if o.link != nil && !c.Held {
 			x := o.link.hasher.hash(&c.Charge)
-			d.name, d.id, d.end = o.link.hasher.name(&c.Charge, x), x.id(), c.End(now)
+			d.name, d.hash, d.id, d.per, d.end = o.link.hasher.name(&c.Charge, x), x, x.id(), c.Per, c.End(now)
 		}
 	}
 	return o

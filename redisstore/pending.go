@@ -139,6 +139,9 @@ func (s *Store) finish(o *order) {
 	if o.begun {
 		s.pending.end(o)
 	}
+	if o.leave != nil {
+		o.leave()
+	}
 	close(o.done)
 }
 

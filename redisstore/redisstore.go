@@ -8,7 +8,7 @@
 //
 //	take.go  take.lua  give.lua    a take from charges to receipt; the scripts
 //	settle.go  settle….lua         changes what takes have spent, once it is known
-//	order.go                       the changes of one settlement, while it is under way
+//	settlequeue.go order.go        the changes of one settlement, while it is under way
 //	hold.go  hold.lua  renew.lua   slots that requests hold while they are under way
 //	pending.go ended.go            what settlements under way give back is free for this process
 //	epoch.go  slots.go  marks.go   whether the server may have lost a take, and resets

@@ -5,15 +5,12 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"runtime"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/internal/wait"
 )
 
 var _ weir.SettleStarter = (*Store)(nil)
@@ -28,17 +25,8 @@ var (
 	markedText string
 )
 
-const (
-	// maxSettleBatch is about how many changes are sent to the server together.
-	maxSettleBatch = 256
-	// maxSettleFlights bounds the batches that wait for the server. There is a second one only if
-	// more waits than fits into the first.
-	maxSettleFlights = 4
-	// maxSettling bounds the changes that wait to be sent.
-	maxSettling = 1 << 14
-	// settleTimeout bounds the wait for the server's answer to a batch.
-	settleTimeout = time.Second
-)
+// settleTimeout bounds the wait for the server's answer to a batch, and for keys that move.
+const settleTimeout = time.Second
 
 // What the scripts return in place of a count.
 const (
@@ -71,11 +59,8 @@ func (s *Store) StartSettle(ctx context.Context, t *weir.Ticket, changes []weir.
 
 func (s *Store) finishSettle(ctx context.Context, o *order, changes []weir.Change, ended []*heldSlots) error {
 	s.giveEnded(ctx, o, changes, ended)
-	settled := func(int, int64) int64 { return 0 }
 	if s.leases != nil && o.link != nil {
-		var end func()
-		settled, end = s.leases.settling(ctx, o, changes)
-		defer end()
+		s.leases.settling(ctx, o)
 	}
 	err, finished := s.order(o), false
 	if err == nil {
@@ -95,7 +80,7 @@ func (s *Store) finishSettle(ctx context.Context, o *order, changes []weir.Chang
 		c.Done, c.Used, c.Lost = false, weir.Used{}, false
 		switch {
 		case finished && d.done:
-			c.Done, c.Used = true, weir.Used{Count: d.count - settled(i, d.count), Reset: c.Reset}
+			c.Done, c.Used = true, weir.Used{Count: d.count, Reset: c.Reset}
 		case !finished || d.lost:
 			c.Lost = c.Units != 0 && (c.Held || c.Reset > now)
 		}
@@ -106,112 +91,6 @@ func (s *Store) finishSettle(ctx context.Context, o *order, changes []weir.Chang
 	return nil
 }
 
-// A settling is the orders that wait to be sent.
-type settling struct {
-	mu      sync.Mutex
-	closed  bool
-	waiting []*order
-	changes int // in waiting
-	flights int
-}
-
-var errSettling = errors.New("too many settlements wait for the server")
-
-// add queues an order. It is sent with others at once, or after an earlier batch was answered.
-func (q *settling) add(s *Store, o *order) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch {
-	case q.closed:
-		return ErrClosed
-	case o.link == nil:
-		return s.notConnected()
-	case q.changes+len(o.changes) > maxSettling:
-		return errSettling
-	}
-	q.waiting = append(q.waiting, o)
-	q.changes += len(o.changes)
-	if q.flights == 0 || q.flights < maxSettleFlights && q.changes > q.flights*maxSettleBatch {
-		q.flights++
-		s.done.Go(func() { s.settleWaiting() })
-	}
-	return nil
-}
-
-// abandon reports whether the caller of an order can go on without its results: they are not there.
-func (q *settling) abandon(o *order) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	select {
-	case <-o.done:
-		return false
-	default:
-	}
-	if o.state == orderWaits {
-		o.state = orderAbandoned
-	}
-	return true
-}
-
-// next removes a batch of orders, and those before it that nobody waits for any more. If there is
-// no batch, it ends the flight.
-func (q *settling) next() (batch, dropped []*order) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n, taken := 0, 0
-	for _, o := range q.waiting {
-		if n >= maxSettleBatch {
-			break
-		}
-		taken++
-		q.changes -= len(o.changes)
-		if o.state == orderAbandoned && !o.holds() {
-			dropped = append(dropped, o)
-			continue
-		}
-		o.state = orderSent
-		n += len(o.changes)
-		batch = append(batch, o)
-	}
-	q.waiting = q.waiting[taken:]
-	if len(q.waiting) == 0 {
-		q.waiting = nil
-	}
-	if batch == nil {
-		q.flights--
-	}
-	return batch, dropped
-}
-
-// close rejects further orders.
-func (q *settling) close() {
-	q.mu.Lock()
-	q.closed = true
-	q.mu.Unlock()
-}
-
-// settleWaiting sends batches until nothing waits.
-func (s *Store) settleWaiting() {
-	for {
-		runtime.Gosched() // others that are about to settle share the command
-		batch, dropped := s.settling.next()
-		for _, o := range dropped {
-			s.finish(o)
-		}
-		if batch == nil {
-			return
-		}
-		for len(batch) > 0 {
-			n := 1
-			for n < len(batch) && batch[n].link == batch[0].link {
-				n++
-			}
-			s.settleBatch(batch[0].link, batch[:n])
-			batch = batch[n:]
-		}
-	}
-}
-
 // settleBatch sends the changes of orders of one link, and reports their results.
 func (s *Store) settleBatch(l *link, batch []*order) {
 	ctx, cancel := context.WithTimeout(s.closing, settleTimeout)
@@ -219,7 +98,11 @@ func (s *Store) settleBatch(l *link, batch []*order) {
 	s.giveSlots(ctx, l, batch)
 	s.settleWindows(ctx, l, batch)
 	for _, o := range batch {
-		s.finish(o)
+		if o.again {
+			s.done.Go(func() { s.settleAgain(o) })
+		} else {
+			s.finish(o)
+		}
 	}
 }
 
@@ -232,7 +115,7 @@ func (s *Store) giveSlots(ctx context.Context, l *link, batch []*order) {
 	for _, o := range batch {
 		for i := range o.changes {
 			d := &o.changes[i]
-			if d.slots == nil {
+			if d.slots == nil || d.done || d.lost {
 				continue
 			}
 			of, orders = append(of, d), append(orders, o)
@@ -279,6 +162,7 @@ func (s *Store) settleParts(l *link, batch []*order) (parts []settlePart) {
 	}
 	for _, o := range batch {
 		begins := true
+		o.again = false
 		for i := range o.changes {
 			d := &o.changes[i]
 			switch {
@@ -331,8 +215,8 @@ func (s *Store) settleWindows(ctx context.Context, l *link, batch []*order) {
 			case errors.Is(failed, errReset) && !p.marked:
 				p.marked = true
 				wholeNext, again = false, append(again, *p)
-			case ok && redisErr.IsTryAgain() && wait.For(ctx, tryAgainDelay) == nil:
-				again = append(again, *p)
+			case ok && redisErr.IsTryAgain() && l.cluster && p.orders[0].maySendAgain():
+				p.orders[0].again = true
 			case errors.Is(failed, errEpoch) && ctx.Err() == nil && s.partLasts(p, l):
 				again = append(again, *p) // it was not sent, because of another part
 			default:
@@ -391,7 +275,7 @@ func (s *Store) noteSettled(l *link, p *settlePart, at *journalPart) {
 		switch {
 		case !d.done:
 		case d.units > 0:
-			e.per, e.spent = d.end-now, d.units
+			e.per, e.spent = d.per, d.units
 			s.promoted.journal.noteSpent(p.orders[i].epoch, now, e)
 		default:
 			e.back = -d.units
@@ -444,6 +328,9 @@ func (s *Store) readSettled(p *settlePart, reply rueidis.RedisResult, sent int64
 		default:
 			d.done, d.count = true, counts[i]
 			s.memory.noteStanding(d.id, weir.Used{Count: d.count, Reset: d.reset}, now, d.end, sent, answered)
+			if p.orders[i].leave != nil {
+				d.count = s.leases.settled(d.hash, d.reset, d.count)
+			}
 		}
 	}
 	return nil

@@ -274,3 +274,41 @@ func TestADeadMasterAffectsOnlyItsSlots(t *testing.T) {
 		})
 	}
 }
+
+// While a slot of a cluster moves, settlements of its windows may have to wait. Others do not wait
+// for them.
+func TestASettlementInAMovingSlotKeepsNoOthersWaiting(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 2, 0)
+	s := open(t, redisstore.Options{Addresses: cluster.Addrs()})
+	moving := admitted(t, s, charge("a", 100, 3600, 3))
+	name := counters(t, cluster.Nodes...)[0].name
+	from := cluster.MasterOf(t, name)
+	to := cluster.Nodes[1-slices.Index(cluster.Nodes, from)]
+	others := admitted(t, s, charge("b", 100, 3600, 3))
+	slot := strconv.Itoa(cluster.Slot(t, name))
+	id, err := to.Try("CLUSTER", "MYID").ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// its window is there, and the mark of a reset is not: the server says TRYAGAIN
+	from.Do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", id)
+
+	settled := make(chan []weir.Change, 1)
+	go func() {
+		changes := moving.changes(1)
+		_ = s.Settle(context.Background(), &moving.receipt.Ticket, changes)
+		settled <- changes
+	}()
+	eventually(t, "a settlement waits", func() bool {
+		return from.Info(t, "errorstats")["errorstat_TRYAGAIN"] != ""
+	})
+	others.settle(t, s, 1)
+	if len(settled) > 0 {
+		t.Error("a settlement of another slot was answered after that of the moving one")
+	}
+	from.Do(t, "CLUSTER", "SETSLOT", slot, "STABLE")
+	if changes := <-settled; !changes[0].Done || changes[0].Used.Count != 1 {
+		t.Errorf("the slot stays, and its settlement is %+v", changes[0])
+	}
+}

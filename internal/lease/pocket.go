@@ -39,7 +39,8 @@ func (l *Lot) lives(now time.Duration) bool { return now < l.Deadline && now >= 
 // and spending does not allocate.
 //
 // A take of several windows spends of all or of none, and is shown the counts of all at one moment.
-// It locks their pockets, calls Has, Last, Charged and Take, or Fill, or Of, and unlocks them. All
+// It locks their pockets, calls Has, Last, Charged and Take, or Fill, Recount or Of, and unlocks
+// them. All
 // other methods lock by themselves.
 type Pocket struct {
 	mu    sync.Mutex
@@ -95,16 +96,21 @@ func (p *Pocket) set(l Lot) {
 	p.units.Store(l.Units)
 }
 
-// Recount makes the pocket know the store's count of the window with a reset, after something else
-// than an answer to a take. It returns how many units the pocket has of that window.
-func (p *Pocket) Recount(reset, count int64) int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.lot.Window.Reset != reset {
-		return 0
+// Recount makes the pocket know, locked, the store's count of the window with a reset, after
+// something else than an answer with a lot. It returns how many units the pocket has of that
+// window. A count below them is that of a window that an operator has reset since: then it drops
+// them.
+func (p *Pocket) Recount(reset, count int64) (units, dropped int64) {
+	switch {
+	case p.lot.Window.Reset != reset:
+		return 0, 0
+	case count < p.lot.Units:
+		dropped = p.lot.Units
+		p.set(Lot{})
+		return 0, dropped
 	}
 	p.lot.Count = count
-	return p.lot.Units
+	return p.lot.Units, 0
 }
 
 // Has reports, locked, whether the pocket can give out cost units at now, by the clock of the
@@ -181,6 +187,17 @@ func (p *Pocket) Drain() Lot {
 	defer p.mu.Unlock()
 	l := p.lot
 	p.set(Lot{})
+	return l
+}
+
+// DrainOf is Drain of a pocket whose units are of a window; it changes no other.
+func (p *Pocket) DrainOf(w Window) (l Lot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lot.Window == w {
+		l = p.lot
+		p.set(Lot{})
+	}
 	return l
 }
 

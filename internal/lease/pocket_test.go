@@ -78,7 +78,7 @@ func TestThePocketsCountLeavesOutWhatIsInIt(t *testing.T) {
 	if l, _, _ := p.Spend(1, limit, 0); l.Count != 24 {
 		t.Errorf("the count is %d, want 24", l.Count)
 	}
-	if units := p.Recount(minute.Reset, 40); units != 6 {
+	if units, dropped := p.Recount(minute.Reset, 40); units != 6 || dropped != 0 {
 		t.Errorf("%d units at a recount, want 6", units)
 	}
 	if l, _, _ := p.Spend(1, limit, 0); l.Count != 35 {

@@ -1,0 +1,72 @@
+package redis_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/e2e/redistest"
+	"github.com/weirlimit/weir/redisstore"
+)
+
+// BenchmarkSettledTakes begins 5,000 takes a second of one window on one node, 1 ms from the
+// server, and settles each by -1. It reports how many takes failed, how many settlements did not
+// arrive, and how long a settlement took, at the median and at the 99th percentile.
+func BenchmarkSettledTakes(b *testing.B) {
+	for _, how := range []struct {
+		name string
+		redisstore.Leasing
+	}{{"off", redisstore.LeasesOff}, {"auto", redisstore.LeasesAuto}} {
+		b.Run(how.name, func(b *testing.B) {
+			proxy := redistest.NewProxy(b, redistest.Start(b).Addr())
+			proxy.Delay(time.Millisecond)
+			settleAtRate(b, open(b, redisstore.Options{Addresses: []string{proxy.Addr()}, Leases: how.Leasing}), 5000)
+		})
+	}
+}
+
+func settleAtRate(b *testing.B, s *redisstore.Store, perSecond int) {
+	c := charge("a", 1e9, 3600, 3)
+	var mu sync.Mutex
+	var failed, lost int
+	var took []time.Duration
+	var all sync.WaitGroup
+	begun := time.Now()
+	for i := range b.N {
+		if wait := time.Until(begun.Add(time.Duration(i) * time.Second / time.Duration(perSecond))); wait > 0 {
+			<-time.After(wait)
+		}
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+			defer cancel()
+			var r weir.Receipt
+			err := s.Take(ctx, []weir.Charge{c}, &r)
+			start := time.Now()
+			changes := []weir.Change{{Charge: c, Reset: r.Used[0].Reset, Units: -1}}
+			if err == nil {
+				_ = s.Settle(ctx, &r.Ticket, changes)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			took = append(took, time.Since(start))
+			switch {
+			case err != nil:
+				failed++
+			case !changes[0].Done:
+				lost++
+			}
+		})
+	}
+	all.Wait()
+	slices.Sort(took)
+	b.ReportMetric(float64(failed), "failed")
+	b.ReportMetric(float64(lost), "lost")
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "µs-settle-p50")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "µs-settle-p99")
+	if a := s.Stats(); a.Leases.Takes > 0 {
+		b.Logf("%d of %d takes were served from leased units", a.Leases.Takes, b.N)
+	}
+}
