@@ -142,11 +142,11 @@ func (a *leases) giveBack(ctx context.Context, e *leased) {
 	if l.Units == 0 {
 		return
 	}
-	e.filled.Store(0)
 	if !a.of.lasts(e, l.Window.Epoch) {
 		a.stranded.Add(l.Units)
 		return
 	}
+	a.returns.Add(1)
 	count, ok := a.of.giveBack(ctx, e, l)
 	switch {
 	case !ok:
@@ -172,7 +172,6 @@ func (a *leases) hold(ctx context.Context, charges []weir.Charge, hashes []hash)
 	for _, e := range t.entries[:len(charges)] {
 		if e != nil {
 			a.void(e)
-			e.filled.Store(0)
 			e.mu.Lock()
 			e.trend = lease.Trend{}
 			e.mu.Unlock()

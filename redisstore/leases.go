@@ -88,7 +88,7 @@ type leases struct {
 	ahead  serverAhead
 	active activeLeases
 
-	served, granted, returned, heldBack, stranded, claimed atomic.Int64
+	served, granted, returned, returns, heldBack, stranded, claimed atomic.Int64
 }
 
 func newLeases(of lender, clock func() (time.Duration, bool), how Leasing) *leases {
@@ -362,7 +362,7 @@ func (a *leases) wishFor(t *leaseTake) {
 // its windows, and before each of them ends.
 func (a *leases) fill(t *leaseTake) {
 	now, _ := a.clock()
-	var before [weir.MaxCharges]int64
+	var own, held [weir.MaxCharges]int64
 	var filled [weir.MaxCharges]lease.Filled
 	pockets := lockAll(t.entries[:len(t.charges)])
 	latest := t.r.Now
@@ -372,16 +372,17 @@ func (a *leases) fill(t *leaseTake) {
 			continue
 		}
 		if l.Window.Reset != t.r.Used[i].Reset { // the answer has no marks
-			before[i] = a.recount(e, t.r.Used[i].Reset, t.r.Used[i].Count)
+			held[i] = a.recount(e, t.r.Used[i].Reset, t.r.Used[i].Count)
 			_, last := e.pocket.Of(t.r.Used[i].Reset)
 			latest = max(latest, a.ahead.at(last)/int64(time.Second))
 		} else {
-			before[i] = e.pocket.Units()
-			if t.charges[i].Cost <= 0 {
+			if t.charges[i].Cost > 0 {
+				own[i] = e.pocket.Given() + t.charges[i].Cost
+			} else {
 				l.Limit = 0 // of a question, not of a request
 			}
 			// of a cluster another machine may have been replaced meanwhile
-			if had := e.pocket.Held(); before[i] > 0 && had.Epoch < l.Window.Epoch && a.of.lasts(e, had.Epoch) {
+			if had := e.pocket.Held(); e.pocket.Units() > 0 && had.Epoch < l.Window.Epoch && a.of.lasts(e, had.Epoch) {
 				l.Window.Epoch = had.Epoch
 			}
 			filled[i] = e.pocket.Fill(l, a.ahead.when(t.r.Now))
@@ -396,21 +397,17 @@ func (a *leases) fill(t *leaseTake) {
 			continue
 		}
 		if l.Window.Reset != t.r.Used[i].Reset {
-			t.r.Used[i].Count -= before[i]
+			t.r.Used[i].Count -= held[i]
 			continue
 		}
 		a.granted.Add(l.Units)
 		a.stranded.Add(f.Dropped)
-		if t.charges[i].Cost > 0 {
-			own := t.charges[i].Cost
-			if f.Dropped == 0 {
-				own += max(0, e.filled.Load()-before[i])
-			}
-			e.note(&t.charges[i], now, own, l.Count-l.Units, l.Units, l.Window.Reset)
-		}
-		e.filled.Store(f.Units)
 		t.r.Used[i].Count = l.Count - f.Units
-		if f.Units > 0 && t.charges[i].Cost > 0 { // a take that only looks does not use them
+		if t.charges[i].Cost <= 0 { // a take that only looks does not use units
+			continue
+		}
+		e.note(&t.charges[i], now, own[i], l.Count-l.Units, l.Units, l.Window.Reset)
+		if f.Units > 0 {
 			a.active.add(e, l.Window.Reset, e.patience(&t.charges[i]))
 		}
 	}

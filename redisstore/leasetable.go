@@ -29,7 +29,6 @@ type leaseLine [8]atomic.Pointer[leased]
 type leased struct {
 	hash   hash
 	pocket lease.Pocket
-	filled atomic.Int64 // units in the pocket after it was last filled
 	// turn is held to ask for units, to fill the pocket, and until units are back at the server.
 	turn chan struct{}
 	gone bool // it is not in the table any more; guarded by turn

@@ -404,3 +404,28 @@ func TestUnitsInUseAreStillToGoBack(t *testing.T) {
 		}
 	})
 }
+
+// Units that were dropped are not what this process spends: after several connections have ended it
+// would ask for all that is left.
+func TestDroppedUnitsAreNotSpentOnes(t *testing.T) {
+	a, lender := newSlowLeases()
+	c := of("a", 1e9, 1)
+	a.eager = false
+	for range 3 {
+		ask(t, a, c)
+	}
+	e := a.table.find(hashOf(&c))
+	wish := func() int64 {
+		now, _ := a.clock()
+		return a.wish(e, &c, now).Units
+	}
+	a.eager = true // so that it has as many as its lender lends
+	ask(t, a, of("a", 1e9, 100))
+	a.eager = false
+	before := wish()
+	lender.gone = true
+	ask(t, a, c) // drops the units, and asks
+	if after := wish(); before == 0 || after > before+10 {
+		t.Errorf("before the connection had ended the wish was %d units, and then %d", before, after)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -29,8 +30,15 @@ func (s *Store) leaseClock() func() (time.Duration, bool) {
 	return lease.NewClock().Now
 }
 
+// errAnew is of a take whose epoch has ended while it waited for its turn. It was not sent: units
+// that it leased would be dropped at once, and the next take would lease as many again.
+var errAnew = errors.New("the connection was replaced while the take waited")
+
 // charge implements lender.
 func (s *Store) charge(ctx context.Context, t *leaseTake) error {
+	if t.marked && !s.epoch.lasts(t.epoch, slotIn(t.link, t.names[0])) {
+		return errAnew
+	}
 	r := t.r
 	r.Ticket = weir.Ticket{}
 	place := s.marks.place(t.charges, t.hashes[:])

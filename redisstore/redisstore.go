@@ -341,6 +341,7 @@ type LeaseStats struct {
 	Takes    int64 // takes that were served from leased units
 	Granted  int64 // that the server charged for later takes
 	Returned int64 // that went back in time
+	Returns  int64 // how often units were sent back, in time or not: round trips, not units
 	HeldBack int64 // that went back to a window that was spent: others may have been refused
 	Stranded int64 // that stay spent until the reset, although no take has got them
 	// windows of which this process has refused a take while others may have held units, and asked
@@ -352,7 +353,7 @@ type LeaseStats struct {
 func (s *Store) Stats() Stats {
 	all := Stats{Asked: s.asked.Load(), Remembered: s.remembered.Load(), Emptied: s.losses.count.Load(), Lapsed: s.held.lapsed.Load(), CountedAgain: s.promoted.again.Load()}
 	if a := s.leases; a != nil {
-		all.Leases = LeaseStats{Takes: a.served.Load(), Granted: a.granted.Load(), Returned: a.returned.Load(), HeldBack: a.heldBack.Load(), Stranded: a.stranded.Load(), Claimed: a.claimed.Load()}
+		all.Leases = LeaseStats{Takes: a.served.Load(), Granted: a.granted.Load(), Returned: a.returned.Load(), Returns: a.returns.Load(), HeldBack: a.heldBack.Load(), Stranded: a.stranded.Load(), Claimed: a.claimed.Load()}
 	}
 	return all
 }

@@ -92,7 +92,10 @@ func (s *Store) takeFromServer(ctx context.Context, l *link, epoch uint64, charg
 		} else {
 			err = s.charge(ctx, t)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, errAnew):
+			return s.Take(ctx, charges, r)
+		case err != nil:
 			return fmt.Errorf("redis %s: %w", s.addresses, err)
 		}
 		// what came may have gone to takes whose own units are about to come back

@@ -1,11 +1,13 @@
 package redis_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/e2e/redistest"
@@ -227,5 +229,36 @@ func TestALeasedTakeIsSettled(t *testing.T) {
 	}
 	if used := take(t, a, charge("a", 100, 3600, 1)).Used[0]; used.Count != 5 {
 		t.Errorf("the next count is %d, want 5", used.Count)
+	}
+}
+
+// Takes that wait for their turn while the connection is replaced lease nothing of the old one: it
+// would be dropped at once, again with each of them.
+func TestTakesThatWaitLeaseNothingOfAnEndedConnection(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
+	a := leasing(t, redisstore.Options{Addresses: []string{proxy.Addr()}})
+	c := charge("a", 1e6, 3600, 1)
+	take(t, a, c)
+	for range 7 {
+		take(t, a, c)
+	}
+	proxy.BlackHole()
+	sent := a.Stats().Asked
+	var waiting sync.WaitGroup
+	for range 50 {
+		waiting.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			var r weir.Receipt
+			_ = a.Take(ctx, []weir.Charge{c}, &r) // the one that is under way fails
+		})
+	}
+	eventually(t, "a take is under way", func() bool { return a.Stats().Asked > sent })
+	proxy.Cut()
+	proxy.Pass(t)
+	waiting.Wait()
+	if n := a.Stats().Leases.Stranded; n > 4*7 {
+		t.Errorf("%d units were dropped", n)
 	}
 }

@@ -70,3 +70,16 @@ func settleAtRate(b *testing.B, s *redisstore.Store, perSecond int) {
 		b.Logf("%d of %d takes were served from leased units", a.Leases.Takes, b.N)
 	}
 }
+
+// BenchmarkLeasedTake is a take that leased units serve, on one core.
+func BenchmarkLeasedTake(b *testing.B) {
+	s := open(b, redisstore.Options{Addresses: []string{redistest.Start(b).Addr()}, Leases: redisstore.LeasesAuto})
+	charges := []weir.Charge{charge("a", 2e9, 3600, 1)}
+	var r weir.Receipt
+	for b.Loop() {
+		if err := s.Take(b.Context(), charges, &r); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(100*float64(s.Stats().Leases.Takes)/float64(b.N), "%-leased")
+}

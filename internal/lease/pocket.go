@@ -46,6 +46,7 @@ type Pocket struct {
 	mu    sync.Mutex
 	lot   Lot
 	last  time.Duration // when something was last taken or filled in
+	given int64         // units that were taken, see Given
 	units atomic.Int64  // lot.Units
 }
 
@@ -96,6 +97,12 @@ func (p *Pocket) set(l Lot) {
 	p.units.Store(l.Units)
 }
 
+// drop empties the pocket.
+func (p *Pocket) drop() {
+	p.set(Lot{})
+	p.given = 0
+}
+
 // Recount makes the pocket know, locked, the store's count of the window with a reset, after
 // something else than an answer with a lot. It returns how many units the pocket has of that
 // window. A count below them is that of a window that an operator has reset since: then it drops
@@ -106,7 +113,7 @@ func (p *Pocket) Recount(reset, count int64) (units, dropped int64) {
 		return 0, 0
 	case count < p.lot.Units:
 		dropped = p.lot.Units
-		p.set(Lot{})
+		p.drop()
 		return 0, dropped
 	}
 	p.lot.Count = count
@@ -137,10 +144,18 @@ func (p *Pocket) Charged() (at, generation int64) { return p.lot.At, p.lot.Windo
 // with these units, and without what is still in the pocket.
 func (p *Pocket) Take(cost int64, now time.Duration) Lot {
 	p.last = now
+	p.given += cost
 	p.lot.Units -= cost
 	p.units.Store(p.lot.Units)
 	l, _ := p.Look(now)
 	return l
+}
+
+// Given returns, locked, how many units were taken since it was last called, and since the pocket
+// was last emptied.
+func (p *Pocket) Given() (units int64) {
+	units, p.given = p.given, 0
+	return units
 }
 
 // Spend is Has and Take of one window. It returns the time of the take.
@@ -186,7 +201,7 @@ func (p *Pocket) Drain() Lot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lot
-	p.set(Lot{})
+	p.drop()
 	return l
 }
 
@@ -196,7 +211,7 @@ func (p *Pocket) DrainOf(w Window) (l Lot) {
 	defer p.mu.Unlock()
 	if p.lot.Window == w {
 		l = p.lot
-		p.set(Lot{})
+		p.drop()
 	}
 	return l
 }
