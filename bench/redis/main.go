@@ -8,6 +8,7 @@
 //	go run ./redis -contestants bare,weir  some of them, by parts of their names
 //	go run ./redis -docs ../docs           the same, and rewrites docs/scale.md
 //	go run ./redis -everyone               one budget for everyone alone, with leases and without
+//	go run ./redis -trips                  round trips of nodes that lease, in real time
 //	go run ./redis -cpuprofile f           profiles Weir.s store; -contestants decide: all of Weir
 package main
 
@@ -40,6 +41,7 @@ func run() error {
 	binary := flag.String("server", "redis-server", "the server to start: redis-server or valkey-server")
 	docs := flag.String("docs", "", "the directory whose scale.md gets the tables")
 	everyone := flag.Bool("everyone", false, "only the budget that everyone shares")
+	trips := flag.Bool("trips", false, "only the round trips that leases save: some ten minutes")
 	profile := flag.String("cpuprofile", "", "a file for a CPU profile of the first chosen contestant of Weir's, which then runs alone")
 	flag.Parse()
 	if *quick {
@@ -70,6 +72,9 @@ func run() error {
 	measure, write := p.measure, r.writeDocs
 	if *everyone {
 		measure, write = p.everyone, r.writeEveryone
+	}
+	if *trips {
+		measure, write = p.trips, r.writeTrips
 	}
 	if err := measure(ctx, r); err != nil {
 		return err

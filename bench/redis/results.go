@@ -21,6 +21,7 @@ type results struct {
 	// Pools are the fastest sizes of the pools of connections, by contestant and callers.
 	Pools    map[string]int
 	problems map[string]string // failures, by contestant
+	tripRows [][]string
 }
 
 func newResults(m machine, p plan) *results {

@@ -19,7 +19,9 @@ type table struct {
 
 func (t table) String() string { return page.Table(t.head, t.rows) }
 
-func (r *results) print(w io.Writer) { fmt.Fprintf(w, "%s\n%s", r, r.everyoneText()) }
+func (r *results) print(w io.Writer) {
+	fmt.Fprintf(w, "%s\n%s%s", r, r.everyoneText(), r.tripsText())
+}
 
 // String returns all tables, as in the documents.
 func (r *results) String() string {
