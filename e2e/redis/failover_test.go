@@ -182,6 +182,18 @@ func TestSentinelsReplaceALiveMaster(t *testing.T) {
 	c.nothingIsLost(lost)
 }
 
+// What nodes had leased is dropped, and counted at the new master as well.
+func TestSentinelsReplaceALiveMasterOfNodesThatLease(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinel(t)
+	c := newCrowd(t, redisstore.Options{Addresses: s.Addrs(), Master: redistest.MasterName, Leases: redisstore.LeasesAuto})
+	lost := c.through(s.Master(t), func() *redistest.Server { return c.replaced(s) })
+	c.nothingIsLost(lost)
+	if n := c.big[0].store.Stats().Leases.Takes; n == 0 {
+		t.Error("no take was served from leased units")
+	}
+}
+
 // The second promotion in a row counts nothing again that the first one has.
 func TestSentinelsReplaceALiveMasterTwice(t *testing.T) {
 	t.Parallel()
