@@ -28,7 +28,7 @@ func withReplicas(t *testing.T) (s *redisstore.Store, master *redistest.Server, 
 
 // followedAtOnce waits until replicas have what is written at once: one that has just
 // connected may receive nothing for up to a second.
-func followedAtOnce(t *testing.T, o redisstore.Options) {
+func followedAtOnce(t testing.TB, o redisstore.Options) {
 	t.Helper()
 	o.Prefix = "before" // no window of the test
 	s := open(t, o)

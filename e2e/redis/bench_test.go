@@ -2,6 +2,8 @@ package redis_test
 
 import (
 	"context"
+	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -82,4 +84,30 @@ func BenchmarkLeasedTake(b *testing.B) {
 		}
 	}
 	b.ReportMetric(100*float64(s.Stats().Leases.Takes)/float64(b.N), "%-leased")
+}
+
+// BenchmarkTakeForReplicas is a take on a master that has a replica, by 64 callers: one that waits
+// for nothing, and one that waits until the replica has what was spent.
+func BenchmarkTakeForReplicas(b *testing.B) {
+	for _, replicas := range []int{0, 1} {
+		b.Run(fmt.Sprint(replicas), func(b *testing.B) {
+			master := redistest.Start(b, "--repl-diskless-sync-delay", "0")
+			replica := redistest.Start(b, "--replicaof", "127.0.0.1", port(master.Addr()))
+			followedAtOnce(b, redisstore.Options{Addresses: []string{master.Addr()}, Replicas: 1})
+			s := open(b, redisstore.Options{Addresses: []string{master.Addr()}, Replicas: replicas})
+			before := master.CPU(b) + replica.CPU(b)
+			b.ResetTimer()
+			b.SetParallelism(64 / runtime.GOMAXPROCS(0))
+			b.RunParallel(func(pb *testing.PB) {
+				var r weir.Receipt
+				charges := []weir.Charge{charge("a", 2e9, 3600, 1)}
+				for pb.Next() {
+					if err := s.Take(b.Context(), charges, &r); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+			b.ReportMetric(float64((master.CPU(b)+replica.CPU(b)-before).Nanoseconds())/float64(b.N), "ns-servers/op")
+		})
+	}
 }
