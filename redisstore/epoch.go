@@ -136,6 +136,16 @@ func (e *epoch) slotsOf(address string) slotSet {
 	return e.slots.of(address)
 }
 
+// ownerOf returns the address of the machine that owns a slot of a cluster, "" if it is not known.
+func (e *epoch) ownerOf(slot int) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.slots == nil || slot < 0 {
+		return ""
+	}
+	return e.slots.owner[slot]
+}
+
 // slotCount is the number of slots of a cluster.
 const slotCount = 1 << 14
 

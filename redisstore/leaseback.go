@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -89,8 +88,6 @@ func (a *leases) returnIdle(ctx context.Context) {
 	if !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxReturn)
-	defer cancel()
 	answers := a.of.answers()
 	a.returnThese(ctx, slices.DeleteFunc(a.active.idle(a.ahead.at(now)/int64(time.Second)), func(e *leased) bool {
 		return a.keeps(e, now, answers)
@@ -98,39 +95,47 @@ func (a *leases) returnIdle(ctx context.Context) {
 }
 
 // returnAll gives back all units: before the process ends, or because an operator has reset a
-// window somewhere. It returns false if units may be left, of windows whose turns were in use.
-func (a *leases) returnAll(ctx context.Context) (all bool) {
-	ctx, cancel := context.WithTimeout(ctx, maxReturn)
-	defer cancel()
+// window somewhere. It returns the windows that it had no time for.
+func (a *leases) returnAll(ctx context.Context) (late []*leased) {
 	return a.returnThese(ctx, a.active.list())
 }
 
 // maxReturning is how many windows' units are on their way back at the same time.
 const maxReturning = 64
 
-// returnThese gives back the units of windows, and returns false if it had no time for some.
-func (a *leases) returnThese(ctx context.Context, all []*leased) bool {
+// returnThese gives back the units of windows within maxReturn, and returns those that it had no
+// time for.
+func (a *leases) returnThese(ctx context.Context, all []*leased) (late []*leased) {
+	ctx, cancel := context.WithTimeout(ctx, maxReturn)
+	defer cancel()
 	var returning sync.WaitGroup
-	var late atomic.Bool
+	var mu sync.Mutex
 	slots := make(chan struct{}, maxReturning)
 	for _, e := range all {
 		slots <- struct{}{}
 		returning.Go(func() {
 			defer func() { <-slots }()
-			if e.acquire(ctx) != nil {
-				late.Store(true)
-				return
+			if !a.returnOne(ctx, e) {
+				mu.Lock()
+				late = append(late, e)
+				mu.Unlock()
 			}
-			defer e.release()
-			if a.table.apartAt(e.hash).await(ctx) != nil {
-				late.Store(true)
-				return
-			}
-			a.giveBack(ctx, e)
 		})
 	}
 	returning.Wait()
-	return !late.Load()
+	return late
+}
+
+func (a *leases) returnOne(ctx context.Context, e *leased) bool {
+	if e.acquire(ctx) != nil {
+		return false
+	}
+	defer e.release()
+	if a.table.apartAt(e.hash).await(ctx) != nil || ctx.Err() != nil {
+		return false
+	}
+	a.giveBack(ctx, e)
+	return true
 }
 
 // giveBack sends back what a pocket has, once, unless ctx has ended. The caller has its turn.
@@ -138,6 +143,8 @@ func (a *leases) giveBack(ctx context.Context, e *leased) {
 	if ctx.Err() != nil {
 		return
 	}
+	e.returning.Store(true) // before the pocket looks empty
+	defer e.returning.Store(false)
 	l := e.pocket.Drain()
 	if l.Units == 0 {
 		return
@@ -192,13 +199,17 @@ func (a *leases) settling(ctx context.Context, o *order) {
 		}
 	}
 	leave := a.table.enterApart(t, false)
-	if a.inTurn(t) {
+	for a.inTurn(t) {
 		leave()
 		if a.acquireTurns(ctx, t) != nil {
 			return
 		}
 		leave = a.table.enterApart(t, false)
+		became := a.table.becameBusy(t)
 		release(t)
+		if !became {
+			break
+		}
 	}
 	o.leave = leave
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +20,8 @@ import (
 // nothing that this process holds of the window is under way then. All other takes go to the server
 // at the same time, as without leases.
 //
-//	leases.go      a take: from pockets, or from the server in turn
+//	leases.go      a take that asks the server, in turn
+//	leasespend.go  a take that pockets serve
 //	leasetable.go  the windows whose requests are observed
 //	leaseahead.go  the server's time of takes that it was not asked for
 //	leaseback.go   units go back: idle ones, at a reset, and at the end
@@ -95,140 +95,25 @@ func newLeases(of lender, clock func() (time.Duration, bool), how Leasing) *leas
 	return &leases{of: of, clock: clock, eager: how == LeasesEager, active: activeLeases{all: make(map[*leased]*idling)}}
 }
 
-// leasable reports whether units that were charged before may serve a take. They may not if it
-// reads, asks a gate or takes slots, or if the server's very count is needed.
-func leasable(charges []weir.Charge) bool {
-	for i := range charges {
-		if c := &charges[i]; c.Cost <= 0 || c.Held || c.Exact {
-			return false
-		}
-	}
-	return true
-}
-
-// spend serves a take from pockets, and reports whether it did.
-func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *weir.Receipt) bool {
-	if !leasable(charges) {
-		return false
-	}
+// know calls refuse with what the pockets have, and returns what it does. It returns false if units
+// are on their way back: they are in no pocket, and the server still counts them.
+func (a *leases) know(charges []weir.Charge, hashes *[weir.MaxCharges]hash, refuse func(held func(i int, reset int64) int64) bool) bool {
 	var entries [weir.MaxCharges]*leased
 	for i := range charges {
-		e := a.table.find(hashes[i])
-		if e == nil || e.pocket.Units() < charges[i].Cost {
-			return false
+		entries[i] = a.table.find(hashes[i])
+	}
+	refused := refuse(func(i int, reset int64) (units int64) {
+		if e := entries[i]; e != nil {
+			e.pocket.Lock()
+			units, _ = e.pocket.Of(reset)
+			e.pocket.Unlock()
 		}
-		entries[i] = e
+		return units
+	})
+	for _, e := range entries[:len(charges)] {
+		refused = refused && !(e != nil && e.returning.Load())
 	}
-	now, ok := a.clock()
-	if !ok {
-		return false
-	}
-	var spent [weir.MaxCharges]lease.Lot
-	if len(charges) == 1 {
-		spent[0], now, ok = entries[0].pocket.Spend(charges[0].Cost, charges[0].Limit, now)
-	} else {
-		now, ok = spendAll(charges, &entries, &spent, now)
-	}
-	if !ok {
-		return false
-	}
-	valid := a.of.lasts
-	if spendsPocket(charges) {
-		valid = a.of.outlives
-	}
-	for i := range charges {
-		if w := spent[i].Window; !valid(entries[i], w.Epoch) {
-			// and what was spent now: the server may not count it
-			a.stranded.Add(entries[i].pocket.DrainOf(w).Units)
-			return false
-		}
-	}
-	a.allow(r, spent[:len(charges)], now)
-	for i := range charges {
-		l := &spent[i]
-		if i == 0 || l.At < r.Ticket.At {
-			r.Ticket.At = l.At
-		}
-		if i == 0 || l.Window.Epoch < r.Ticket.Epoch {
-			r.Ticket.Epoch = l.Window.Epoch
-		}
-	}
-	a.served.Add(1)
-	return true
-}
-
-// allow makes r the receipt of a take at now that units of lots serve.
-func (a *leases) allow(r *weir.Receipt, lots []lease.Lot, now time.Duration) {
-	*r = weir.Receipt{Allowed: true, Leased: true, Now: a.ahead.at(now) / int64(time.Second)}
-	for i := range lots {
-		w := lots[i].Window
-		r.Used[i] = weir.Used{Count: lots[i].Count, Reset: w.Reset}
-		r.Now = min(r.Now, w.Reset-1)
-	}
-}
-
-// spendAll spends from all pockets or from none, in one step. It returns the time of that.
-//
-// A take has one ticket, with the time of the earliest charge. If that was before another window
-// was last reset by an operator, its settlement would be taken for one from before the reset, and
-// be dropped. So such pockets serve no take together.
-func spendAll(charges []weir.Charge, entries *[weir.MaxCharges]*leased, spent *[weir.MaxCharges]lease.Lot, now time.Duration) (at time.Duration, ok bool) {
-	at, ok = now, true
-	pockets := lockAll(entries[:len(charges)])
-	defer pockets.unlock()
-	earliest, reset := int64(math.MaxInt64), int64(0)
-	for i := range charges {
-		ok = ok && entries[i].pocket.Has(charges[i].Cost, charges[i].Limit, now)
-		at = entries[i].pocket.Last(at)
-		charged, generation := entries[i].pocket.Charged()
-		earliest, reset = min(earliest, charged), max(reset, generation)
-	}
-	ok = ok && earliest > reset
-	for i := range charges {
-		if ok {
-			spent[i] = entries[i].pocket.Take(charges[i].Cost, at)
-		}
-	}
-	return at, ok
-}
-
-// locked are windows whose pockets are locked, so that what is read or changed in all of them is of
-// one moment.
-type locked struct {
-	all [weir.MaxCharges]*leased
-	n   int
-}
-
-// lockAll locks the pockets of windows, always in the same order. Some may be nil.
-func lockAll(entries []*leased) (l locked) {
-	for _, e := range entries {
-		if e != nil {
-			l.all[l.n] = e
-			l.n++
-		}
-	}
-	slices.SortFunc(l.all[:l.n], func(a, b *leased) int { return a.hash.compare(b.hash) })
-	for _, e := range l.all[:l.n] {
-		e.pocket.Lock()
-	}
-	return l
-}
-
-func (l *locked) unlock() {
-	for _, e := range l.all[:l.n] {
-		e.pocket.Unlock()
-	}
-}
-
-// hasAny reports whether one of the windows of a take has units or is being asked for. What is
-// remembered of such a window may be outdated.
-func (a *leases) hasAny(charges []weir.Charge, hashes *[weir.MaxCharges]hash) bool {
-	for i := range charges {
-		if e := a.table.find(hashes[i]); e != nil && e.busy() {
-			return true
-		}
-	}
-	return false
+	return refused
 }
 
 // look finds the windows of a take, and reports whether one has units or is being asked for, and
@@ -266,15 +151,44 @@ func (a *leases) take(ctx context.Context, t *leaseTake, held, wishes bool) erro
 		leave := a.table.enterApart(t, false)
 		if held, _ = a.look(t); !held {
 			defer leave()
-			err := a.of.charge(ctx, t)
-			if err == nil && t.r.Allowed {
-				a.observe(t)
-			}
-			return err
+			return a.askApart(ctx, t)
 		}
 		leave()
 	}
 	return a.takeInTurn(ctx, t)
+}
+
+// askApart asks the lender for a take that is not in turn.
+func (a *leases) askApart(ctx context.Context, t *leaseTake) error {
+	err := a.of.charge(ctx, t)
+	if err == nil && t.r.Allowed {
+		a.observe(t)
+	} else if err == nil {
+		a.refused(t)
+	}
+	return err
+}
+
+// refused records that the lender has refused a take: as long as it does, no units are left to wish
+// for.
+func (a *leases) refused(t *leaseTake) {
+	for i, e := range t.entries[:len(t.charges)] {
+		if used := t.r.Used[i]; e != nil && !used.Fits(t.charges[i].Cost, t.charges[i].Limit) {
+			e.mu.Lock()
+			e.trend.Refused(used.Reset)
+			e.mu.Unlock()
+		}
+	}
+}
+
+// needsTurn reports whether a take wishes for units, or pockets of its windows have some.
+func (a *leases) needsTurn(t *leaseTake) bool {
+	for i, e := range t.entries[:len(t.charges)] {
+		if t.wishes[i] != (lease.Wish{}) || e != nil && e.pocket.Units() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // observe records a take that was not in turn.
@@ -305,7 +219,7 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) error {
 	if err != nil {
 		return fmt.Errorf("wait for the units that others ask for: %w", err)
 	}
-	defer done()
+	defer func() { done() }()
 	if a.spend(t.charges, &t.hashes, t.r) {
 		return nil
 	}
@@ -313,8 +227,15 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) error {
 		a.giveBackAll(ctx, t)
 		return a.of.charge(ctx, t)
 	}
-	t.marked = true
 	a.wishFor(t)
+	if !a.needsTurn(t) { // so that those that wait for it are not sent one after the other
+		apart := &leaseTake{charges: t.charges, hashes: t.hashes}
+		leave := a.table.enterApart(apart, false)
+		done()
+		done = leave
+		return a.askApart(ctx, t)
+	}
+	t.marked = true
 	for outdated := false; ; outdated = true {
 		if err := a.of.charge(ctx, t); err != nil {
 			return err
@@ -323,6 +244,7 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) error {
 			a.fill(t)
 			return nil
 		}
+		a.refused(t)
 		again, served := a.recover(ctx, t)
 		if served {
 			return nil

@@ -32,6 +32,8 @@ type leased struct {
 	// turn is held to ask for units, to fill the pocket, and until units are back at the server.
 	turn chan struct{}
 	gone bool // it is not in the table any more; guarded by turn
+	// returning: units are on their way back, so the pocket looks empty, and the server counts them
+	returning atomic.Bool
 
 	mu    sync.Mutex
 	trend lease.Trend
@@ -288,14 +290,19 @@ func (a *apart) await(ctx context.Context) error {
 	if a.count[0].Load() == 0 && a.count[1].Load() == 0 {
 		return nil
 	}
-	a.mu.Lock()
+	p := poll{ctx: ctx, since: time.Now()}
+	for !a.mu.TryLock() {
+		if err := p.wait(); err != nil {
+			return err
+		}
+	}
 	defer a.mu.Unlock()
 	now := a.now.Load()
 	// the first counter may have some from before a wait that was given up
 	for _, which := range [...]uint32{1 - now, now} {
 		a.now.Store(1 - which)
 		for a.count[which].Load() > 0 {
-			if err := wait.For(ctx, lookAtApart); err != nil {
+			if err := p.wait(); err != nil {
 				return err
 			}
 		}
@@ -303,5 +310,10 @@ func (a *apart) await(ctx context.Context) error {
 	return nil
 }
 
-// lookAtApart is the time between two looks at what is under way.
-const lookAtApart = 20 * time.Microsecond
+// A poll looks often at first, and then ever less: it waits an eighth longer at most than it must.
+type poll struct {
+	ctx   context.Context
+	since time.Time
+}
+
+func (p *poll) wait() error { return wait.For(p.ctx, max(20*time.Microsecond, time.Since(p.since)/8)) }

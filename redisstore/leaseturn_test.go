@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -395,13 +396,84 @@ func TestUnitsInUseAreStillToGoBack(t *testing.T) {
 		if err := e.acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if a.returnAll(t.Context()) {
+		if len(a.returnAll(t.Context())) != 1 {
 			t.Error("all are back, while their window is in use")
 		}
 		e.release()
-		if !a.returnAll(t.Context()) || e.pocket.Units() > 0 {
+		if len(a.returnAll(t.Context())) > 0 || e.pocket.Units() > 0 {
 			t.Errorf("%d units are left", e.pocket.Units())
 		}
+	})
+}
+
+// A farLender takes a while for units that go back.
+type farLender struct{ *slowLender }
+
+func (f farLender) giveBack(ctx context.Context, e *leased, l lease.Lot) (int64, bool) {
+	time.Sleep(20 * time.Millisecond) // of the bubble's time
+	return f.slowLender.giveBack(ctx, e, l)
+}
+
+// If more windows have units than can go back in time, those that could not are still to come.
+func TestUnitsThatHadNoTimeAreStillToGoBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, lender := newSlowLeases()
+		a.of = farLender{lender}
+		for i := range 5000 {
+			c := of(fmt.Sprint(i), 1000, 1)
+			lender.most[string(c.Key)] = 7
+			x := uint64(i + 1)
+			if err := a.take(t.Context(), &leaseTake{charges: []weir.Charge{c}, r: new(weir.Receipt), hashes: [weir.MaxCharges]hash{{x, x}}}, false, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		late := a.returnAll(t.Context())
+		if len(late) == 0 {
+			t.Fatal("all had time")
+		}
+		for len(late) > 0 {
+			late = a.returnThese(t.Context(), late)
+		}
+		for _, e := range a.active.list() {
+			if e.pocket.Units() > 0 {
+				t.Fatal("a window has units, and is not named as one that had no time")
+			}
+		}
+	})
+}
+
+// A settlement that has waited for one window's turn looks at its other windows again: meanwhile
+// units of these may be asked for, although they were not observed before.
+func TestASettlementThatHasWaitedLooksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, lender := newSlowLeases()
+		observed, other := of("b", 100, 1), of("a", 10, 1)
+		ask(t, a, observed)
+		e := a.table.find(hashOf(&observed))
+		if err := e.acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		o := &order{changes: []orderedChange{{hash: hashOf(&other), units: -1}, {hash: hashOf(&observed), units: -1}}}
+		settled := make(chan struct{})
+		go func() {
+			a.settling(t.Context(), o)
+			close(settled)
+		}()
+		synctest.Wait()
+		answer := make(chan struct{})
+		lender.answered = func() { <-answer }
+		go ask(t, a, other)
+		synctest.Wait()
+		e.release()
+		synctest.Wait()
+		select {
+		case <-settled:
+			t.Error("the settlement is under way together with a question for units")
+		default:
+		}
+		close(answer)
+		<-settled
+		o.leave()
 	})
 }
 

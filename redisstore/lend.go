@@ -220,12 +220,13 @@ func (s *Store) lookAtResets(ctx context.Context, l *link) {
 	if err != nil {
 		return
 	}
-	number, err := reply.ToString()
-	if err != nil || number == s.resets {
-		return
-	}
-	if s.leases.returnAll(ctx) {
-		s.resets = number // otherwise it looks again in a second
+	switch number, err := reply.ToString(); {
+	case err != nil:
+	case number != s.resets:
+		s.resets = number
+		s.toReturn = s.leases.returnAll(ctx)
+	case s.toReturn != nil: // their turns were in use
+		s.toReturn = s.leases.returnThese(ctx, s.toReturn)
 	}
 }
 

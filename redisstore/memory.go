@@ -121,13 +121,23 @@ func (m *memory) isSettled(e *refusal) bool {
 // did. It answers only if the result is certain. The server is asked if its clock may have reached
 // the reset, or if another window of the take might be the one that the caller has to wait for. It
 // is also asked once a second, since budget can come back early.
-func (m *memory) refuse(hashes []hash, charges []weir.Charge, local int64, r *weir.Receipt) bool {
+//
+// held returns the units that this process has leased of a window with a reset, by charge; nil:
+// none.
+func (m *memory) refuse(hashes []hash, charges []weir.Charge, held func(i int, reset int64) int64, local int64, r *weir.Receipt) bool {
 	var known [weir.MaxCharges]*refusal
+	var used [weir.MaxCharges]weir.Used // without what is held
 	var best *refusal
 	for i := range charges {
 		e := m.refused(hashes[i].id())
-		known[i] = e
-		if e != nil && e.used.Reset != 0 && !e.used.Fits(charges[i].Cost, charges[i].Limit) && (best == nil || e.used.Reset > best.used.Reset) {
+		if known[i] = e; e == nil {
+			continue
+		}
+		used[i] = e.used
+		if held != nil {
+			used[i].Count -= min(held(i, e.used.Reset), e.used.Count)
+		}
+		if e.used.Reset != 0 && !used[i].Fits(charges[i].Cost, charges[i].Limit) && (best == nil || e.used.Reset > best.used.Reset) {
 			best = e
 		}
 	}
@@ -145,7 +155,7 @@ func (m *memory) refuse(hashes []hash, charges []weir.Charge, local int64, r *we
 	if (local-asked >= int64(askAgain) || local < asked) && best.asked.CompareAndSwap(asked, local) {
 		return false
 	}
-	return m.refuseFrom(best, &known, charges, earliest, latest, r)
+	return m.refuseFrom(best, &known, &used, charges, earliest, latest, r)
 }
 
 // span returns the earliest and the latest time that the server's clock can have when this
@@ -154,7 +164,7 @@ func (e *refusal) span(local int64) (earliest, latest int64, ok bool) {
 	return e.now + local - e.until, e.now + int64(time.Microsecond) + local - e.since, local >= e.until
 }
 
-func (m *memory) refuseFrom(best *refusal, known *[weir.MaxCharges]*refusal, charges []weir.Charge, earliest, latest int64, r *weir.Receipt) bool {
+func (m *memory) refuseFrom(best *refusal, known *[weir.MaxCharges]*refusal, used *[weir.MaxCharges]weir.Used, charges []weir.Charge, earliest, latest int64, r *weir.Receipt) bool {
 	second := earliest / int64(time.Second)
 	*r = weir.Receipt{Now: second, Remembered: true}
 	for i := range charges {
@@ -165,12 +175,12 @@ func (m *memory) refuseFrom(best *refusal, known *[weir.MaxCharges]*refusal, cha
 		if e != nil {
 			switch {
 			case charges[i].Held:
-				r.Used[i] = e.used
+				r.Used[i] = used[i]
 				continue
 			case e.used.Reset == 0:
 				continue
 			case latest < e.used.Reset*int64(time.Second) && e.used.Reset <= charges[i].End(second):
-				r.Used[i] = e.used
+				r.Used[i] = used[i]
 				continue
 			case e == best:
 				return false

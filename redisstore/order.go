@@ -21,6 +21,7 @@ type order struct {
 	err     error
 	again   bool       // it is to be sent again: its windows were moving
 	waits   time.Time  // since when they are
+	tries   int        // how often it was sent again
 	state   orderState // guarded by settling.mu
 }
 

@@ -128,7 +128,8 @@ type Store struct {
 	epoch    epoch
 	leases   *leases // nil: none
 	claims   claims
-	resets   string // PREFIX:resets:number as it was read last; only maintain uses it
+	resets   string    // PREFIX:resets:number as it was read last; only maintain uses it
+	toReturn []*leased // windows whose units are still to go back because of it; so does this
 	settling settling
 	pending  pending
 	marks    marks
@@ -227,6 +228,7 @@ func newStore(o Options) (*Store, error) {
 		renew:     make(chan struct{}, 1),
 		moved:     make(chan struct{}, 1),
 		held:      newHeld(),
+		settling:  settling{machines: make(map[string]*settleQueue)},
 		pending:   pending{all: make(map[id]*pendingWindow)},
 		promoted:  newPromotions(),
 	}

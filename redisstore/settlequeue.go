@@ -12,19 +12,29 @@ import (
 const (
 	// maxSettleBatch is about how many changes are sent to the server together.
 	maxSettleBatch = 256
-	// maxSettleFlights bounds the batches that wait for the server. There is a second one only if
+	// maxSettleFlights bounds the batches that wait for a machine. There is a second one only if
 	// more waits than fits into the first.
 	maxSettleFlights = 4
-	// maxSettling bounds the changes that wait to be sent.
+	// maxSettling bounds the changes that wait to be sent to a machine.
 	maxSettling = 1 << 14
-	// settleAgainDelay is the pause before an order is sent again whose windows are moving.
-	settleAgainDelay = 10 * time.Millisecond
+	// settleAgainDelay is the first pause before an order is sent again whose windows are moving.
+	// Each further one is twice as long, so often at most.
+	settleAgainDelay   = 10 * time.Millisecond
+	maxSettleDoublings = 4
 )
 
-// A settling is the orders that wait to be sent.
+// A settling is the orders that wait to be sent, by machine: of a cluster one that does not answer
+// keeps none waiting for the others.
 type settling struct {
-	mu      sync.Mutex
-	closed  bool
+	mu       sync.Mutex
+	closed   bool
+	machines map[string]*settleQueue // by address; "": the only one, or one that is not known
+}
+
+// A settleQueue is the orders that wait to be sent to one machine. Orders of one window are sent in
+// one queue as long as its slot stays where it is.
+type settleQueue struct {
+	machine string
 	waiting []*order
 	changes int // in waiting
 	flights int
@@ -34,41 +44,64 @@ var errSettling = errors.New("too many settlements wait for the server")
 
 // add queues an order. It is sent with others at once, or after an earlier batch was answered.
 func (q *settling) add(s *Store, o *order) error {
+	at := s.machineOf(o)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch {
+	switch m := q.machines[at]; {
 	case q.closed:
 		return ErrClosed
 	case o.link == nil:
 		return s.notConnected()
-	case q.changes+len(o.changes) > maxSettling:
+	case m != nil && m.changes+len(o.changes) > maxSettling:
 		return errSettling
 	}
-	q.push(s, o)
+	q.push(s, at, o)
 	return nil
 }
 
 // push queues an order, and sees that it is sent. q.mu is held.
-func (q *settling) push(s *Store, o *order) {
-	q.waiting = append(q.waiting, o)
-	q.changes += len(o.changes)
+func (q *settling) push(s *Store, machine string, o *order) {
+	m := q.machines[machine]
+	if m == nil {
+		m = &settleQueue{machine: machine}
+		q.machines[machine] = m
+	}
+	m.waiting = append(m.waiting, o)
+	m.changes += len(o.changes)
 	flights := maxSettleFlights
 	if s.leases != nil {
 		flights = 1 // pockets are told the counts in the server's order
 	}
-	if q.flights == 0 || q.flights < flights && q.changes > q.flights*maxSettleBatch {
-		q.flights++
-		s.done.Go(func() { s.settleWaiting() })
+	if m.flights == 0 || m.flights < flights && m.changes > m.flights*maxSettleBatch {
+		m.flights++
+		s.done.Go(func() { s.settleWaiting(m) })
 	}
+}
+
+// machineOf returns the address of the machine that has the windows of an order, "" if there is
+// only one or it is not known. On a cluster all are in one slot.
+func (s *Store) machineOf(o *order) string {
+	if o.link == nil || !o.link.cluster {
+		return ""
+	}
+	for i := range o.changes {
+		if name := o.changes[i].name; name != "" {
+			return s.epoch.ownerOf(slotIn(o.link, name))
+		}
+	}
+	return ""
 }
 
 // settleAgain queues an order again whose windows are moving to another machine. So it keeps none
 // of the others of its batch waiting.
 func (s *Store) settleAgain(o *order) {
-	_ = wait.For(s.closing, settleAgainDelay) // if the store is closed, sending it fails
+	// if the store is closed, sending it fails
+	_ = wait.For(s.closing, settleAgainDelay<<min(o.tries, maxSettleDoublings))
+	o.tries++
+	at := s.machineOf(o)
 	s.settling.mu.Lock()
 	defer s.settling.mu.Unlock()
-	s.settling.push(s, o)
+	s.settling.push(s, at, o)
 }
 
 // maySendAgain reports whether an order whose windows are moving may be sent again.
@@ -96,16 +129,16 @@ func (q *settling) abandon(o *order) bool {
 
 // next removes a batch of orders, and those before it that nobody waits for any more. If there is
 // no batch, it ends the flight.
-func (q *settling) next() (batch, dropped []*order) {
+func (q *settling) next(m *settleQueue) (batch, dropped []*order) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n, taken := 0, 0
-	for _, o := range q.waiting {
+	for _, o := range m.waiting {
 		if n >= maxSettleBatch {
 			break
 		}
 		taken++
-		q.changes -= len(o.changes)
+		m.changes -= len(o.changes)
 		if o.state == orderAbandoned && !o.holds() {
 			dropped = append(dropped, o)
 			continue
@@ -114,12 +147,14 @@ func (q *settling) next() (batch, dropped []*order) {
 		n += len(o.changes)
 		batch = append(batch, o)
 	}
-	q.waiting = q.waiting[taken:]
-	if len(q.waiting) == 0 {
-		q.waiting = nil
+	m.waiting = m.waiting[taken:]
+	if len(m.waiting) == 0 {
+		m.waiting = nil
 	}
 	if batch == nil {
-		q.flights--
+		if m.flights--; m.flights == 0 {
+			delete(q.machines, m.machine)
+		}
 	}
 	return batch, dropped
 }
@@ -131,11 +166,11 @@ func (q *settling) close() {
 	q.mu.Unlock()
 }
 
-// settleWaiting sends batches until nothing waits.
-func (s *Store) settleWaiting() {
+// settleWaiting sends batches to a machine until nothing waits.
+func (s *Store) settleWaiting(m *settleQueue) {
 	for {
 		runtime.Gosched() // others that are about to settle share the command
-		batch, dropped := s.settling.next()
+		batch, dropped := s.settling.next(m)
 		for _, o := range dropped {
 			s.finish(o)
 		}

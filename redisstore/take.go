@@ -56,7 +56,7 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 		return nil
 	}
 	asked := s.local()
-	if (s.leases == nil || !s.leases.hasAny(charges, &hashes)) && s.memory.refuse(hashes[:], charges, asked, r) {
+	if s.refuse(charges, &hashes, asked, r) {
 		s.remembered.Add(1)
 		return nil
 	}
@@ -67,6 +67,16 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 		return s.Take(ctx, charges, r)
 	}
 	return s.takeFromServer(ctx, l, epoch, charges, &hashes, asked, r)
+}
+
+// refuse refuses a take from memory, and reports whether it did.
+func (s *Store) refuse(charges []weir.Charge, hashes *[weir.MaxCharges]hash, asked int64, r *weir.Receipt) bool {
+	if s.leases == nil {
+		return s.memory.refuse(hashes[:], charges, nil, asked, r)
+	}
+	return s.leases.know(charges, hashes, func(held func(i int, reset int64) int64) bool {
+		return s.memory.refuse(hashes[:], charges, held, asked, r)
+	})
 }
 
 func (s *Store) takeFromServer(ctx context.Context, l *link, epoch uint64, charges []weir.Charge, hashes *[weir.MaxCharges]hash, asked int64, r *weir.Receipt) error {

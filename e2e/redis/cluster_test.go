@@ -312,3 +312,35 @@ func TestASettlementInAMovingSlotKeepsNoOthersWaiting(t *testing.T) {
 		t.Errorf("the slot stays, and its settlement is %+v", changes[0])
 	}
 }
+
+// Settlements on a machine that does not answer keep those on others from nothing.
+func TestASettlementOnAHungMachineKeepsNoOthersWaiting(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 2, 0)
+	s := leasing(t, redisstore.Options{Addresses: cluster.Addrs()})
+	of := func(node *redistest.Server) taken {
+		for i := range 100 {
+			before := len(counters(t, node))
+			if k := admitted(t, s, charge(fmt.Sprint("user ", i), 100, 3600, 20)); len(counters(t, node)) > before {
+				return k
+			}
+		}
+		t.Fatal("a machine has no caller")
+		return taken{}
+	}
+	hung, healthy := of(cluster.Nodes[0]), of(cluster.Nodes[1])
+	cluster.Nodes[0].Pause(t)
+	settled := make(chan error, 1)
+	go func() { settled <- s.Settle(context.Background(), &hung.receipt.Ticket, hung.changes(19)) }()
+	for range 10 {
+		c := healthy.changes(19)
+		if err := s.Settle(t.Context(), &healthy.receipt.Ticket, c); err != nil || !c[0].Done {
+			t.Fatalf("on the healthy machine: %+v, %v", c[0], err)
+		}
+	}
+	if len(settled) > 0 {
+		t.Error("it was answered after the settlement on the hung machine")
+	}
+	cluster.Nodes[0].Resume(t)
+	<-settled
+}

@@ -262,3 +262,30 @@ func TestTakesThatWaitLeaseNothingOfAnEndedConnection(t *testing.T) {
 		t.Errorf("%d units were dropped", n)
 	}
 }
+
+// A window that is spent is refused from memory, also while this process has units of it that are
+// too few: takes of it would wait for each other's round trips.
+func TestASpentWindowWithLeasedUnitsIsRefusedFromMemory(t *testing.T) {
+	t.Parallel()
+	a := leasing(t, at(redistest.Start(t)))
+	c := charge("a", 10, 3600, 3)
+	for range 3 {
+		if r := take(t, a, c); !r.Allowed {
+			t.Fatalf("refused at %+v", r.Used[0])
+		}
+	}
+	before := a.Stats()
+	const refusals = 100
+	for range refusals {
+		if r := take(t, a, c); r.Allowed || r.Used[0].Count != 9 {
+			t.Fatalf("allowed %t at %+v, want a refusal at 9: one unit is left here", r.Allowed, r.Used[0])
+		}
+	}
+	if n := a.Stats().Remembered - before.Remembered; n < refusals/2 {
+		t.Errorf("%d of %d takes were refused from memory", n, refusals)
+	}
+	c.Cost = 1
+	if r := take(t, a, c); !r.Allowed || r.Used[0].Count != 10 {
+		t.Errorf("the last unit: allowed %t at %+v", r.Allowed, r.Used[0])
+	}
+}

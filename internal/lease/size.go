@@ -9,9 +9,9 @@ import (
 // which share of what all nodes spend. The zero value knows nothing. It is not safe for concurrent
 // use.
 //
-// The rule is that of docs/adr/0040-leases.md. A node alone on a key takes half of what is left
-// each time, as far as it spends that in half of the window. A node among others takes its share
-// of half, as far as it spends that in a sixtieth of the window, or in a second.
+// The rule is that of docs/adr/0040-leases.md. A node alone on a key takes three fifths of what is
+// left each time, as far as it spends that in half of the window. A node among others takes its
+// share of three fifths, as far as it spends that in a sixtieth of the window, or in a second.
 type Trend struct {
 	at     time.Duration // of the last answer
 	recent float64       // units of late, each worth less with time: rate times memory
@@ -19,6 +19,7 @@ type Trend struct {
 	own, all float64
 	count    int64 // the store's count at the last answer
 	reset    int64 // of the window of that answer
+	full     int64 // the reset of a window that has refused a request since
 }
 
 const (
@@ -28,6 +29,8 @@ const (
 	fading = 0.9
 	// alone is the share from which a node counts as the only one on a key.
 	alone = 0.7
+	// part is how much of what is left all nodes together ask for, in thousandths.
+	part = 600
 	// Least is the least number of units worth leasing.
 	Least = 2
 )
@@ -48,8 +51,12 @@ func (t *Trend) Note(now, per time.Duration, own, before, after, reset int64) {
 		spread = tau / passed * (1 - fades)
 	}
 	t.recent = t.recent*fades + float64(own-1)*spread + 1
-	t.at, t.count, t.reset = now, after, reset
+	t.at, t.count, t.reset, t.full = now, after, reset, 0
 }
+
+// Refused records that the store has refused a request in the window with a reset. Until it admits
+// one, or the window ends, nothing is left to wish for.
+func (t *Trend) Refused(reset int64) { t.full = reset }
 
 // A Wish is how many units a node asks for beside the cost of a request.
 type Wish struct {
@@ -72,8 +79,8 @@ func (t *Trend) Wish(now, per time.Duration, limit, second int64) Wish {
 	if t.reset > second {
 		rest -= t.count
 	}
-	w := Wish{Units: int64(min(rate*ahead.Seconds(), float64(limit))), Part: int64(share * 500), Least: Least}
-	if w.Units < Least || rest*w.Part/1000 < Least {
+	w := Wish{Units: int64(min(rate*ahead.Seconds(), float64(limit))), Part: int64(share * part), Least: Least}
+	if t.full > second || w.Units < Least || rest*w.Part/1000 < Least {
 		return Wish{}
 	}
 	return w
