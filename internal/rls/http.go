@@ -39,7 +39,7 @@ func (d *Door) json(w http.ResponseWriter, r *http.Request) {
 	}
 	var asked pb.RateLimitRequest
 	if err := protojson.Unmarshal(body, &asked); err != nil {
-		http.Error(w, "the body is no envoy.service.ratelimit.v3.RateLimitRequest in JSON", http.StatusBadRequest)
+		http.Error(w, "the body is no envoy.service.ratelimit.v3.RateLimitRequest in JSON: "+problemOf(asked.ProtoReflect(), body, err), http.StatusBadRequest)
 		return
 	}
 	ctx := r.Context()

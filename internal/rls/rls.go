@@ -11,6 +11,7 @@
 //	follow.go   the configuration in force, which follows its files
 //	door.go     the service over gRPC, with its health, and its drain
 //	http.go     the service over HTTP: /json and /healthcheck
+//	json.go     what is wrong with a body of /json
 package rls
 
 import (

@@ -1,0 +1,57 @@
+package rls
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestAnErrorOfJSONNamesTheFieldItsValueAndWhatIsAllowed(t *testing.T) {
+	h := NewDoor(newService(t, Options{}), DoorOptions{}).Handler()
+	for body, want := range map[string]string{
+		`{"domian":"edge"}`:                  `unknown field "domian": domain, descriptors, hits_addend are allowed`,
+		`{"domain":5}`:                       "domain is 5: a string is allowed",
+		`{"hits_addend":-1,"domain":"edge"}`: "hits_addend is -1: a whole number from 0 to 4294967295 is allowed",
+		`{"descriptors":{}}`:                 "descriptors is {}: a list is allowed",
+		`{"descriptors":[{}, 5]}`:            "descriptors[1] is 5: an object is allowed",
+		`{"descriptors":[null]}`:             "descriptors[0] is null: an object is allowed",
+		`{"descriptors":[{"entries":[{"key":"a","value":true}]}]}`: "descriptors[0].entries[0].value is true: a string is allowed",
+		`{"descriptors":[{"entries":[{"name":"a"}]}]}`:             `unknown field "descriptors[0].entries[0].name": key, value are allowed`,
+		`{"descriptors":[{"limit":"a"}]}`:                          `descriptors[0].limit is "a": an object is allowed`,
+		`{"descriptors":[{"limit":{"unit":"minute"}}]}`:            `descriptors[0].limit.unit is "minute": one of SECOND, MINUTE, HOUR, DAY, WEEK and MONTH is allowed`,
+		`{"descriptors":[{"hitsAddend":{"value":1}}]}`:             `descriptors[0].hitsAddend is {"value":1}: a whole number from 0 to 18446744073709551615 is allowed`,
+		`{"descriptors":[{"is_negative_hits":"yes"}]}`:             `descriptors[0].is_negative_hits is "yes": true or false is allowed`,
+		`{"domain":"` + "\x01" + `"}`:                              "syntax error (line 1:11)",
+		"{\"domain\":\"\xff\"}":                                    "(line 1:11): invalid UTF-8 in string",
+		`{"domain":"a","domain":"b"}`:                              `(line 1:15): duplicate field "domain"`,
+		`{"hitsAddend":1,"hits_addend":2}`:                         `duplicate field "hits_addend"`,
+		`[]`:                                                       "it is []: an object is allowed",
+		` 5 `:                                                      "it is 5: an object is allowed",
+		"":                                                         "syntax error (line 1:1)",
+		`{"domain":"a",}`:                                          "syntax error (line 1:15): unexpected token }",
+		`{"domain":["` + strings.Repeat("x", 1000) + "\"]}":        `domain is ["xxx`,
+		`{"domain":null,"descriptors":null,"descriptors":[]}`:      "duplicate field",
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("POST", "/json", strings.NewReader(body)))
+		text := w.Body.String()
+		if w.Code != 400 || !strings.HasPrefix(text, "the body is no envoy.service.ratelimit.v3.RateLimitRequest in JSON: ") || !strings.Contains(text, want) || len(text) > 400 {
+			t.Errorf("%.80s: %d, %s; want %s", body, w.Code, text, want)
+		}
+	}
+}
+
+// protojson decides what is accepted; numbers can be strings.
+func TestWhatJSONAcceptsHasNoError(t *testing.T) {
+	h := NewDoor(newService(t, Options{}), DoorOptions{}).Handler()
+	for _, body := range []string{
+		` {"domain":"edge","hitsAddend":"1","descriptors":[{"entries":[{"key":"user","value":"a"}],"limit":null,"hits_addend":"1","isNegativeHits":false}]} `,
+		`{"domain":"edge","hits_addend":1.0,"descriptors":[{"entries":[{"key":"user","value":"b"}],"limit":{"unit":2,"requests_per_unit":1e1,"unit_multiplier":1}}]}`,
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("POST", "/json", strings.NewReader(body)))
+		if w.Code != 200 {
+			t.Errorf("%s: %d, %s", body, w.Code, w.Body)
+		}
+	}
+}
