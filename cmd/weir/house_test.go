@@ -51,7 +51,7 @@ var floors = map[string]int{
 	"scripts/docsite":     1, "scripts/corpora": 1,
 
 	"": 0, "headers": 0, "internal/wire": 0, "internal/nonblock": 0, "internal/unsent": 0, "internal/lease": 0, "internal/plaintext": 0, "internal/uplot": 0,
-	"internal/wait": 0, "internal/grpcdrain": 0, "internal/pages": 0, "internal/headroom": 0, "clients/js": 0,
+	"internal/wait": 0, "internal/grpcdrain": 0, "internal/pages": 0, "internal/headroom": 0, "internal/logtest": 0, "clients/js": 0,
 }
 
 // floorOf returns a package's floor. Examples are on the top floor, as users are.
@@ -192,7 +192,7 @@ func TestClientPackagesImportNoServerCode(t *testing.T) {
 	}
 }
 
-func TestTestServersAreImportedOnlyByTests(t *testing.T) {
+func TestWhatIsForTestsIsImportedOnlyByTests(t *testing.T) {
 	for _, p := range packages(t) {
 		if strings.HasPrefix(p.name(), "e2e/") {
 			continue
@@ -200,6 +200,9 @@ func TestTestServersAreImportedOnlyByTests(t *testing.T) {
 		for _, imported := range p.Imports {
 			if strings.HasPrefix(imported, module+"/e2e/") {
 				t.Errorf("%s imports %s outside its tests: it starts processes", p.ImportPath, imported)
+			}
+			if imported == module+"/internal/logtest" || imported == module+"/internal/openapitest" {
+				t.Errorf("%s imports %s outside its tests: no program needs it", p.ImportPath, imported)
 			}
 		}
 	}

@@ -32,7 +32,7 @@ func TestEachNameGetsACertificateOfItsOwnAndARestartKeepsIt(t *testing.T) {
 			}
 		}
 		stop()
-		if w := log.warnings(""); len(w) > 0 {
+		if w := warnings(log, ""); len(w) > 0 {
 			t.Errorf("warned: %q", w)
 		}
 
@@ -86,7 +86,7 @@ func TestAFailureIsReportedOnceAndTriedUntilItSucceeds(t *testing.T) {
 			t.Errorf("it was asked %d times for two names in an hour", asked)
 		}
 		for _, name := range []string{api, www} {
-			w := log.warnings("name=" + name)
+			w := warnings(log, "name="+name)
 			if len(w) != 1 || !strings.Contains(w[0], "the name does not resolve") || !strings.Contains(w[0], "level=WARN") || !strings.Contains(w[0], "port 443") {
 				t.Errorf("%s: %q", name, w)
 			}
@@ -111,8 +111,8 @@ func TestARenewalThatFailsKeepsTheCertificateInUse(t *testing.T) {
 		stop := m.run(t)
 		time.Sleep(6 * time.Hour)
 		first := m.serial(api)
-		if first == 0 || len(log.warnings("")) > 0 {
-			t.Fatalf("serial %d, %q", first, log.warnings(""))
+		if first == 0 || len(warnings(log, "")) > 0 {
+			t.Fatalf("serial %d, %q", first, warnings(log, ""))
 		}
 		time.Sleep(4 * time.Hour) // renewed when a third was left
 		second := m.serial(api)
@@ -125,7 +125,7 @@ func TestARenewalThatFailsKeepsTheCertificateInUse(t *testing.T) {
 		if m.serial(api) != second {
 			t.Error("another certificate is in use")
 		}
-		w := log.warnings("name=" + api)
+		w := warnings(log, "name="+api)
 		if len(w) != 1 || !strings.Contains(w[0], "could not be renewed, and stays in use") || !strings.Contains(w[0], "too many certificates") {
 			t.Errorf("warned %d times: %q", len(w), w)
 		}
@@ -133,7 +133,7 @@ func TestARenewalThatFailsKeepsTheCertificateInUse(t *testing.T) {
 			t.Error("it has expired, and nothing is missing")
 		}
 		m.Warn(time.Now())
-		if w := log.warnings("has expired"); len(w) != 2 {
+		if w := warnings(log, "has expired"); len(w) != 2 {
 			t.Errorf("warned of %q", w)
 		}
 		if end := m.Expiries()[api]; !end.Equal(m.Certificate(api).Leaf.NotAfter) {
@@ -147,7 +147,7 @@ func TestARenewalThatFailsKeepsTheCertificateInUse(t *testing.T) {
 		}
 		a.fails(errors.New("too many again"))
 		time.Sleep(10 * time.Hour)
-		if w := log.warnings("too many again"); len(w) != 2 { // one a name
+		if w := warnings(log, "too many again"); len(w) != 2 { // one a name
 			t.Errorf("warned of the second failure: %q", w)
 		}
 		// Certmagic has its pauses in a variable, so the next test would begin with one.
@@ -177,7 +177,7 @@ func TestADirectoryThatCannotBeUsedIsReported(t *testing.T) {
 		obstruct()
 		stop := m.run(t)
 		time.Sleep(3 * time.Hour)
-		if w := log.warnings("name=" + api); len(w) != 1 || !strings.Contains(w[0], "no certificate by ACME") {
+		if w := warnings(log, "name="+api); len(w) != 1 || !strings.Contains(w[0], "no certificate by ACME") {
 			t.Errorf("before the first: %q", w)
 		}
 		clear()
@@ -188,7 +188,7 @@ func TestADirectoryThatCannotBeUsedIsReported(t *testing.T) {
 		}
 		obstruct()
 		time.Sleep(10 * time.Hour)
-		if w := log.warnings("name=" + api); len(w) != 2 || !strings.Contains(w[1], "could not be renewed, and stays in use") || m.serial(api) != first {
+		if w := warnings(log, "name="+api); len(w) != 2 || !strings.Contains(w[1], "could not be renewed, and stays in use") || m.serial(api) != first {
 			t.Errorf("before a renewal: %q", w)
 		}
 		clear()
@@ -196,7 +196,7 @@ func TestADirectoryThatCannotBeUsedIsReported(t *testing.T) {
 		if m.serial(api) == first {
 			t.Error("it was not renewed")
 		}
-		if w := log.warnings("api"); len(w) != 2 {
+		if w := warnings(log, "api"); len(w) != 2 {
 			t.Errorf("warned of %q", w)
 		}
 		stop()
@@ -220,7 +220,7 @@ func TestAStoredCertificateThatExpiresTonightIsRenewed(t *testing.T) {
 			t.Error("it is not in use meanwhile")
 		}
 		m.Warn(time.Now())
-		if w := log.warnings("expires soon"); len(w) != 2 {
+		if w := warnings(log, "expires soon"); len(w) != 2 {
 			t.Errorf("warned of %q", w)
 		}
 		stop = m.run(t)
@@ -248,7 +248,7 @@ func TestTheEndOfTheServerIsNoFailure(t *testing.T) {
 			t.Errorf("locked: %t, %v", ok, err)
 		}
 		stop()
-		if w := log.warnings(""); len(w) > 0 {
+		if w := warnings(log, ""); len(w) > 0 {
 			t.Errorf("warned: %q", w)
 		}
 	})

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/certmagic"
+
+	"github.com/weirlimit/weir/internal/logtest"
 )
 
 // An authority issues certificates in place of a real one.
@@ -103,23 +105,9 @@ func (a *authority) counts() (asked int, issued int64) {
 	return a.asked, a.issued
 }
 
-// A text is a log.
-type text struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *text) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// warnings returns the warnings that contain a word.
-func (l *text) warnings(of string) (all []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.b.String()) {
+// warnings returns the warnings of a log that contain a word.
+func warnings(log *logtest.Buffer, of string) (all []string) {
+	for line := range strings.Lines(log.String()) {
 		if !strings.Contains(line, "level=INFO") && strings.Contains(line, of) {
 			all = append(all, strings.TrimSpace(line))
 		}
@@ -130,9 +118,9 @@ func (l *text) warnings(of string) (all []string) {
 const api, www = "api.example.com", "www.example.com"
 
 // open returns a Manager of two names, which asks a.
-func open(t testing.TB, dir string, a *authority) (*Manager, *text) {
+func open(t testing.TB, dir string, a *authority) (*Manager, *logtest.Buffer) {
 	t.Helper()
-	log := new(text)
+	log := new(logtest.Buffer)
 	m, err := New(Options{Names: []string{api, www}, Dir: dir, Log: slog.New(slog.NewTextHandler(log, nil)), issuer: a})
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func TestDamagedFilesArePutAside(t *testing.T) {
 				if m.Certificate(api) != nil || m.serial(www) != other {
 					t.Error("the wrong one is in use")
 				}
-				if w := log.warnings("is damaged"); len(w) != 1 || !strings.Contains(w[0], filepath.Join("damaged", "certificate-"+api)) {
+				if w := warnings(log, "is damaged"); len(w) != 1 || !strings.Contains(w[0], filepath.Join("damaged", "certificate-"+api)) {
 					t.Errorf("warned %q", w)
 				}
 				stop = m.run(t)
@@ -57,7 +57,7 @@ func TestACertificateThatCannotBeUsedIsNotAskedForAtOnce(t *testing.T) {
 		if asked, _ := a.counts(); asked < 6 || asked > 40 {
 			t.Errorf("it was asked %d times for two names in an hour", asked)
 		}
-		if w := log.warnings("use the certificate that was issued"); len(w) == 0 || !strings.Contains(w[0], "level=WARN") {
+		if w := warnings(log, "use the certificate that was issued"); len(w) == 0 || !strings.Contains(w[0], "level=WARN") {
 			t.Errorf("warned %q", w)
 		}
 		a.mu.Lock()
@@ -103,8 +103,8 @@ func TestFilesThatAnotherServerIsWritingAreLeftAlone(t *testing.T) {
 		m, log := open(t, dir, a)
 		stop = m.run(t)
 		time.Sleep(10 * time.Second)
-		if m.serial(api) != 0 || len(log.warnings("")) > 0 {
-			t.Errorf("serial %d, warned %q", m.serial(api), log.warnings(""))
+		if m.serial(api) != 0 || len(warnings(log, "")) > 0 {
+			t.Errorf("serial %d, warned %q", m.serial(api), warnings(log, ""))
 		}
 		if err := errors.Join(os.WriteFile(key, whole, 0o600), other.Unlock(t.Context(), lock)); err != nil {
 			t.Fatal(err)
@@ -114,8 +114,8 @@ func TestFilesThatAnotherServerIsWritingAreLeftAlone(t *testing.T) {
 			t.Errorf("serial %d, want %d, which is stored", got, issued)
 		}
 		stop()
-		if asked, _ := a.counts(); asked != 2 || len(log.warnings("")) > 0 {
-			t.Errorf("the authority was asked %d times, warned %q", asked, log.warnings(""))
+		if asked, _ := a.counts(); asked != 2 || len(warnings(log, "")) > 0 {
+			t.Errorf("the authority was asked %d times, warned %q", asked, warnings(log, ""))
 		}
 	})
 }
@@ -137,14 +137,14 @@ func TestALockThatAnotherServerKeepsIsReported(t *testing.T) {
 		m, log := open(t, dir, a)
 		stop = m.run(t)
 		time.Sleep(time.Hour)
-		if w := log.warnings("name=" + api); len(w) != 1 || !strings.Contains(w[0], "another server has the lock") {
+		if w := warnings(log, "name="+api); len(w) != 1 || !strings.Contains(w[0], "another server has the lock") {
 			t.Errorf("warned %q", w)
 		}
 		if err := other.Unlock(t.Context(), issueLock(api)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if w := log.warnings("is damaged"); m.serial(api) == 0 || len(w) != 1 {
+		if w := warnings(log, "is damaged"); m.serial(api) == 0 || len(w) != 1 {
 			t.Errorf("serial %d, warned %q", m.serial(api), w)
 		}
 		stop()
@@ -181,7 +181,7 @@ func TestADamagedAccountIsPutAside(t *testing.T) {
 		}
 		a := newAuthority(t, time.Hour)
 		m, log := open(t, dir, a)
-		if w := log.warnings(""); len(w) > 0 {
+		if w := warnings(log, ""); len(w) > 0 {
 			t.Errorf("a whole account: %q", w)
 		}
 		if err := m.Close(); err != nil {
@@ -189,7 +189,7 @@ func TestADamagedAccountIsPutAside(t *testing.T) {
 		}
 		cut(t, filepath.Join(account, file))
 		m, log = open(t, dir, a)
-		if w := log.warnings("another is registered"); len(w) != 1 {
+		if w := warnings(log, "another is registered"); len(w) != 1 {
 			t.Errorf("%s: %q", file, w)
 		}
 		if _, err := os.Stat(account); !errors.Is(err, fs.ErrNotExist) {

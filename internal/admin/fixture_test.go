@@ -1,7 +1,6 @@
 package admin_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -16,27 +15,10 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/live"
+	"github.com/weirlimit/weir/internal/logtest"
 	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/policyfile"
 )
-
-// A logged is a server's log that can be read while the server writes.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // A fixture is a Server with a clock that the test sets.
 type fixture struct {
@@ -48,7 +30,7 @@ type fixture struct {
 	token   string                // the operator's token
 	roles   map[admin.Role]string // tokens by role; see as
 	dir     string
-	log     logged
+	log     logtest.Buffer
 
 	clock sync.Mutex
 	at    time.Time

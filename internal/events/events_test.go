@@ -20,6 +20,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/events"
+	"github.com/weirlimit/weir/internal/logtest"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -66,25 +67,7 @@ func accepts(int) (int, string, error) { return 200, "", nil }
 type rig struct {
 	*testing.T
 	*events.Sender
-	log lines
-}
-
-// lines are a log that can be read while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	log logtest.Buffer
 }
 
 func open(t *testing.T, r *receiver) *rig {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/logtest"
 )
 
 // If an upstream stalls in a body with a declared length, its connection is closed.
@@ -115,7 +117,7 @@ func TestAnUnreadableCertificateIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	certificateFiles(t, certFile, keyFile)
-	log := new(lockedText)
+	log := new(logtest.Buffer)
 	now := time.Unix(1_800_000_000, 0)
 	c, err := loadCertificates([]KeyPair{{certFile, keyFile}}, nil, textLog(log), func() time.Time { return now })
 	if err != nil {

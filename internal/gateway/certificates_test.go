@@ -27,6 +27,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weirlimit/weir/internal/logtest"
 )
 
 // An issued is a self-signed certificate for a test. The zero value has a P-256 key and an hour.
@@ -159,7 +161,7 @@ func TestAClientGetsTheKindOfKeyThatItSupports(t *testing.T) {
 // The names of a renewed certificate are served; a broken pair keeps its names, and disturbs no
 // other pair.
 func TestEachPairIsReloadedByItself(t *testing.T) {
-	dir, now, log := t.TempDir(), time.Now(), new(lockedText)
+	dir, now, log := t.TempDir(), time.Now(), new(logtest.Buffer)
 	pairs := certificatesFor(t, dir, "a.example.com", "b.example.com")
 	s, err := loadCertificates(pairs, nil, slog.New(slog.NewTextHandler(log, nil)), func() time.Time { return now })
 	if err != nil {
@@ -255,7 +257,7 @@ func TestCertificatesWithoutUseAreReported(t *testing.T) {
 	wild, _ := issued{hosts: []string{"*.shop.example.com", "192.0.2.1"}}.write(t, dir, "wild")
 	manager := issuedCertificates(t, "", "www.example.org")
 	synctest.Test(t, func(t *testing.T) {
-		log := new(lockedText)
+		log := new(logtest.Buffer)
 		s, err := loadCertificates([]KeyPair{nameless, api, again, second, other, wild}, manager, slog.New(slog.NewTextHandler(log, nil)), time.Now)
 		if err != nil {
 			t.Fatal(err)
@@ -319,7 +321,7 @@ func TestACertificateThatExpiresSoonIsReportedDaily(t *testing.T) {
 			pair, _ := issued{hosts: []string{name + ".example.com"}, from: now.Add(-life[0]), to: now.Add(life[1])}.write(t, dir, name)
 			pairs = append(pairs, pair)
 		}
-		log := new(lockedText)
+		log := new(logtest.Buffer)
 		s, err := loadCertificates(pairs, nil, slog.New(slog.NewTextHandler(log, nil)), time.Now)
 		if err != nil {
 			t.Fatal(err)

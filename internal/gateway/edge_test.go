@@ -21,6 +21,7 @@ import (
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/gateway/rules"
+	"github.com/weirlimit/weir/internal/logtest"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -83,31 +84,13 @@ func testDecider(t testing.TB, p weir.Policy) *weir.Decider {
 	return d
 }
 
-// A lockedText collects the output of several goroutines.
-type lockedText struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lockedText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // An edge is a gateway that listens.
 type edge struct {
 	t       testing.TB
 	gateway *Gateway
 	addr    string
-	log     *lockedText // lines that do not belong to a request
-	access  *lockedText
+	log     *logtest.Buffer // lines that do not belong to a request
+	access  *logtest.Buffer
 	stop    func() // drains, and returns the result of Serve
 	result  chan error
 }
@@ -129,7 +112,7 @@ func TestMain(m *testing.M) {
 // options.
 func open(t testing.TB, backend http.Handler, change func(*Options)) *edge {
 	t.Helper()
-	e := &edge{t: t, log: new(lockedText), access: new(lockedText), result: make(chan error, 1)}
+	e := &edge{t: t, log: new(logtest.Buffer), access: new(logtest.Buffer), result: make(chan error, 1)}
 	logger := slog.New(slog.NewTextHandler(e.log, nil))
 	access := NewAccessLog(e.access, LogText, logger)
 	o := Options{Backend: backend, Log: logger, AccessLog: access, Engine: testEngine}

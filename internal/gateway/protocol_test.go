@@ -21,6 +21,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/weirlimit/weir/internal/logtest"
 )
 
 // certificateFiles writes a new self-signed pair for 127.0.0.1.
@@ -104,7 +106,7 @@ func TestAChangedCertificateIsServedAndABrokenOneIsNot(t *testing.T) {
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	certificateFiles(t, certFile, keyFile)
 	now := time.Now()
-	log := new(lockedText)
+	log := new(logtest.Buffer)
 	c, err := loadCertificates([]KeyPair{{certFile, keyFile}}, nil, slog.New(slog.NewTextHandler(log, nil)), func() time.Time { return now })
 	if err != nil {
 		t.Fatal(err)

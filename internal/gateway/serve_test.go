@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/logtest"
 )
 
 func TestADrainFinishesRequestsInFlight(t *testing.T) {
@@ -139,7 +141,7 @@ func TestServeReturnsListenErrors(t *testing.T) {
 
 func TestAnAccessLogOutlivesTheGatewaysThatShareIt(t *testing.T) {
 	// The access log belongs to its creator: two gateways may share it.
-	var out lockedText
+	var out logtest.Buffer
 	access := NewAccessLog(&out, LogText, nil)
 	for range 2 {
 		e := open(t, new(recorder), func(o *Options) { o.AccessLog = access })

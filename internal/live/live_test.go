@@ -1,7 +1,6 @@
 package live_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/live"
+	"github.com/weirlimit/weir/internal/logtest"
 	"github.com/weirlimit/weir/policyfile"
 )
 
@@ -31,25 +31,7 @@ type fixture struct {
 	path  string
 	mu    sync.Mutex
 	swaps []int64 // the limits that were put in force
-	log   lockedText
-}
-
-// A lockedText is a log that can be read while it is written.
-type lockedText struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lockedText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	log   logtest.Buffer
 }
 
 func (f *fixture) swap(p weir.Policy) error {

@@ -1,39 +1,18 @@
 package rls
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/weirlimit/weir/internal/logtest"
 	"github.com/weirlimit/weir/internal/rls/config"
 )
-
-// lines is a log. The time of a bubble passes without ordering what its goroutines do.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// take returns what was logged since the last take.
-func (l *lines) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.text.Reset()
-	return l.text.String()
-}
 
 func TestAnEmptyDirectoryAdmitsAndIsWarnedOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -43,7 +22,7 @@ func TestAnEmptyDirectoryAdmitsAndIsWarnedOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := newService(t, Options{})
-		log := new(lines)
+		log := new(logtest.Buffer)
 		s.options.Log = slog.New(slog.NewTextHandler(log, nil))
 		files, err := s.Load(dir, config.Options{})
 		if err != nil {
@@ -59,7 +38,7 @@ func TestAnEmptyDirectoryAdmitsAndIsWarnedOf(t *testing.T) {
 			t.Helper()
 			<-time.After(10 * time.Second)
 			synctest.Wait()
-			text := log.take()
+			text := log.Take()
 			warned := strings.Contains(text, "level=WARN") && strings.Contains(text, "no request is limited")
 			if got := s.Loaded(); got != want || warned != strings.HasPrefix(want, "0") {
 				t.Errorf("%s, want %s, and a warning if it has none: %s", got, want, text)

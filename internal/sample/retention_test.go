@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weirlimit/weir/internal/logtest"
 )
 
 // Visitors' rows are deleted to the millisecond, by the backend's clock; what a workspace has
@@ -56,7 +58,7 @@ func TestAVisitorsRowsGoAfter30Days(t *testing.T) {
 func TestTheBackendSweepsWhenItOpensAndEveryHour(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		log := new(buffer)
+		log := new(logtest.Buffer)
 		k := &bench{T: t, dir: dir, log: log}
 		open := func() {
 			var err error

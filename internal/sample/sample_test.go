@@ -1,7 +1,6 @@
 package sample
 
 import (
-	"bytes"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -14,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weirlimit/weir/internal/logtest"
 )
 
 // A bench is a backend on a data directory, its clock, and one visitor and one API client of
@@ -22,7 +23,7 @@ type bench struct {
 	*testing.T
 	b       *Backend
 	dir     string
-	log     *buffer
+	log     *logtest.Buffer
 	clock   *clock
 	session string // Authorization values
 	token   string
@@ -55,7 +56,7 @@ func (k *bench) in(t *testing.T) *bench {
 }
 
 func benchOn(t *testing.T, dir string) *bench {
-	return &bench{T: t, dir: dir, log: new(buffer), clock: &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}}
+	return &bench{T: t, dir: dir, log: new(logtest.Buffer), clock: &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}}
 }
 
 func setUp(t *testing.T) *bench { return setUpWith(t, Options{}) }
@@ -222,24 +223,6 @@ func (a reply) says(path string, want any) reply {
 		a.Errorf("the answer's %s is %v, want %v: %s", path, got, want, a.body)
 	}
 	return a
-}
-
-// A buffer is a log that goroutines can share.
-type buffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.String()
 }
 
 // exec changes the database without the backend.

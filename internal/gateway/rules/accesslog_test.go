@@ -7,11 +7,11 @@ import (
 	"log/slog"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/weirlimit/weir/answer"
+	"github.com/weirlimit/weir/internal/logtest"
 )
 
 var sampleEntry = entry{
@@ -22,7 +22,7 @@ var sampleEntry = entry{
 
 func logged(t *testing.T, format LogFormat, entries ...entry) string {
 	t.Helper()
-	var out lockedText
+	var out logtest.Buffer
 	l := NewAccessLog(&out, format, nil)
 	for i := range entries {
 		l.add(&entries[i], AllLogFields)
@@ -108,24 +108,6 @@ func TestSecretsInAPathAreRedacted(t *testing.T) {
 	}
 }
 
-// A lockedText collects the output of goroutines.
-type lockedText struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (w *lockedText) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.b.Write(p)
-}
-
-func (w *lockedText) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.b.String()
-}
-
 // A stuckWriter blocks until it is released.
 type stuckWriter struct {
 	writing, release chan struct{}
@@ -175,7 +157,7 @@ func itoa(n int) string { b, _ := json.Marshal(n); return string(b) }
 func TestAWriteErrorIsLoggedOnce(t *testing.T) {
 	w := &stuckWriter{writing: make(chan struct{}, 1), release: make(chan struct{}), err: errors.New("no space left")}
 	close(w.release)
-	log := new(lockedText)
+	log := new(logtest.Buffer)
 	l := NewAccessLog(w, LogText, slog.New(slog.NewTextHandler(log, nil)))
 	for range 3 {
 		l.add(&sampleEntry, AllLogFields)

@@ -7,33 +7,19 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/weirlimit/weir/internal/logtest"
 	"github.com/weirlimit/weir/internal/upstream"
 )
 
 // lines are what the log has of a site's outage.
 type lines struct {
+	logtest.Buffer
 	rules *Rules
 	site  *Site
-
-	mu  sync.Mutex
-	all strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
 }
 
 func newLines(t *testing.T, host string) *lines {
