@@ -52,7 +52,7 @@ func (b *builder) domain(d *document) {
 		b.of[root] = place{b.file, d.domain.line}
 	case !b.Merge:
 		at := b.of[root]
-		b.report(d.domain.line, "domain %q occurs twice: %s:%d has it already; give each domain one file, or allow several", name, at.file, at.line)
+		b.report(d.domain.line, "domain %q occurs twice: %s:%d has it already; give each domain one file, or join them with --rls-merge-domains", name, at.file, at.line)
 		root = new(Node)
 	}
 	b.add(root, []string{name}, d.descriptors)

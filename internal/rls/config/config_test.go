@@ -223,7 +223,7 @@ func TestAFileReportsTwentyProblemsAtMost(t *testing.T) {
 
 func TestADomainHasOneFileUnlessSeveralAreAllowed(t *testing.T) {
 	files := filesOf("domain: a\ndescriptors: [{key: x}]", "domain: a\ndescriptors: [{key: y}]")
-	if _, err := Parse(files, Options{}); err == nil || !strings.Contains(err.Error(), `f2.yaml:1: domain "a" occurs twice: f1.yaml:1 has it`) {
+	if _, err := Parse(files, Options{}); err == nil || !strings.Contains(err.Error(), `f2.yaml:1: domain "a" occurs twice: f1.yaml:1 has it already; give each domain one file, or join them with --rls-merge-domains`) {
 		t.Error(err)
 	}
 	c, err := Parse(files, Options{Merge: true})
