@@ -30,7 +30,7 @@ import (
 func Limit(windows ...string) func(http.Handler) http.Handler { return Setup{}.Limit(windows...) }
 
 // LimitErr is Limit for windows that are not part of the program, such as those of a configuration:
-// it returns an error and does not panic.
+// it returns an error with all problems, one a line, and does not panic.
 func LimitErr(windows ...string) (func(http.Handler) http.Handler, error) {
 	return Setup{}.LimitErr(windows...)
 }
@@ -98,34 +98,16 @@ func (s Setup) name() string {
 }
 
 func (s Setup) middleware(windows []string) (*Middleware, error) {
-	if s.Options.Identity != nil {
-		return nil, errors.New("limit: Setup.Options.Identity is set: it is made of Setup.Caller, so leave it nil")
-	}
-	if s.Store != nil && s.Limiter.Name == "" {
-		return nil, errors.New("limit: Setup.Store is set without Setup.Limiter.Name: limits of one name share counts in a store, so name each")
-	}
-	if len(s.Limiter.Windows) > 0 {
-		return nil, errors.New("limit: Setup.Limiter.Windows is set: the windows are the arguments of Limit")
-	}
-	l := s.Limiter
-	l.Name = s.name()
-	for _, text := range windows {
-		w, err := weir.ParseWindow(text)
-		if err != nil {
-			return nil, fmt.Errorf("limit: %w", err)
-		}
-		l.Windows = append(l.Windows, w)
-	}
-	if l.Mode == weir.Shadow && len(l.Routes) == 0 {
-		// a limiter in Shadow mode is found by its routes alone
-		l.Routes = []weir.Route{{Path: "/", Prefix: true}}
-	}
+	l, problems := s.limiter(windows)
 	who, err := identity.New(s.Caller)
 	if err != nil {
-		return nil, fmt.Errorf("limit: %w", err)
+		problems = append(problems, err)
+	} else {
+		problems = append(problems, unverified(&l, who)...)
 	}
-	if err := unverified(&l, who); err != nil {
-		return nil, fmt.Errorf("limit: %w", err)
+	if len(problems) > 0 {
+		problems = append(problems, inSetup(weir.Policy{Limiters: []weir.Limiter{l}}.Problems(sourcesOf(who)), len(l.Windows) < len(windows))...)
+		return nil, joined(problems)
 	}
 	store := s.Store
 	if store == nil {
@@ -134,7 +116,9 @@ func (s Setup) middleware(windows []string) (*Middleware, error) {
 		}
 	}
 	d, err := weir.New(weir.Policy{Limiters: []weir.Limiter{l}}, store, weir.Options{Sources: who.Sources()})
-	if err != nil {
+	if bad := new(weir.PolicyError); errors.As(err, &bad) {
+		return nil, joined(inSetup(bad.Problems, false))
+	} else if err != nil {
 		return nil, fmt.Errorf("limit: %w", err)
 	}
 	s.Options.Identity = who
@@ -145,21 +129,97 @@ func (s Setup) middleware(windows []string) (*Middleware, error) {
 	return m, nil
 }
 
-// unverified reports a credential that l requires or counts by and that who cannot verify: nobody
-// would be rejected, and everybody be counted by address.
-func unverified(l *weir.Limiter, who *identity.Resolver) error {
+// limiter returns the limiter with those windows that can be parsed, and what is wrong with s and
+// with the others.
+func (s Setup) limiter(windows []string) (l weir.Limiter, problems []error) {
+	if s.Options.Identity != nil {
+		problems = append(problems, errors.New("Setup.Options.Identity is set: it is made of Setup.Caller, so leave it nil"))
+	}
+	if s.Store != nil && s.Limiter.Name == "" {
+		problems = append(problems, errors.New("Setup.Store is set without Setup.Limiter.Name: limits of one name share counts in a store, so name each"))
+	}
+	if len(s.Limiter.Windows) > 0 {
+		problems = append(problems, errors.New("Setup.Limiter.Windows is set: the windows are the arguments of Limit"))
+	}
+	l = s.Limiter
+	l.Name, l.Windows = s.name(), nil
+	for _, text := range windows {
+		w, err := weir.ParseWindow(text)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		l.Windows = append(l.Windows, w)
+	}
+	if l.Mode == weir.Shadow && len(l.Routes) == 0 {
+		// a limiter in Shadow mode is found by its routes alone
+		l.Routes = []weir.Route{{Path: "/", Prefix: true}}
+	}
+	return l, problems
+}
+
+// sourcesOf returns the key sources by which windows can count; nil if who is: any name is
+// accepted then.
+func sourcesOf(who *identity.Resolver) []weir.Source {
+	if who == nil {
+		return nil
+	}
+	return who.Sources()
+}
+
+// joined returns the problems as one error, one a line; nil if there are none.
+func joined(problems []error) error {
+	for i, err := range problems {
+		problems[i] = fmt.Errorf("limit: %w", err)
+	}
+	return errors.Join(problems...)
+}
+
+// inGo has the words of a policy file in problems, and those of a Setup.
+var inGo = strings.NewReplacer(
+	`add "chosen: yes" to the limiter`, "set Setup.Limiter.Chosen",
+	"; or in_flight, such as: 10 by ip", "; or set Setup.Limiter.InFlight",
+)
+
+// inSetup returns the problems of the policy of a Setup in the words of its fields. incomplete
+// means that windows are missing, and that problems which these could solve are left out.
+func inSetup(all []weir.Problem, incomplete bool) (problems []error) {
+	for _, p := range all {
+		switch {
+		case incomplete && !slices.Contains([]string{"name", "routes", "requires"}, p.Field) && (p.Field != "windows" || p.Index < 0):
+		case p.Field == "windows" || p.Field == "":
+			problems = append(problems, errors.New(inGo.Replace(p.Message)))
+		default:
+			problems = append(problems, fmt.Errorf("Setup.Limiter.%s: %s", goName(p.Field), inGo.Replace(p.Message)))
+		}
+	}
+	return problems
+}
+
+// goName returns the field of a weir.Limiter that a policy file spells with underscores.
+func goName(field string) string {
+	var b strings.Builder
+	for word := range strings.SplitSeq(field, "_") {
+		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return b.String()
+}
+
+// unverified reports the credentials that l requires or counts by and that who cannot verify:
+// nobody would be rejected, and everybody be counted by address.
+func unverified(l *weir.Limiter, who *identity.Resolver) (problems []error) {
 	fields := map[string]string{identity.Session: "Sessions", identity.Token: "Tokens", identity.Cert: "Certificates"}
 	if field, ok := fields[l.Requires]; ok && !who.Verifies(l.Requires) {
-		return fmt.Errorf("requires %s: nothing verifies it: set Setup.Caller.%s", l.Requires, field)
+		problems = append(problems, fmt.Errorf("requires %s: nothing verifies it: set Setup.Caller.%s", l.Requires, field))
 	}
 	for i := range l.Windows {
 		for _, source := range slices.Concat(l.Windows[i].Key...) {
 			if field, ok := fields[weir.SourceOf(source).Credential()]; ok && !who.Verifies(source) {
-				return fmt.Errorf("by %s: nothing verifies it: set Setup.Caller.%s", source, field)
+				problems = append(problems, fmt.Errorf("by %s: nothing verifies it: set Setup.Caller.%s", source, field))
 			}
 		}
 	}
-	return nil
+	return problems
 }
 
 // wrapAll is Wrap for a limiter that covers all requests, whatever their path is: "OPTIONS *" too.

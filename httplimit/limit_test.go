@@ -230,8 +230,10 @@ func TestAnErrorOfLimitNamesTheMistake(t *testing.T) {
 		{httplimit.Setup{}, []string{"100 per minut by ip"}, `unit "minut" is unknown: second, minute, hour and day are allowed`},
 		{httplimit.Setup{}, []string{"100 per minute"}, "such as: 30 per minute by session or ip"},
 		{httplimit.Setup{}, []string{"100 per minute by pi"}, `"pi"`},
-		{httplimit.Setup{}, []string{"100 per minute by header:X-Api-Key"}, "count by ip+header:X-Api-Key"},
-		{httplimit.Setup{}, nil, "no windows"},
+		{httplimit.Setup{}, []string{"100 per minute by header:X-Api-Key"}, "count by ip+header:X-Api-Key, or set Setup.Limiter.Chosen if that is meant"},
+		{httplimit.Setup{}, nil, "no windows: at least one is needed, such as: 60 per minute by ip; or set Setup.Limiter.InFlight"},
+		{httplimit.Setup{Limiter: weir.Limiter{Chosen: true}}, []string{"1 per minute by ip"}, "limit: Setup.Limiter.Chosen: "},
+		{httplimit.Setup{Limiter: weir.Limiter{OnStoreFailure: 99}}, []string{"1 per minute by ip"}, "limit: Setup.Limiter.OnStoreFailure: "},
 		{httplimit.Setup{}, []string{"1 per minute by ip", "2 per minute by ip"}, "only the lower limit would ever count"},
 		{httplimit.Setup{Limiter: weir.Limiter{Name: "Not A Name"}}, []string{"1 per minute by ip"}, "lower-case letters"},
 		{httplimit.Setup{Limiter: weir.Limiter{Windows: make([]weir.Window, 1)}}, []string{"1 per minute by ip"}, "arguments of Limit"},
@@ -258,6 +260,39 @@ func TestAnErrorOfLimitNamesTheMistake(t *testing.T) {
 	}
 	if _, err := httplimit.LimitErr("1 per fortnight by ip"); err == nil {
 		t.Error("LimitErr accepts a fortnight")
+	}
+}
+
+func TestAnErrorOfLimitHasAllProblems(t *testing.T) {
+	whole := httplimit.Setup{
+		Limiter: weir.Limiter{Name: "Not A Name", Requires: "token", Chosen: true, Notify: []int64{200}},
+		Caller:  identity.Options{ClientIPHeader: "X-Client"},
+		Options: httplimit.Options{Identity: new(identity.Resolver)},
+	}
+	for _, c := range []struct {
+		setup   httplimit.Setup
+		windows []string
+		want    []string
+	}{
+		{httplimit.Setup{}, []string{"100 per minut by ip", "ten per hour by ip"}, []string{`"minut"`, `"ten"`}},
+		{httplimit.Setup{}, []string{"100 per minut by ip", "5 per hour by agent", "5 per hour by tenant"}, []string{`"minut"`, `key source "tenant" is unknown`, "counts by agent"}},
+		{httplimit.Setup{}, []string{"5 per hour by token", "9 per day by session", "2 per minute by agent"}, []string{"set Setup.Caller.Tokens", "set Setup.Caller.Sessions", "set Setup.Limiter.Chosen"}},
+		{httplimit.Setup{}, []string{"1 per fortnight by ip"}, []string{`"fortnight"`}},
+		{whole, []string{"1 per minute by tenant"}, []string{"Options.Identity", `client IP header "X-Client"`, "Setup.Limiter.Name", "Setup.Limiter.Notify"}},
+		{httplimit.Setup{Limiter: weir.Limiter{Name: "Not A Name", Notify: []int64{200}}}, []string{"1 per minute by ip", "1 per minute by ip"},
+			[]string{"Setup.Limiter.Name", "only the lower limit would ever count", "Setup.Limiter.Notify"}},
+	} {
+		_, err := c.setup.LimitErr(c.windows...)
+		lines := strings.Split(fmt.Sprint(err), "\n")
+		if len(lines) != len(c.want) {
+			t.Errorf("%q: %d problems, want %d: %v", c.windows, len(lines), len(c.want), err)
+			continue
+		}
+		for i, line := range lines {
+			if !strings.HasPrefix(line, "limit: ") || !strings.Contains(line, c.want[i]) {
+				t.Errorf("%q: %s, want %q in it", c.windows, line, c.want[i])
+			}
+		}
 	}
 }
 
