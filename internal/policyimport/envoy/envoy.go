@@ -162,7 +162,7 @@ func Check(meaning string) error {
 	}
 	for _, source := range slices.Concat(key...) {
 		if _, ok := weir.FindSource(weir.Sources(), source); !ok {
-			return fmt.Errorf("key source %q is unknown: path, method, host, %s are allowed", source, weir.SourceNames(weir.Sources()))
+			return fmt.Errorf("key source %q is unknown: path, method, %s are allowed", source, weir.SourceNames(weir.Sources()))
 		}
 	}
 	return nil

@@ -136,3 +136,19 @@ func TestWhatAPolicyCannotSayIsReportedWithItsLine(t *testing.T) {
 		}
 	}
 }
+
+func TestAMeaningThatIsNoneIsAnErrorWithEachThatIsOnce(t *testing.T) {
+	for _, meaning := range []string{Path, Method, Host, "ip", "header:X-User", "ip+agent"} {
+		if err := Check(meaning); err != nil {
+			t.Errorf("%s: %v", meaning, err)
+		}
+	}
+	err := fmt.Sprint(Check("tenant"))
+	_, allowed, _ := strings.Cut(err, ": ")
+	names := strings.Split(strings.TrimSuffix(allowed, " are allowed"), ", ")
+	for _, want := range append([]string{Path, Method, Host}, strings.Split(weir.SourceNames(weir.Sources()), ", ")...) {
+		if n := len(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name != want })); n != 1 {
+			t.Errorf("%q is there %d times: %s", want, n, err)
+		}
+	}
+}

@@ -10,6 +10,7 @@ package nginx
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -67,11 +68,16 @@ func (r *reader) ordered() []policyimport.Note {
 	return slices.Compact(r.notes)
 }
 
+// parseError returns an error with its place at the begin, and not again at the end.
 func parseError(e crossplane.PayloadError) error {
-	if e.Line != nil {
-		return fmt.Errorf("%s:%d: %w", e.File, *e.Line, e.Error)
+	err := e.Error
+	if parse := new(crossplane.ParseError); errors.As(err, &parse) {
+		err = errors.New(parse.What)
 	}
-	return fmt.Errorf("%s: %w", e.File, e.Error)
+	if e.Line != nil {
+		return fmt.Errorf("%s:%d: %w", e.File, *e.Line, err)
+	}
+	return fmt.Errorf("%s: %w", e.File, err)
 }
 
 // A reader reads one configuration.

@@ -207,10 +207,14 @@ func TestAConfigurationThatCannotBeReadIsAnError(t *testing.T) {
 	for text, want := range map[string]string{
 		"http {":                      "nginx.conf:1",
 		"http { include gone.conf; }": "gone.conf",
+		"http {\n}\n}":                `nginx.conf:3: unexpected "}"`,
 		"include nginx.conf;":         "include cycle",
 	} {
-		if _, err := nginx.Import(write(t, "nginx.conf", text)); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := nginx.Import(write(t, "nginx.conf", text))
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q in it", text, err, want)
+		} else if strings.Count(err.Error(), "nginx.conf") > 1 {
+			t.Errorf("%s: the error names the file twice: %v", text, err)
 		}
 	}
 	if _, err := nginx.Import(t.TempDir()); err == nil {
