@@ -165,6 +165,7 @@ func (d *Door) believes(peer netip.Addr) bool {
 const (
 	noticePeer = iota
 	noticeFields
+	noticeForeign
 	noticeSealed
 	noticeCount
 )

@@ -21,6 +21,7 @@ import (
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/check"
 	"github.com/weirlimit/weir/internal/gateway/rules"
+	"github.com/weirlimit/weir/internal/logtest"
 	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/policyfile"
 )
@@ -266,6 +267,28 @@ func TestALimitIsExactInEveryDialect(t *testing.T) {
 				t.Errorf("another address is answered %d", r.StatusCode)
 			}
 		})
+	}
+}
+
+// A client can send any field, so the log does not blame the proxy for it. Nor does it hide a
+// mistake of the proxy's configuration from the log.
+func TestTheLogBlamesNoProxyForAFieldThatAClientCanSend(t *testing.T) {
+	const client, proxy = "made the field up, or --forward-auth-proxy names the wrong proxy", "check the proxy's configuration"
+	for _, dialect := range overHTTP {
+		log := new(logtest.Buffer)
+		d := open(t, dialect, policy, func(o *check.Options) { o.Rules.Log = slog.New(slog.NewTextHandler(log, nil)) })
+		foreign := "X-Forwarded-Uri"
+		if dialect == check.Traefik || dialect == check.Caddy {
+			foreign = "X-Original-Uri"
+		}
+		asked(dialect, "POST", "/api/leads", "192.0.2.7", foreign+": /free").ask(d)
+		if text := log.Take(); !strings.Contains(text, client) || !strings.Contains(text, foreign) || strings.Contains(text, proxy) || !strings.Contains(text, "proxy="+string(dialect)) {
+			t.Errorf("%s: with a field of another proxy the log has %s", dialect, text)
+		}
+		asked(dialect, "POST", "/api/leads", "unknown").ask(d)
+		if text := log.Take(); !strings.Contains(text, proxy) || strings.Contains(text, client) {
+			t.Errorf("%s: with an address that is none the log has %s", dialect, text)
+		}
 	}
 }
 

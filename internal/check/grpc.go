@@ -19,7 +19,6 @@ import (
 
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/gateway/pace"
-	"github.com/weirlimit/weir/internal/gateway/rules"
 	"github.com/weirlimit/weir/internal/grpcdrain"
 )
 
@@ -81,10 +80,8 @@ func (s *grpcServer) check(stream grpc.ServerStream) error {
 	x.Start = time.Now()
 	err := d.asks.readAttributes(&x.sent, q.GetAttributes())
 	switch {
-	case errors.Is(err, errForeign):
-		d.reject(x, at, err, &unclear)
 	case err != nil:
-		d.reject(x, at, err, &rules.Unjudged)
+		d.reject(x, at, err)
 	default:
 		d.decide(stream.Context(), x)
 	}
@@ -114,10 +111,8 @@ func (q *questions) readAttributes(s *sent, a *auth.AttributeContext) error {
 		}
 		s.add(f.GetKey(), value)
 	}
-	for _, name := range q.foreign {
-		if len(s.fields[name]) > 0 {
-			return errForeign
-		}
+	if err := q.checkForeign(s); err != nil {
+		return err
 	}
 	s.method, s.uri, s.host, s.proto = h.GetMethod(), h.GetPath(), h.GetHost(), h.GetProtocol()
 	if s.method == "" || s.uri == "" {

@@ -2,7 +2,9 @@ package check_test
 
 import (
 	"context"
+	"log/slog"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/weirlimit/weir/internal/check"
+	"github.com/weirlimit/weir/internal/logtest"
 )
 
 // dialed serves a door for Envoy over gRPC, and connects to it. stop drains it.
@@ -74,7 +77,8 @@ func valueOf(all []*core.HeaderValueOption, name string) string {
 
 // A question is never answered with an error, which failure_mode_allow would let pass.
 func TestWhatEnvoyCannotHaveSentIsDenied(t *testing.T) {
-	conn, _ := dialed(t, open(t, check.EnvoyGRPC, policy))
+	log := new(logtest.Buffer)
+	conn, _ := dialed(t, open(t, check.EnvoyGRPC, policy, func(o *check.Options) { o.Rules.Log = slog.New(slog.NewTextHandler(log, nil)) }))
 	envoy := auth.NewAuthorizationClient(conn)
 	both := request("POST", "/api/leads", "192.0.2.7", map[string]string{"a": "b"})
 	both.Attributes.Request.Http.HeaderMap = &core.HeaderMap{Headers: []*core.HeaderValue{{Key: "a", RawValue: []byte("b")}}}
@@ -94,6 +98,9 @@ func TestWhatEnvoyCannotHaveSentIsDenied(t *testing.T) {
 		if err != nil || r.GetDeniedResponse().GetStatus().GetCode() < 400 || r.GetStatus().GetCode() == int32(codes.OK) {
 			t.Errorf("%s: %v, %v", what, r, err)
 		}
+	}
+	if text := log.String(); !strings.Contains(text, "X-Original-Uri: a field of another proxy, which envoy-grpc does not send") {
+		t.Errorf("the log does not name another proxy's field: %s", text)
 	}
 	raw := request("POST", "/api/leads", "192.0.2.7", nil)
 	raw.Attributes.Request.Http.HeaderMap = &core.HeaderMap{Headers: []*core.HeaderValue{{Key: "user-agent", RawValue: []byte("curl")}}}

@@ -89,9 +89,9 @@ func (d *Door) ask(ctx context.Context, x *exchange, peer netip.Addr) reply {
 	err := d.asks.read(s)
 	switch {
 	case errors.Is(err, errForeign):
-		d.reject(x, peer, err, &unclear)
+		d.reject(x, peer, err)
 	case err != nil: // it is not sealed: the proxy's configuration is wrong
-		d.reject(x, peer, err, &rules.Unjudged)
+		d.reject(x, peer, err)
 		return reply{status: x.Status, fields: x.fields, body: x.body}
 	default:
 		d.decide(ctx, x)

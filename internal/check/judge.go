@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/netip"
 	"runtime/debug"
@@ -175,9 +176,13 @@ var (
 		Message: "The request has a field that only a proxy may send."}
 )
 
-// reject makes the verdict on a question that cannot be read.
-func (d *Door) reject(x *exchange, peer netip.Addr, err error, a *rules.Answer) {
-	d.note(noticeFields, "a proxy's question about a request cannot be read, so the request is refused: check the proxy's configuration against docs/forward-auth.md",
-		"proxy", string(d.asks.dialect), "peer", peer.String(), "error", err)
+// reject makes the verdict on a question that cannot be read. A client can cause an errForeign
+// alone: a proxy that is configured for this door replaces the other fields.
+func (d *Door) reject(x *exchange, peer netip.Addr, err error) {
+	kind, why, a := noticeFields, "a proxy's question about a request cannot be read, so the request is refused: check the proxy's configuration against docs/forward-auth.md", &rules.Unjudged
+	if errors.Is(err, errForeign) {
+		kind, why, a = noticeForeign, "a request with a field that only another proxy sends was refused: its client has made the field up, or --forward-auth-proxy names the wrong proxy", &unclear
+	}
+	d.note(kind, why, "proxy", string(d.asks.dialect), "peer", peer.String(), "error", err)
 	d.reply(x, a)
 }

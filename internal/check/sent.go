@@ -78,12 +78,20 @@ func (s *sent) field(name string) string {
 // errForeign means that a question has a field that only another proxy sends.
 var errForeign = errors.New("a field of another proxy")
 
-// read reads a question's fields. s has the question's own method, target and host.
-func (q *questions) read(s *sent) error {
+// checkForeign returns an errForeign that names the first field that only another proxy sends.
+func (q *questions) checkForeign(s *sent) error {
 	for _, name := range q.foreign {
 		if len(s.asked(name)) > 0 {
 			return fmt.Errorf("%s: %w, which %s does not send", name, errForeign, q.dialect)
 		}
+	}
+	return nil
+}
+
+// read reads a question's fields. s has the question's own method, target and host.
+func (q *questions) read(s *sent) error {
+	if err := q.checkForeign(s); err != nil {
+		return err
 	}
 	for _, one := range [...]struct {
 		name string
