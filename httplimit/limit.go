@@ -24,6 +24,10 @@ import (
 // at most memstore.DefaultMemory bytes, and a flood of callers cannot evict a count. Each call of
 // Limit counts for itself. The handlers that one middleware wraps share its counts.
 //
+// Responses have the fields X-RateLimit-Limit, -Remaining and -Reset, and refusals Retry-After. The
+// first three keep this spelling in the map of a ResponseWriter, where Header.Get looks for another
+// one (X-Ratelimit-Limit): with httptest.ResponseRecorder, read w.Header()["X-RateLimit-Limit"].
+//
 // The address of a caller is that of the connection, since no proxy is trusted. So behind a proxy
 // all callers share one budget, and the log has a warning: name the proxy in Setup.Caller. IPv6
 // addresses are counted by their /64.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,6 +62,39 @@ func TestOneLineLimitsEachAddress(t *testing.T) {
 		if got := strings.Join(refused[name], ","); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
+	}
+}
+
+// A recorder has the fields as they are sent, so its Header.Get, which looks for net/http's
+// spelling, finds none of them: the comment of Limit says how they are read. Over a connection it
+// finds them.
+func TestARecorderHasTheFieldsInTheirOwnSpelling(t *testing.T) {
+	h := httplimit.Limit("2 per minute by ip")(done)
+	for n, remaining := range []string{"1", "0", "0"} {
+		w := status(h, "192.0.2.1")
+		for where, fields := range map[string]http.Header{"Header": w.Header(), "Result": w.Result().Header} {
+			for name, want := range map[string]string{"X-RateLimit-Limit": "2", "X-RateLimit-Remaining": remaining} {
+				if got := fields[name]; len(got) != 1 || got[0] != want || fields.Get(name) != "" {
+					t.Errorf("request %d, %s: %s is %q, and Get finds %q; want %s, and nothing", n+1, where, name, got, fields.Get(name), want)
+				}
+			}
+			if _, err := strconv.ParseInt(strings.Join(fields["X-RateLimit-Reset"], ","), 10, 64); err != nil || fields.Get("X-RateLimit-Reset") != "" {
+				t.Errorf("request %d, %s: the reset is %q", n+1, where, fields["X-RateLimit-Reset"])
+			}
+			if retries := fields.Get("Retry-After") != ""; retries != (n == 2) {
+				t.Errorf("request %d, %s: Retry-After is %q", n+1, where, fields.Get("Retry-After"))
+			}
+		}
+	}
+	server := httptest.NewServer(h)
+	defer server.Close()
+	res, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if got := res.Header.Get("X-RateLimit-Remaining"); got != "1" {
+		t.Errorf("over a connection Get finds %q", got)
 	}
 }
 
