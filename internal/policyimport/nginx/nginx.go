@@ -4,6 +4,7 @@
 //	nginx.go   Import: reads the files, walks blocks with their inheritance
 //	zone.go    zones: their keys and rates, and windows of them
 //	server.go  servers and locations, each with the limits that it has in nginx
+//	rewrite.go the rewrites by which nginx limits another path
 //	place.go   the routes that give each of them these limits in a policy
 //	policy.go  the limiters
 package nginx
@@ -92,6 +93,8 @@ type reader struct {
 	hosts   []string                         // of places, in the order of the configuration
 	open    []weir.Route                     // what nginx does not limit, and another route would
 	notes   []policyimport.Note
+
+	byAddress bool // a zone counts by address, and that is noted
 
 	// defaults are the servers that have the requests for hosts that none names.
 	defaults map[*crossplane.Directive]bool

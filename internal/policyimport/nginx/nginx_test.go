@@ -189,6 +189,54 @@ func TestWhatAPolicyCannotExpressIsNamedWithItsLine(t *testing.T) {
 	}
 }
 
+// nginx counts a request after the rewrites, in the location that it has then.
+func TestARewriteIsNamedIfItCanChangeTheLimits(t *testing.T) {
+	const two = "location / { limit_req zone=a; } location /api { limit_req zone=m; }"
+	const moved, answered = ": nginx limits these requests by the path that they get", ": nginx answers these requests before it counts them"
+	for text, want := range map[string]string{
+		"server { " + two + "\nrewrite ^/old/(.*)$ /api/$1 last; }":                                                                                        "not imported: nginx.conf:4: rewrite ^/old/(.*)$ /api/$1 last" + moved,
+		"server { " + two + "\nrewrite ^/old /api break; }":                                                                                                "not imported: nginx.conf:4: rewrite ^/old /api break" + moved,
+		"server { " + two + "\nif ($arg_x) { rewrite ^ /api; } }":                                                                                          "not imported: nginx.conf:4: rewrite ^ /api" + moved,
+		"server { " + two + " location /b {\nrewrite ^ /api last; } }":                                                                                     "not imported: nginx.conf:4: rewrite ^ /api last" + moved,
+		"server { " + two + " location ~ x {\nlimit_req zone=a; rewrite ^ /api last; } }":                                                                  "not imported: nginx.conf:4: rewrite ^ /api last" + moved,
+		"server { " + two + " location /b {\nrewrite ^ /api break; } }":                                                                                    "",
+		"server { limit_req zone=a; location /b {\nrewrite ^ /api last; } location /api {} }":                                                              "",
+		"server { " + two + " location /api/b { limit_req zone=m;\nrewrite ^/api/b(.*) /c$1 permanent; } }":                                                "changed: nginx.conf:4: rewrite ^/api/b(.*) /c$1 permanent" + answered,
+		"server { limit_req zone=a;\nrewrite ^ https://example.com/; }":                                                                                    "changed: nginx.conf:4: rewrite ^ https://example.com/" + answered,
+		"server { location /api { limit_req zone=m; } location /b {\nrewrite ^ /c redirect; } }":                                                           "",
+		"server { location /api { limit_req zone=m; } location /b {\nreturn 301 /c; rewrite ^ /api last; } }":                                              "",
+		"server { listen 81; server_name x.com; " + two + "} server { listen 81; server_name _;\nrewrite ^ /api last; location /c { limit_req zone=a; } }": "",
+	} {
+		result, err := nginx.Import(write(t, "nginx.conf", zones+text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		source, err := result.Source(policyfile.Reader{}, "nginx.conf")
+		if got := string(source); err != nil || (want == "") == strings.Contains(got, ": rewrite ") || !strings.Contains(strings.ReplaceAll(got, result.Notes[0].File, "nginx.conf"), want) {
+			t.Errorf("%s: %v, want %q in\n%s", text, err, want, got)
+		}
+	}
+}
+
+func TestThatIPv6IsCountedByNetworkIsNotedOnce(t *testing.T) {
+	for text, want := range map[string]int{
+		zones + "limit_req zone=a; limit_req zone=m; limit_conn c 5;":                                     1,
+		"map $o $k { 0 $binary_remote_addr; }\nlimit_req_zone $k zone=k:1m rate=1r/s; limit_req zone=k;":  1,
+		"limit_req_zone $http_x_key zone=k:1m rate=1r/s; limit_req zone=k;":                               0,
+		"limit_req_zone $server_name zone=k:1m rate=1r/s; limit_conn_zone all zone=c:1m; limit_conn c 2;": 0,
+	} {
+		result, err := nginx.Import(write(t, "nginx.conf", text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if n := strings.Count(fmt.Sprint(result.Notes), "Weir counts those of one /64 together"); n != want {
+			t.Errorf("%s: noted %d times, want %d: %v", text, n, want, result.Notes)
+		}
+	}
+}
+
 func TestAnIncludedFileIsReadInItsPlace(t *testing.T) {
 	result, err := nginx.Import(filepath.Dir(write(t, "nginx.conf", "http {\n"+zones+"include sites/*.conf;\n}",
 		"sites/a.conf", "server {\n server_name a.example.com;\n include limit.inc;\n}", "limit.inc", "\n\nlimit_req zone=a burst=1;")))

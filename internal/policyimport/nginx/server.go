@@ -16,6 +16,7 @@ type server struct {
 	hosts    []string
 	places   []place
 	patterns []pattern
+	rewrites []rewrite
 }
 
 // A pattern is a location with a regular expression.
@@ -35,6 +36,7 @@ func (r *reader) readServer(d *crossplane.Directive, outer scope) *server {
 	if returns := directive(d.Block, "return"); returns != nil {
 		v.places = []place{{path: "/", at: returns, returns: true}}
 	} else {
+		v.readRewrites(d, s)
 		r.readLocations(v, d.Block, location{scope: s, path: "/"})
 		if !slices.ContainsFunc(v.places, func(p place) bool { return p.path == "/" && !p.exact }) {
 			v.places = slices.Insert(v.places, 0, place{path: "/", scope: s, at: at})
@@ -46,6 +48,7 @@ func (r *reader) readServer(d *crossplane.Directive, outer scope) *server {
 		}
 	}
 	r.notePatterns(v)
+	r.noteRewrites(v)
 	return v
 }
 
@@ -103,6 +106,7 @@ func (r *reader) readLocations(v *server, block []*crossplane.Directive, outer l
 		if !slices.ContainsFunc(outer.hidden, func(other string) bool { return strings.HasPrefix(name, other) }) {
 			v.places = append(v.places, p)
 		}
+		v.readRewrites(d, p.scope)
 		r.readLocations(v, d.Block, inner)
 	}
 }
@@ -126,6 +130,7 @@ func (v *server) readPattern(d *crossplane.Directive, outer scope, below string)
 	s, _ := outer.in(d.Block)
 	if directive(d.Block, "return") == nil {
 		v.patterns = append(v.patterns, pattern{d, s, below})
+		v.readRewrites(d, s)
 	} else {
 		v.patterns = append(v.patterns, pattern{d, scope{}, below})
 	}

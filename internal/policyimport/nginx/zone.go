@@ -80,6 +80,9 @@ func (r *reader) key(d *crossplane.Directive, text string) weir.Key {
 	if !slices.ContainsFunc(key, func(p weir.Part) bool { return p[0] == "ip" }) {
 		key = append(weir.Key{{"ip"}}, key...)
 		r.note(d, "the key %s is a value that the caller chooses: counted by %s, so that a made-up value is no new budget", text, key)
+	} else if !r.byAddress {
+		r.byAddress = true
+		r.note(d, "nginx counts each IPv6 address by itself; Weir counts those of one /64 together, because a host chooses its address in that freely (--ipv6-prefix 128 counts each)")
 	}
 	return key
 }
