@@ -70,6 +70,27 @@ func TestARequestHasAllWindowsThatEnvoyCounts(t *testing.T) {
 	}
 }
 
+func TestThatRequestsWithoutTheKeyAreLimitedIsNoted(t *testing.T) {
+	const user = `{key: user, rate_limit: {unit: minute, requests_per_unit: 9}}`
+	for meaning, want := range map[string]string{
+		"header:X-User":       "f.yaml:3: a request without header:X-User: Envoy makes no descriptor of it, so nothing limits it; 9 per minute by header:X-User counts it by its address",
+		"ip+query:u":          "f.yaml:3: a request without query:u: Envoy makes no descriptor of it, so nothing limits it; 9 per minute by ip+query:u counts it by its address",
+		"session":             "f.yaml:3: a request without session: ",
+		"session or token":    "f.yaml:3: a request without session or token: ",
+		"header:X-User or ip": "", // the address is asked for
+		"token or everyone":   "",
+		"ip":                  "",
+		"host":                "", // every request of Envoy has one
+		"everyone":            "",
+	} {
+		_, r := translated(t, user, "user="+meaning)
+		notes := fmt.Sprint(r.Notes)
+		if len(r.Lost()) > 0 || !strings.Contains(notes, want) || (want == "") == strings.Contains(notes, "makes no descriptor") {
+			t.Errorf("%s: the notes are %s, want %q", meaning, notes, want)
+		}
+	}
+}
+
 func TestOfSiblingsOneCounts(t *testing.T) {
 	const (
 		wide = `{key: path, value: "/*", share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 5}}`

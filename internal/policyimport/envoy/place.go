@@ -39,6 +39,20 @@ func (t *translation) read(d descriptor) {
 		return
 	}
 	t.rules[d.node] = r
+	t.noteWithout(r)
+}
+
+// noteWithout notes that requests without what a rule counts by are limited here.
+func (t *translation) noteWithout(r rule) {
+	for _, part := range r.window.Key {
+		isThere := slices.ContainsFunc(part, func(name string) bool {
+			s, _ := weir.FindSource(weir.Sources(), name)
+			return !s.Optional || s.Name == Host
+		})
+		if !isThere {
+			t.note(r.from, "a request without %v: Envoy makes no descriptor of it, so nothing limits it; %v counts it by its address. No policy leaves it out: 'weir serve --rls' counts as Envoy does", part, r.window)
+		}
+	}
 }
 
 // readFree adds the place of a descriptor that nothing counts.
