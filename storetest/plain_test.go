@@ -111,6 +111,7 @@ func allFaults() map[string]fault {
 	all := maps.Clone(faults)
 	maps.Copy(all, keeperFaults)
 	maps.Copy(all, settlerFaults)
+	maps.Copy(all, leaserFaults)
 	return all
 }
 

@@ -48,9 +48,10 @@ func (c *ManualClock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// Run tests that a store keeps the contract of weir.Store, and those of weir.Keeper and
-// weir.Settler if it implements them. open returns an empty store and its clock. It is called once
-// for each subtest, and cleans up through t. A bounded store needs room for 10,000 open windows.
+// Run tests that a store keeps the contract of weir.Store, and those of weir.Keeper, weir.Settler
+// and weir.Leaser if it implements them. open returns an empty store and its clock. It is called
+// once for each subtest, and cleans up through t. A bounded store needs room for 10,000 open
+// windows.
 func Run(t *testing.T, open func(t *testing.T) (weir.Store, Clock)) {
 	RunExcept(t, open)
 }
@@ -132,6 +133,9 @@ func RunExcept(t *testing.T, open func(t *testing.T) (weir.Store, Clock), names 
 		{"at once, no slot too many is held", settled(slotsAtOnce)},
 		{"random settlements follow the arithmetic", settled(settlesByArithmetic)},
 		{"concurrent takes, settlements and resets are linearizable", settled(settlesLinearizable)},
+		{"leased units are charged, and are spent once", leased(leasedIsCharged)},
+		{"leased units serve only what they may", leased(leasedSpendsOnlyWhatItMay)},
+		{"leased units end with their window", leased(leasedEndsWithItsWindow)},
 	} {
 		if i := slices.Index(names, test.name); i >= 0 {
 			names = slices.Delete(names, i, i+1)
