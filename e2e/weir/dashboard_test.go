@@ -201,7 +201,7 @@ func TestTheDashboardMatchesTheMetrics(t *testing.T) {
 // reports the recovery.
 func TestTheDashboardShowsAStoreThatIsAway(t *testing.T) {
 	redis := redistest.Start(t)
-	s := serveWeir(t, "--store", redis.URL(), "--upstream", accepting(t), "--policy", policyFile(t, fmt.Sprintf(twoLimiters, 300)+`
+	s := serveWeir(t, "--store", redis.URL(), "--leases", "auto", "--upstream", accepting(t), "--policy", policyFile(t, fmt.Sprintf(twoLimiters, 300)+`
   - name: strict
     routes: [/strict]
     windows: [1000 per minute by ip]
@@ -210,6 +210,7 @@ func TestTheDashboardShowsAStoreThatIsAway(t *testing.T) {
 	b := dashboard(t, s)
 	flood(t, s.url, 100, call{method: "POST", path: "/chat", foreign: true})
 	agree(t, "with the store", s, b, "chat admitted")
+	b.until(`part("fact-store").textContent.includes("from leased units") && part("fact-store").title.includes("Leased units: ")`)
 	redis.Kill()
 	flood(t, s.url, 400, call{method: "POST", path: "/chat", foreign: true})
 	flood(t, s.url, 5, call{method: "POST", path: "/strict", foreign: true})

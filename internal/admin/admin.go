@@ -72,6 +72,8 @@ type Options struct {
 	// Health reports whether the store answers; nil means that it is in this process and always
 	// does.
 	Health func() failover.Health
+	// Leases returns what was leased of the store; nil: it leases nothing.
+	Leases func() Leases
 
 	// Hosts are further names that are allowed in Host, without a port. The listener's own address
 	// and this machine's local names are always allowed.

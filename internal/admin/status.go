@@ -100,6 +100,19 @@ type storeState struct {
 	Up    bool   `json:"up"`
 	Since int64  `json:"since"` // when it became unavailable; 0 while it is available
 	Error string `json:"error,omitempty"`
+	// Leases is what was leased; null: nothing was.
+	Leases *Leases `json:"leases"`
+}
+
+// Leases are totals since the start, of units that a shared store had charged before requests had
+// them.
+type Leases struct {
+	Takes    int64 `json:"takes"`     // requests' takes that they served, without the store
+	Granted  int64 `json:"granted"`   // units that the store charged
+	Returned int64 `json:"returned"`  // that went back in time
+	HeldBack int64 `json:"held_back"` // that went back to a window that was spent
+	Stranded int64 `json:"stranded"`  // that stay spent until the reset
+	Claims   int64 `json:"claims"`    // refusals while other nodes may have held units
 }
 
 // add reports an outage.
@@ -149,6 +162,11 @@ func (s *Server) showStatus(w http.ResponseWriter, r *http.Request) {
 	}
 	if o.Health != nil {
 		out.Store.add(o.Health())
+	}
+	if o.Leases != nil {
+		if all := o.Leases(); all != (Leases{}) {
+			out.Store.Leases = &all
+		}
 	}
 	if o.InFlight != nil {
 		out.InFlight = o.InFlight()

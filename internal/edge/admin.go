@@ -197,6 +197,12 @@ func openAdminDoors(a *adminSide, s *Server, h *hooks) ([]Door, error) {
 		TLS:         secure,
 		Log:         c.Log,
 	}
+	if figures := s.counter.store.figures; figures != nil {
+		o.Leases = func() admin.Leases {
+			l := figures().Leases
+			return admin.Leases{Takes: l.Takes, Granted: l.Granted, Returned: l.Returned, HeldBack: l.HeldBack, Stranded: l.Stranded, Claims: l.Claimed}
+		}
+	}
 	if g.Upstreams() != nil {
 		o.Upstreams = s.public.shownUpstreams
 	}

@@ -258,8 +258,9 @@ function drawTop(s) {
   fact("fact-near", `${rate(near)} a second`, `${whole.format(nearAll)} with less than 20 % left`, near > 0 ? "low" : "");
   const p = s.policy, from = { contract: "the contract", file: p.path, stream: "standard input", posted: "posted" }[p.source] ?? p.source;
   fact("fact-policy", p.version, `${from}, since ${clock(p.since)}`, p.last.ok ? "" : "low");
-  fact("fact-store", s.store.up ? "answers" : "no answer", s.store.up ? s.store.kind.replace(/(, kept in |; ).*/s, "") : `counting here since ${clock(s.store.since)}`, s.store.up ? "" : "bad");
-  part("fact-store").title = s.store.kind;
+  const kind = s.store.kind.replace(/(, kept in |; ).*/s, ""), units = s.store.leases;
+  fact("fact-store", s.store.up ? "answers" : "no answer", s.store.up ? (units ? `${kind.replace(/, leases .*/s, "")}; ${many(units.takes, "take")} from leased units` : kind) : `counting here since ${clock(s.store.since)}`, s.store.up ? "" : "bad");
+  part("fact-store").title = s.store.kind + (units ? `. Leased units: ${whole.format(units.granted)}, of which ${whole.format(units.returned)} went back in time, ${whole.format(units.held_back)} when their window was spent, and ${whole.format(units.stranded)} never. Refusals while other nodes may have had some: ${whole.format(units.claims)}.` : "");
   const t = s.table, full = t && t.capacity > 0 ? t.keys / t.capacity : 0;
   fact("fact-table", t ? `${tenth.format(100 * full)} % full` : "none", t ? `${whole.format(t.keys)} of ${whole.format(t.capacity)} windows` : "", full >= 0.8 ? "low" : "");
 
