@@ -17,12 +17,12 @@ func (s *Store) TakeLeased(charges []weir.Charge, r *weir.Receipt) bool {
 	for i := range charges {
 		hashes[i] = h.hash(&charges[i])
 	}
-	return s.leases.spend(charges, &hashes, r) || s.leases.pass(charges, &hashes, r)
+	return s.leases.spend(charges, &hashes, r) || s.leases.pass(charges, &hashes, true, r)
 }
 
-// pass lets gates pass, and reports whether it did: each pocket has units, and the server does not
-// answer. It spends nothing.
-func (a *leases) pass(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *weir.Receipt) bool {
+// pass lets gates pass, and reports whether it did. It spends nothing. Each pocket has the units
+// that a gate looks for; in an outage it is enough if it has some.
+func (a *leases) pass(charges []weir.Charge, hashes *[weir.MaxCharges]hash, outage bool, r *weir.Receipt) bool {
 	var entries [weir.MaxCharges]*leased
 	for i := range charges {
 		c := &charges[i]
@@ -42,7 +42,12 @@ func (a *leases) pass(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *w
 	var lots [weir.MaxCharges]lease.Lot
 	for i := range charges {
 		l, ok := entries[i].pocket.Look(now)
-		if !ok || l.Count >= charges[i].Limit || !a.of.outlives(entries[i], l.Window.Epoch) {
+		epoch, limit := l.Window.Epoch, charges[i].Limit
+		switch {
+		case !ok, l.Count >= limit, outage && !a.of.outlives(entries[i], epoch):
+			return false
+		// others may have spent what was left at the server
+		case !outage && (l.Limit < limit || l.Units <= l.Limit-limit || !a.of.lasts(entries[i], epoch)):
 			return false
 		}
 		lots[i] = l

@@ -73,6 +73,7 @@ type leaseTake struct {
 	in [weir.MaxCharges]uint32 // see leaseTable.enterApart
 
 	entries [weir.MaxCharges]*leased    // nil: the window is not observed
+	waited  bool                        // for its turn
 	marked  bool                        // the lender is asked for the marks of resets
 	wishes  [weir.MaxCharges]lease.Wish // only if marked
 	lots    [weir.MaxCharges]lease.Lot  // of the answer, if it is allowed and marked
@@ -92,7 +93,9 @@ type leases struct {
 }
 
 func newLeases(of lender, clock func() (time.Duration, bool), how Leasing) *leases {
-	return &leases{of: of, clock: clock, eager: how == LeasesEager, active: activeLeases{all: make(map[*leased]*idling)}}
+	a := &leases{of: of, clock: clock, eager: how == LeasesEager, active: activeLeases{all: make(map[*leased]*idling)}}
+	a.table.init()
+	return a
 }
 
 // know calls refuse with what the pockets have, and returns what it does. It returns false if units
@@ -175,7 +178,7 @@ func (a *leases) refused(t *leaseTake) {
 	for i, e := range t.entries[:len(t.charges)] {
 		if used := t.r.Used[i]; e != nil && !used.Fits(t.charges[i].Cost, t.charges[i].Limit) {
 			e.mu.Lock()
-			e.trend.Refused(used.Reset)
+			e.trend.Refused(used.Count, used.Reset)
 			e.mu.Unlock()
 		}
 	}
@@ -215,27 +218,33 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) error {
 			t.entries[i] = a.table.enter(t.hashes[i], now)
 		}
 	}
-	done, err := a.acquire(ctx, t)
+	served, done, err := a.acquireToAsk(ctx, t)
 	if err != nil {
 		return fmt.Errorf("wait for the units that others ask for: %w", err)
 	}
-	defer func() { done() }()
-	if a.spend(t.charges, &t.hashes, t.r) {
+	if served {
 		return nil
 	}
+	defer done()
+	if !a.needsTurn(t) {
+		return a.askApart(ctx, t)
+	}
+	a.noteOthers(t)
 	if holds(t.charges) { // its script knows nothing of marks
 		a.giveBackAll(ctx, t)
 		return a.of.charge(ctx, t)
 	}
-	a.wishFor(t)
-	if !a.needsTurn(t) { // so that those that wait for it are not sent one after the other
-		apart := &leaseTake{charges: t.charges, hashes: t.hashes}
-		leave := a.table.enterApart(apart, false)
-		done()
-		done = leave
-		return a.askApart(ctx, t)
-	}
 	t.marked = true
+	wishes := t.wishes != [weir.MaxCharges]lease.Wish{}
+	err = a.askInTurn(ctx, t)
+	if err == nil && !wishes {
+		a.giveUselessBack(ctx, t)
+	}
+	return err
+}
+
+// askInTurn asks the lender for a take that has its turns, again if that may help.
+func (a *leases) askInTurn(ctx context.Context, t *leaseTake) error {
 	for outdated := false; ; outdated = true {
 		if err := a.of.charge(ctx, t); err != nil {
 			return err
@@ -256,8 +265,63 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) error {
 	}
 }
 
+// giveUselessBack gives back what pockets have, after a take that they could not serve, of windows
+// of which nothing is wished for: such as a unit where each request costs three. While a pocket has
+// units, such takes wait for each other.
+func (a *leases) giveUselessBack(ctx context.Context, t *leaseTake) {
+	now, ok := a.clock()
+	for i, e := range t.entries[:len(t.charges)] {
+		if ok && e != nil && e.pocket.Units() > 0 && a.wish(e, &t.charges[i], now) == (lease.Wish{}) {
+			a.giveBack(ctx, e)
+		}
+	}
+}
+
+// acquireToAsk waits for the turns of a take, unless pockets serve it meanwhile. If it needs none
+// by then, it gives them back before others that are not in turn are answered: those that wait for
+// them would otherwise be sent one after the other.
+func (a *leases) acquireToAsk(ctx context.Context, t *leaseTake) (served bool, done func(), err error) {
+	t.waited = true
+	for {
+		if err := a.acquireTurns(ctx, t); err != nil {
+			return false, nil, err
+		}
+		if a.spend(t.charges, &t.hashes, t.r) || a.pass(t.charges, &t.hashes, false, t.r) {
+			release(t)
+			return true, nil, nil
+		}
+		a.wishFor(t)
+		if a.needsTurn(t) {
+			if done, err = a.keepApart(ctx, t); done != nil || err != nil {
+				return false, done, err
+			}
+			continue
+		}
+		leave := a.table.enterApart(t, false)
+		if !a.table.becameBusy(t) {
+			release(t)
+			return false, leave, nil
+		}
+		leave()
+		a.giveTurnsBack(t)
+	}
+}
+
+// noteOthers records takes that units in the pockets cannot serve, and that have to wait for their
+// turns because of these.
+func (a *leases) noteOthers(t *leaseTake) {
+	for i, e := range t.entries[:len(t.charges)] {
+		if c := &t.charges[i]; e != nil && e.pocket.Units() > 0 && !e.pocket.May(c.Cost, c.Limit, c.Held || c.Exact) {
+			e.mu.Lock()
+			e.trend.Other(max(1, c.Cost))
+			e.mu.Unlock()
+		}
+	}
+}
+
 // wishFor sets what a take wishes for: units of all windows whose pockets are short, or of none.
 func (a *leases) wishFor(t *leaseTake) {
+	t.wishes = [weir.MaxCharges]lease.Wish{}
 	now, ok := a.clock()
 	if !ok || !leasable(t.charges) {
 		return
@@ -300,8 +364,6 @@ func (a *leases) fill(t *leaseTake) {
 		} else {
 			if t.charges[i].Cost > 0 {
 				own[i] = e.pocket.Given() + t.charges[i].Cost
-			} else {
-				l.Limit = 0 // of a question, not of a request
 			}
 			// of a cluster another machine may have been replaced meanwhile
 			if had := e.pocket.Held(); e.pocket.Units() > 0 && had.Epoch < l.Window.Epoch && a.of.lasts(e, had.Epoch) {

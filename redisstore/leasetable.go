@@ -160,24 +160,40 @@ func (e *leased) busy() bool { return e.pocket.Units() > 0 || len(e.turn) > 0 }
 // acquire takes the turns of the windows of a take, always in the same order, and waits for takes
 // that are not in turn. Of the windows that are not observed, the take is one of those itself.
 func (a *leases) acquire(ctx context.Context, t *leaseTake) (done func(), err error) {
-	for {
-		if err := a.acquireTurns(ctx, t); err != nil {
+	for done == nil {
+		if err = a.acquireTurns(ctx, t); err == nil {
+			done, err = a.keepApart(ctx, t)
+		}
+		if err != nil {
 			return nil, err
 		}
-		if err := a.awaitApart(ctx, t); err != nil {
-			release(t)
-			return nil, err
-		}
-		leave := a.table.enterApart(t, true)
-		if !a.table.becameBusy(t) {
-			return func() { leave(); release(t) }, nil
-		}
-		leave()
+	}
+	return done, nil
+}
+
+// keepApart waits for takes that are not in turn, with the turns of a take. If one of the windows
+// that are not observed has become busy, it gives the turns back and returns nil: the caller is to
+// take them anew.
+func (a *leases) keepApart(ctx context.Context, t *leaseTake) (done func(), err error) {
+	if err := a.awaitApart(ctx, t); err != nil {
 		release(t)
-		for i, e := range t.entries[:len(t.charges)] {
-			if e == nil {
-				t.entries[i] = a.table.find(t.hashes[i])
-			}
+		return nil, err
+	}
+	leave := a.table.enterApart(t, true)
+	if !a.table.becameBusy(t) {
+		return func() { leave(); release(t) }, nil
+	}
+	leave()
+	a.giveTurnsBack(t)
+	return nil, nil
+}
+
+// giveTurnsBack releases the turns of a take, and looks which of its windows are observed by now.
+func (a *leases) giveTurnsBack(t *leaseTake) {
+	release(t)
+	for i, e := range t.entries[:len(t.charges)] {
+		if e == nil {
+			t.entries[i] = a.table.find(t.hashes[i])
 		}
 	}
 }
@@ -237,7 +253,13 @@ func release(t *leaseTake) {
 type apart struct {
 	now   atomic.Uint32 // which counter counts those that begin
 	count [2]atomic.Int64
-	mu    sync.Mutex // held by the one that waits
+	turn  chan struct{} // held by the one that waits
+}
+
+func (a *leaseTable) init() {
+	for i := range a.apart {
+		a.apart[i].turn = make(chan struct{}, 1)
+	}
 }
 
 func (a *leaseTable) apartAt(x hash) *apart { return &a.apart[x.lo%uint64(len(a.apart))] }
@@ -290,13 +312,13 @@ func (a *apart) await(ctx context.Context) error {
 	if a.count[0].Load() == 0 && a.count[1].Load() == 0 {
 		return nil
 	}
-	p := poll{ctx: ctx, since: time.Now()}
-	for !a.mu.TryLock() {
-		if err := p.wait(); err != nil {
-			return err
-		}
+	select {
+	case a.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	defer a.mu.Unlock()
+	defer func() { <-a.turn }()
+	p := poll{ctx: ctx, since: time.Now()}
 	now := a.now.Load()
 	// the first counter may have some from before a wait that was given up
 	for _, which := range [...]uint32{1 - now, now} {

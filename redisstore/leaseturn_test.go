@@ -20,6 +20,8 @@ type slowLender struct {
 	slow  chan struct{}    // the answers of takes that look are on their way until it is closed
 	most  map[string]int64 // units that it lends at once
 	gone  bool             // the connection that has charged has ended, and the server answers
+
+	mu    sync.Mutex
 	asked int
 
 	unmarked     bool   // its answers have no marks, and lend nothing
@@ -35,7 +37,9 @@ func newSlowLeases() (*leases, *slowLender) {
 }
 
 func (s *slowLender) charge(ctx context.Context, t *leaseTake) error {
+	s.mu.Lock()
 	s.asked++
+	s.mu.Unlock()
 	asked, gate := t.charges, false
 	t.charges = slices.Clone(asked)
 	for i := range t.charges {

@@ -30,14 +30,17 @@ func (s *Store) leaseClock() func() (time.Duration, bool) {
 	return lease.NewClock().Now
 }
 
-// errAnew is of a take whose epoch has ended while it waited for its turn. It was not sent: units
-// that it leased would be dropped at once, and the next take would lease as many again.
+// errAnew is of a take whose epoch has ended while it waited for its turn. It was not sent: it
+// could not be settled, and what it leased would be dropped at once, and leased again by the next.
 var errAnew = errors.New("the connection was replaced while the take waited")
 
 // charge implements lender.
 func (s *Store) charge(ctx context.Context, t *leaseTake) error {
-	if t.marked && !s.epoch.lasts(t.epoch, slotIn(t.link, t.names[0])) {
-		return errAnew
+	if t.waited {
+		if !s.epoch.lasts(t.epoch, slotIn(t.link, t.names[0])) {
+			return errAnew
+		}
+		t.asked = s.local()
 	}
 	r := t.r
 	r.Ticket = weir.Ticket{}

@@ -52,7 +52,7 @@ func (s *Store) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt
 		hashes[i] = l.hasher.hash(&charges[i])
 	}
 	r.Leased = false
-	if s.leases != nil && s.leases.spend(charges, &hashes, r) {
+	if s.leases != nil && (s.leases.spend(charges, &hashes, r) || s.leases.pass(charges, &hashes, false, r)) {
 		return nil
 	}
 	asked := s.local()
@@ -115,7 +115,7 @@ func (s *Store) takeFromServer(ctx context.Context, l *link, epoch uint64, charg
 			}
 			return nil
 		}
-		t.asked, t.marked = s.local(), false
+		t.asked, t.waited, t.marked = s.local(), false, false
 	}
 }
 

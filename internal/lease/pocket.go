@@ -61,18 +61,18 @@ func (p *Pocket) Unlock() { p.mu.Unlock() }
 // The store showed its time in the answer at seen. If the pocket has units of another window, Fill
 // drops those: they stay spent at the store.
 //
-// A lot of limit 0 has no units, and leaves the limit of those that the pocket has.
+// A lot without units leaves the limit of those that the pocket has.
 //
 // Fill must be called once for each answer, in the order of the answers, and not for one that is
 // older than an operator's reset of which the caller knows.
 func (p *Pocket) Fill(l Lot, seen time.Duration) (f Filled) {
-	old := p.lot
+	old, granted := p.lot, l.Units
 	f.Since = seen
 	if old.Window == l.Window {
 		// Each deadline is before the end of the window, so the later one is as well.
 		l.Units += old.Units
 		l.Deadline, l.At = max(l.Deadline, old.Deadline), min(l.At, old.At)
-		if l.Limit == 0 {
+		if granted == 0 && old.Units > 0 {
 			l.Limit = old.Limit
 		}
 		f.Since = max(p.last, seen)
@@ -127,6 +127,14 @@ func (p *Pocket) Has(cost, limit int64, now time.Duration) bool {
 	l := &p.lot
 	// If requests have cost more than they reserved, the count can be above the limit.
 	return cost > 0 && l.Units >= cost && l.Limit == limit && l.Count-l.Units+cost <= limit && l.lives(now)
+}
+
+// May reports whether units of the pocket could serve a request of a cost under a limit, if there
+// are enough. exact means that the request needs the store's count.
+func (p *Pocket) May(cost, limit int64, exact bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return cost > 0 && !exact && p.lot.Limit == limit
 }
 
 // Last returns, locked, the later of now and the time of the last take from the pocket.

@@ -19,7 +19,10 @@ type Trend struct {
 	own, all float64
 	count    int64 // the store's count at the last answer
 	reset    int64 // of the window of that answer
-	full     int64 // the reset of a window that has refused a request since
+	// of a refusal since then
+	full, fullReset int64
+	// units of requests that the leased ones could not serve, each worth less with each answer
+	other float64
 }
 
 const (
@@ -31,6 +34,8 @@ const (
 	alone = 0.7
 	// part is how much of what is left all nodes together ask for, in thousandths.
 	part = 600
+	// few is the part of what this node spends that leased units may fail to serve.
+	few = 0.05
 	// Least is the least number of units worth leasing.
 	Least = 2
 )
@@ -51,12 +56,18 @@ func (t *Trend) Note(now, per time.Duration, own, before, after, reset int64) {
 		spread = tau / passed * (1 - fades)
 	}
 	t.recent = t.recent*fades + float64(own-1)*spread + 1
-	t.at, t.count, t.reset, t.full = now, after, reset, 0
+	t.other *= fading
+	t.at, t.count, t.reset, t.fullReset = now, after, reset, 0
 }
 
-// Refused records that the store has refused a request in the window with a reset. Until it admits
-// one, or the window ends, nothing is left to wish for.
-func (t *Trend) Refused(reset int64) { t.full = reset }
+// Refused records the store's count in the window with a reset, when it refused a request. Until it
+// admits one, no more than the limit less that count is left to wish for.
+func (t *Trend) Refused(count, reset int64) { t.full, t.fullReset = count, reset }
+
+// Other records units of a request that leased ones could not serve: one under another limit, one
+// that needs the store's count, or one that only looks. Such requests wait for each other while
+// units are leased, so nothing is leased if they are more than a few.
+func (t *Trend) Other(units int64) { t.other += float64(units) }
 
 // A Wish is how many units a node asks for beside the cost of a request.
 type Wish struct {
@@ -79,8 +90,11 @@ func (t *Trend) Wish(now, per time.Duration, limit, second int64) Wish {
 	if t.reset > second {
 		rest -= t.count
 	}
+	if t.fullReset > second {
+		rest = min(rest, limit-t.full)
+	}
 	w := Wish{Units: int64(min(rate*ahead.Seconds(), float64(limit))), Part: int64(share * part), Least: Least}
-	if t.full > second || w.Units < Least || rest*w.Part/1000 < Least {
+	if t.other > few*t.own || w.Units < Least || rest*w.Part/1000 < Least {
 		return Wish{}
 	}
 	return w

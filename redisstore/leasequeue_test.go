@@ -1,0 +1,107 @@
+package redisstore
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weirlimit/weir"
+)
+
+// Takes that need no units go to the server at the same time, although they have waited for the
+// turn of another.
+func TestTakesThatNeedNoUnitsGoTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, lender := newSlowLeases()
+		a.eager = false // so that one is not wished for
+		c := of("a", 10, 1)
+		for range 10 {
+			ask(t, a, c)
+		}
+		e := a.table.find(hashOf(&c))
+		if err := e.acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		lender.answered = func() { time.Sleep(time.Millisecond) } // of the bubble's time
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				if r := ask(t, a, c); r.Allowed {
+					t.Errorf("admitted at %d of 10", r.Used[0].Count)
+				}
+			})
+		}
+		synctest.Wait()
+		begun := time.Now()
+		e.release()
+		all.Wait()
+		if took := time.Since(begun); took > 2*time.Millisecond {
+			t.Errorf("100 answers of a millisecond took %v", took)
+		}
+	})
+}
+
+// A gate passes by the units that this process has, if they are what it looks for by themselves:
+// what else is left may have gone to others.
+func TestAGatePassesByLeasedUnits(t *testing.T) {
+	a, lender := newSlowLeases()
+	now, _ := a.clock()
+	a.ahead.learn(time.Now().UnixNano(), now, now)
+	ask(t, a, of("a", 100, 1)) // 7 are left
+	passes := func(limit int64) bool {
+		c, r := of("a", limit, weir.Gate), weir.Receipt{}
+		hashes := [weir.MaxCharges]hash{hashOf(&c)}
+		return a.pass([]weir.Charge{c}, &hashes, false, &r)
+	}
+	if !passes(100) {
+		t.Error("a gate does not pass although there are units")
+	}
+	if !passes(94) { // it looks for 7
+		t.Error("a gate that looks for 7 units of 7 does not pass")
+	}
+	if passes(93) {
+		t.Error("a gate that looks for 8 units passes by 7")
+	}
+	lender.gone = true
+	if passes(100) {
+		t.Error("a gate passes by units of an ended connection")
+	}
+}
+
+// Requests under another limit, such as exempt ones, leave units to those for which they were
+// leased.
+func TestRequestsUnderAnotherLimitLeaveUnits(t *testing.T) {
+	a, _ := newSlowLeases()
+	c, exempt := of("a", 100, 1), of("a", 1<<30, 1)
+	exempt.Exact = true
+	ask(t, a, c)
+	ask(t, a, exempt)
+	if r := ask(t, a, c); !r.Leased || r.Used[0].Count != 3 {
+		t.Errorf("after an exempt request: %+v", r)
+	}
+}
+
+// If more than a few requests cannot be served by units, none are leased, and what is there goes
+// back: such requests would wait for each other.
+func TestAWindowOfOtherRequestsIsNotLeased(t *testing.T) {
+	a, lender := newSlowLeases()
+	a.eager = false
+	lender.most["a"] = 1000
+	c, exempt := of("a", 1e6, 1), of("a", 1<<30, 1)
+	exempt.Exact = true
+	for range 1000 {
+		ask(t, a, c)
+	}
+	e := a.table.find(hashOf(&c))
+	if e.pocket.Units() == 0 {
+		t.Fatal("nothing is leased")
+	}
+	for range 1000 {
+		ask(t, a, exempt)
+		if e.pocket.Units() == 0 {
+			return
+		}
+	}
+	t.Errorf("%d units are leased after 1000 requests that they cannot serve", e.pocket.Units())
+}
