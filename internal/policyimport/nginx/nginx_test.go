@@ -129,6 +129,35 @@ func TestAPlaceHasTheLimitsThatItHasInNginx(t *testing.T) {
 	}
 }
 
+// Each address has a default server: the one that says so, or else the first.
+func TestTheDefaultServerOfEachAddressIsNamed(t *testing.T) {
+	const others, nothing, another = "nginx gives this server the requests for all other hosts", "so nothing limits those", "so those have the limits of the default server of another address"
+	for text, want := range map[string][]string{
+		"server { listen 80 default_server; server_name _; return 301 https://$host; }\nserver { listen 443 ssl; server_name example.com; limit_req zone=a; }": {"nginx.conf:4: " + others, nothing},
+		"server { listen 80 default_server; server_name _; limit_req zone=m; }\nserver { listen 443 ssl; server_name example.com; limit_req zone=a; }":         {"nginx.conf:4: " + others, another},
+		"server { listen 80; listen 443 ssl; server_name _; return 444; }\nserver { listen 443 ssl; server_name example.com; limit_req zone=a; }":              nil,
+		"server { listen 80; server_name _; return 444; }\nserver { listen 0.0.0.0:80; server_name example.com; limit_req zone=a; }":                           nil,
+		"server { listen 80; server_name _; return 444; }\nserver { listen *; server_name example.com; limit_req zone=a; }":                                    nil,
+		"server { listen [::1]:80; server_name _; return 444; }\nserver { listen [::1]; server_name example.com; limit_req zone=a; }":                          nil,
+		"server { listen 80; server_name x.com; limit_req zone=a; }\nserver { listen 81; server_name y.com; limit_req zone=a; }":                               {"nginx.conf:3: " + others, "nginx.conf:4: " + others, nothing},
+	} {
+		result, err := nginx.Import(write(t, "nginx.conf", zones+text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		notes := fmt.Sprint(result.Notes)
+		for _, one := range want {
+			if !strings.Contains(notes, one) {
+				t.Errorf("%s: the notes are %s, want %q", text, notes, one)
+			}
+		}
+		if len(want) == 0 && strings.Contains(notes, others) {
+			t.Errorf("%s: the notes are %s", text, notes)
+		}
+	}
+}
+
 func TestWhatNoRouteCoversIsNamedIfItsLimitsDiffer(t *testing.T) {
 	for text, want := range map[string]string{
 		"server { location /api { limit_req zone=a; }\nlocation ~ [.]png$ {} }":                       "nginx.conf:4: location ~ [.]png$: a route is a path or a prefix, so its requests are limited as others with their path: nginx does not limit its requests",

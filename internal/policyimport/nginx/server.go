@@ -3,6 +3,7 @@ package nginx
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	crossplane "github.com/nginxinc/nginx-go-crossplane"
@@ -176,7 +177,7 @@ func defaultsOf(block []*crossplane.Directive) map[*crossplane.Directive]bool {
 			if len(l.Args) == 0 {
 				continue
 			}
-			at := strings.TrimPrefix(l.Args[0], "*:")
+			at := addressOf(l.Args[0])
 			if of[at] == nil || slices.Contains(l.Args, "default_server") || slices.Contains(l.Args, "default") {
 				of[at] = d
 			}
@@ -187,6 +188,24 @@ func defaultsOf(block []*crossplane.Directive) map[*crossplane.Directive]bool {
 		defaults[d] = true
 	}
 	return defaults
+}
+
+// addressOf returns the address and port of a listen directive in one spelling. Without a port it
+// is port 80.
+func addressOf(listen string) string {
+	if strings.HasPrefix(listen, "unix:") {
+		return listen
+	}
+	if _, err := strconv.ParseUint(listen, 10, 16); err == nil {
+		return "*:" + listen
+	}
+	if strings.LastIndexByte(listen, ':') <= strings.LastIndexByte(listen, ']') && !strings.HasSuffix(listen, ":") {
+		listen += ":80"
+	}
+	if port, ok := strings.CutPrefix(listen, "0.0.0.0:"); ok {
+		return "*:" + port
+	}
+	return listen
 }
 
 // hostsOf returns the hosts of a server as routes spell them; empty means all.
@@ -238,20 +257,17 @@ func (r *reader) appendHost(hosts *[]string, d *crossplane.Directive, name strin
 	}
 }
 
-// noteDefault names the server that nginx gives the requests for all other hosts, if it limits them
-// and a policy does not.
+// noteDefault names the servers that limit the requests for all other hosts in nginx, and do not in
+// a policy.
 func (r *reader) noteDefault(servers []*server) {
-	var chosen *server
-	for _, v := range servers {
-		if slices.Contains(v.hosts, "") {
-			return
-		}
-		limited := slices.ContainsFunc(v.places, func(p place) bool { return r.limiter(p.scope) != nil })
-		if chosen == nil && limited && r.defaults[v.at] {
-			chosen = v
-		}
+	what := "so nothing limits those"
+	if slices.ContainsFunc(r.places[""], func(p place) bool { return r.limiter(p.scope) != nil }) {
+		what = "so those have the limits of the default server of another address"
 	}
-	if chosen != nil {
-		r.note(chosen.at, "nginx gives this server the requests for all other hosts, too: its routes are for its names alone, so nothing limits those")
+	for _, v := range servers {
+		limited := slices.ContainsFunc(v.places, func(p place) bool { return r.limiter(p.scope) != nil })
+		if limited && r.defaults[v.at] && !slices.Contains(v.hosts, "") {
+			r.note(v.at, "nginx gives this server the requests for all other hosts, too: its routes are for its names alone, %s", what)
+		}
 	}
 }
