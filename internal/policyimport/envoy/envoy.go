@@ -51,6 +51,9 @@ func Policy(c *config.Config, domain string, m Meanings) *policyimport.Result {
 	for _, p := range t.places {
 		t.limit(p)
 	}
+	for _, j := range t.joining {
+		t.join(j)
+	}
 	if len(t.open) > 0 {
 		t.limiters = append(t.limiters, &limiter{Limiter: t.names.Unlimited(t.open)})
 	}
@@ -78,6 +81,7 @@ type translation struct {
 	places   []*place
 	values   []descriptor // those without a limit for one value of a key source
 	open     []weir.Route
+	joining  []joining
 	limiters []*limiter
 }
 

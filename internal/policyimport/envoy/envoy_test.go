@@ -133,6 +133,25 @@ func TestOfSiblingsOneCounts(t *testing.T) {
 	}
 }
 
+// An enforced limiter hides the limiters in mode shadow whose routes are wider.
+func TestWhatIsTriedOutIsSoBeneathANarrowerLimit(t *testing.T) {
+	const post = `{key: method, value: POST, descriptors: [{key: path, value: /orders, rate_limit: {unit: minute, requests_per_unit: 10}}]},` + "\n"
+	for descriptors, want := range map[string][]string{
+		post + `{key: path, value: /orders, descriptors: [{key: remote_address, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 3}}]}`: {
+			"post-orders POST /orders: 10 per minute by everyone", "orders /orders POST /orders: 3 per minute by ip (shadow)"},
+		post + `{key: remote_address, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 3}}`: {
+			"post-orders POST /orders: 10 per minute by everyone", "everything /* POST /orders: 3 per minute by ip (shadow)"},
+	} {
+		got, r := translated(t, descriptors)
+		if !slices.Equal(got, want) || len(r.Lost()) > 0 {
+			t.Errorf("%s: %q, want %q; problems %q", descriptors, got, want, r.Lost())
+		}
+		if source, err := r.Source(policyfile.Reader{}, "f.yaml"); err != nil {
+			t.Errorf("%s: %v\n%s", descriptors, err, source)
+		}
+	}
+}
+
 func TestWhatAPolicyCannotSayIsReportedWithItsLine(t *testing.T) {
 	for descriptor, want := range map[string]string{
 		`{key: tenant, rate_limit: {unit: day, requests_per_unit: 1}}`:                                                 "it is not known what key tenant is: give --key tenant=SOURCE",

@@ -159,19 +159,44 @@ func (t *translation) limit(p *place) {
 	if around := t.around(p.route); around != nil {
 		outer = t.counted(around.route)
 	}
-	for _, isShadow := range []bool{false, true} {
-		mine, wider := ofMode(p.rules, isShadow), ofMode(outer, isShadow)
-		own := slices.ContainsFunc(mine, func(r rule) bool { return r.route == p.route })
-		if !own && slices.EqualFunc(byLine(mine), byLine(wider), func(a, b rule) bool { return a.from == b.from }) {
-			continue
-		}
-		if len(mine) > 0 {
-			t.add(p.route, mine)
-		} else if !isShadow {
-			t.open = append(t.open, p.route)
-			t.note(p.from, "%v: Envoy does not limit this, so it has a limit that nothing reaches, whose fields its answers have", p.route)
-		}
+	enforced, wider := ofMode(p.rules, false), ofMode(outer, false)
+	hides := p.isOwn(enforced) || !sameRules(enforced, wider)
+	switch {
+	case hides && len(enforced) > 0:
+		t.add(p.route, enforced)
+	case hides:
+		t.open = append(t.open, p.route)
+		t.note(p.from, "%v: Envoy does not limit this, so it has a limit that nothing reaches, whose fields its answers have", p.route)
 	}
+	shadow, wider := ofMode(p.rules, true), ofMode(outer, true)
+	switch {
+	case len(shadow) == 0:
+	case p.isOwn(shadow) || !sameRules(shadow, wider):
+		t.add(p.route, shadow)
+	case hides: // an enforced limiter hides what is tried out on wider routes
+		t.joining = append(t.joining, joining{p.route, shadow})
+	}
+}
+
+// isOwn reports whether any of the rules is for just the route of a place.
+func (p *place) isOwn(rules []rule) bool {
+	return slices.ContainsFunc(rules, func(r rule) bool { return r.route == p.route })
+}
+
+// A joining is a route that has the rules of a wider one, which another limiter would hide.
+type joining struct {
+	route weir.Route
+	rules []rule
+}
+
+// join adds a route to the limiter that has its rules, so that they keep one count.
+func (t *translation) join(j joining) {
+	i := slices.IndexFunc(t.limiters, func(l *limiter) bool { return sameRules(l.rules, j.rules) })
+	if i < 0 {
+		t.add(j.route, j.rules)
+		return
+	}
+	t.limiters[i].Routes = append(t.limiters[i].Routes, j.route)
 }
 
 // counted returns the rules that Envoy counts a request of a route by.
@@ -201,6 +226,10 @@ func ofMode(all []rule, isShadow bool) (some []rule) {
 		}
 	}
 	return some
+}
+
+func sameRules(a, b []rule) bool {
+	return slices.EqualFunc(byLine(a), byLine(b), func(a, b rule) bool { return a.from == b.from })
 }
 
 func byLine(all []rule) []rule {
