@@ -61,7 +61,7 @@ func TestARequestHasAllWindowsThatEnvoyCounts(t *testing.T) {
 	got, r := translated(t, `
 {key: remote_address, rate_limit: {unit: minute, requests_per_unit: 100}},
 {key: path, value: /a, rate_limit: {unit: hour, requests_per_unit: 7}}`)
-	want := []string{"everything /*: 100 per minute by ip", "a /a: 7 per hour by everyone; 100 per minute by ip"}
+	want := []string{"everything /* /a/*: 100 per minute by ip", "a /a: 7 per hour by everyone; 100 per minute by ip"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -102,22 +102,22 @@ func TestOfSiblingsOneCounts(t *testing.T) {
 		want        []string
 		lost        string
 	}{
-		{`{key: path, value: /a, rate_limit: {unit: hour, requests_per_unit: 50}}, ` + wide, []string{"a /a: 50 per hour by everyone", "everything /*: 5 per hour by everyone"}, ""},
-		{`{key: path, value: /u, rate_limit: {unlimited: true}}, ` + wide, []string{"everything /*: 5 per hour by everyone", fmt.Sprintf(free, "/u")}, ""},
-		{`{key: path, value: /n, descriptors: [{key: x}]}, ` + wide, []string{"everything /*: 5 per hour by everyone", fmt.Sprintf(free, "/n")}, ""},
+		{`{key: path, value: /a, rate_limit: {unit: hour, requests_per_unit: 50}}, ` + wide, []string{"a /a: 50 per hour by everyone", "everything /* /a/*: 5 per hour by everyone"}, ""},
+		{`{key: path, value: /u, rate_limit: {unlimited: true}}, ` + wide, []string{"everything /* /u/*: 5 per hour by everyone", fmt.Sprintf(free, "/u")}, ""},
+		{`{key: path, value: /n, descriptors: [{key: x}]}, ` + wide, []string{"everything /* /n/*: 5 per hour by everyone", fmt.Sprintf(free, "/n")}, ""},
 		{`{key: path, value: /, rate_limit: {unit: hour, requests_per_unit: 50}}`, []string{"everything /: 50 per hour by everyone", fmt.Sprintf(free, "/*")}, ""},
 		{`{key: path, value: /u, rate_limit: {unlimited: true}}, ` + ip, []string{"everything /*: 3 per minute by ip"}, ""},
 		{`{key: path, value: /u, rate_limit: {unlimited: true}}, ` + wide + ", " + ip,
-			[]string{"u /u: 3 per minute by ip", "everything /*: 5 per hour by everyone; 3 per minute by ip"}, ""},
+			[]string{"u /u: 3 per minute by ip", "everything /* /u/*: 5 per hour by everyone; 3 per minute by ip"}, ""},
 		{ip + `, {key: remote_address, value: 50.0.0.5, rate_limit: {unlimited: true}}`, []string{"everything /*: 3 per minute by ip exempt [50.0.0.5]"}, ""},
 		{ip + ", " + wide + `, {key: remote_address, value: 50.0.0.5, rate_limit: {unlimited: true}}`,
 			[]string{"everything /*: 3 per minute by ip; 5 per hour by everyone"}, "remote_address=50.0.0.5 has no limit of its own, and counts as other values"},
 		{wide + `, {key: remote_address, value: 50.0.0.5, rate_limit: {unlimited: true}}`, []string{"everything /*: 5 per hour by everyone"}, ""},
 		{wide + `, {key: path, value: "/a/*", share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 9}}`, []string{"everything /*: 5 per hour by everyone"}, ""},
 		{`{key: path, value: /a, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 9}}, ` + wide,
-			[]string{"a /a: 9 per hour by everyone (shadow)", "everything /*: 5 per hour by everyone", fmt.Sprintf(free, "/a")}, ""},
+			[]string{"a /a: 9 per hour by everyone (shadow)", "everything /* /a/*: 5 per hour by everyone", fmt.Sprintf(free, "/a")}, ""},
 		{`{key: path, value: /a, rate_limit: {unit: hour, requests_per_unit: 50}}, {key: method, value: POST, rate_limit: {unit: day, requests_per_unit: 9}}`,
-			[]string{"a /a: 50 per hour by everyone", "post POST /*: 9 per day by everyone", "post-a POST /a: 50 per hour by everyone; 9 per day by everyone"}, ""},
+			[]string{"a /a: 50 per hour by everyone", "post POST /* POST /a/*: 9 per day by everyone", "post-a POST /a: 50 per hour by everyone; 9 per day by everyone"}, ""},
 		{`{key: path, value: /a, rate_limit: {unit: hour, requests_per_unit: 50}}, {key: path, value: /A, rate_limit: {unit: hour, requests_per_unit: 9}}`,
 			[]string{"a /a: 50 per hour by everyone"}, "path=/A is the same route as /a of line 3"},
 		{`{key: path, value: /a, rate_limit: {unit: hour, requests_per_unit: 50}}, {key: path, value: /a/, rate_limit: {unit: hour, requests_per_unit: 9}}`,
@@ -133,6 +133,36 @@ func TestOfSiblingsOneCounts(t *testing.T) {
 	}
 }
 
+// Envoy compares the whole path. A route without a star covers what is below it, too.
+func TestWhatIsBelowAPathIsKeptApartOrNamed(t *testing.T) {
+	const login = `{key: path, value: /login, rate_limit: {unit: minute, requests_per_unit: 5}}`
+	for _, c := range []struct {
+		descriptors string
+		want        []string
+		note        string
+	}{
+		{login + `, {key: path, value: "/*", share_threshold: true, rate_limit: {unit: minute, requests_per_unit: 9}}`,
+			[]string{"everything /* /login/*: 9 per minute by everyone", "login /login: 5 per minute by everyone"}, ""},
+		{login + `, {key: path, value: "/login/*", share_threshold: true, rate_limit: {unit: minute, requests_per_unit: 9}}`,
+			[]string{"login /login: 5 per minute by everyone", "login-2 /login/*: 9 per minute by everyone"}, ""},
+		{login, []string{"login /login: 5 per minute by everyone"},
+			"f.yaml:3: /login also covers what begins with /login/ or /login., which Envoy does not count by 5 per minute by everyone"},
+		{login + `, {key: remote_address, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 9}}`,
+			[]string{"login /login: 5 per minute by everyone", "everything /* /login/* /login: 9 per minute by ip (shadow)"}, "f.yaml:3: /login also covers"},
+	} {
+		got, r := translated(t, c.descriptors)
+		if !slices.Equal(got, c.want) || len(r.Lost()) > 0 {
+			t.Errorf("%s: %q, want %q; problems %q", c.descriptors, got, c.want, r.Lost())
+		}
+		if notes := fmt.Sprint(r.Notes); !strings.Contains(notes, c.note) || (c.note == "") == strings.Contains(notes, "also covers") {
+			t.Errorf("%s: the notes are %s, want %q", c.descriptors, notes, c.note)
+		}
+		if source, err := r.Source(policyfile.Reader{}, "f.yaml"); err != nil {
+			t.Errorf("%s: %v\n%s", c.descriptors, err, source)
+		}
+	}
+}
+
 // An enforced limiter hides the limiters in mode shadow whose routes are wider.
 func TestWhatIsTriedOutIsSoBeneathANarrowerLimit(t *testing.T) {
 	const post = `{key: method, value: POST, descriptors: [{key: path, value: /orders, rate_limit: {unit: minute, requests_per_unit: 10}}]},` + "\n"
@@ -140,7 +170,7 @@ func TestWhatIsTriedOutIsSoBeneathANarrowerLimit(t *testing.T) {
 		post + `{key: path, value: /orders, descriptors: [{key: remote_address, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 3}}]}`: {
 			"post-orders POST /orders: 10 per minute by everyone", "orders /orders POST /orders: 3 per minute by ip (shadow)"},
 		post + `{key: remote_address, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 3}}`: {
-			"post-orders POST /orders: 10 per minute by everyone", "everything /* POST /orders: 3 per minute by ip (shadow)"},
+			"post-orders POST /orders: 10 per minute by everyone", "everything /* POST /orders/* POST /orders: 3 per minute by ip (shadow)"},
 	} {
 		got, r := translated(t, descriptors)
 		if !slices.Equal(got, want) || len(r.Lost()) > 0 {

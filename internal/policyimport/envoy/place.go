@@ -161,6 +161,9 @@ func (t *translation) limit(p *place) {
 	}
 	enforced, wider := ofMode(p.rules, false), ofMode(outer, false)
 	hides := p.isOwn(enforced) || !sameRules(enforced, wider)
+	if hides || p.isOwn(ofMode(p.rules, true)) {
+		t.guard(p)
+	}
 	switch {
 	case hides && len(enforced) > 0:
 		t.add(p.route, enforced)
@@ -178,12 +181,37 @@ func (t *translation) limit(p *place) {
 	}
 }
 
+// guard keeps what is below a path apart from it: Envoy compares the whole path, and a route
+// without a star covers what is below it, too, unless another route does.
+func (t *translation) guard(p *place) {
+	below := p.route
+	below.Path, below.Prefix = strings.TrimRight(below.Path, "/")+"/", true
+	if p.route.Prefix || below.Path == "/" || slices.ContainsFunc(t.places, func(o *place) bool { return folded(o.route) == folded(below) }) {
+		return
+	}
+	enforced, shadow := ofMode(t.counted(below), false), ofMode(t.counted(below), true)
+	var wide []rule // the rules that count what is below, too
+	if len(enforced) > 0 {
+		t.joining = append(t.joining, joining{below, enforced})
+	} else {
+		wide = ofMode(p.rules, false)
+	}
+	if len(shadow) > 0 {
+		t.joining = append(t.joining, joining{below, shadow})
+	} else if len(enforced) == 0 { // an enforced limiter hides those in mode shadow
+		wide = slices.Concat(wide, ofMode(p.rules, true))
+	}
+	for _, r := range wide {
+		t.note(r.from, "%v also covers what begins with %s or %s., which Envoy does not count by %v", p.route, below.Path, strings.TrimRight(p.route.Path, "/"), r.window)
+	}
+}
+
 // isOwn reports whether any of the rules is for just the route of a place.
 func (p *place) isOwn(rules []rule) bool {
 	return slices.ContainsFunc(rules, func(r rule) bool { return r.route == p.route })
 }
 
-// A joining is a route that has the rules of a wider one, which another limiter would hide.
+// A joining is a route with the rules of a wider one, whose limiter another one would hide there.
 type joining struct {
 	route weir.Route
 	rules []rule
