@@ -248,6 +248,27 @@ func TestARewriteIsNamedIfItCanChangeTheLimits(t *testing.T) {
 	}
 }
 
+func TestThatRequestsWithAnEmptyKeyAreLimitedIsNoted(t *testing.T) {
+	const empty = "nginx does not limit it; "
+	for key, want := range map[string]string{
+		"$http_x_api_key":                    "nginx.conf:1: a request for which the key $http_x_api_key is empty: " + empty + "ip+header:X-Api-Key counts it by its address",
+		"$cookie_id":                         empty + "ip+cookie:id",
+		"$arg_t$http_x":                      empty + "ip+query:t+header:X",
+		"$http_x_api_key$host":               "",
+		"$http_x_api_key$binary_remote_addr": "",
+		"$binary_remote_addr":                "",
+		"$http_x-all":                        "",
+		"all":                                "",
+	} {
+		result, err := nginx.Import(write(t, "nginx.conf", "limit_req_zone "+key+" zone=k:1m rate=1r/s; limit_req zone=k;"))
+		if err != nil {
+			t.Errorf("%s: %v", key, err)
+		} else if notes := fmt.Sprint(result.Notes); !strings.Contains(notes, want) || (want == "") == strings.Contains(notes, empty) {
+			t.Errorf("%s: the notes are %s, want %q", key, notes, want)
+		}
+	}
+}
+
 func TestThatIPv6IsCountedByNetworkIsNotedOnce(t *testing.T) {
 	for text, want := range map[string]int{
 		zones + "limit_req zone=a; limit_req zone=m; limit_conn c 5;":                                     1,

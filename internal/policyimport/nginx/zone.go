@@ -80,11 +80,22 @@ func (r *reader) key(d *crossplane.Directive, text string) weir.Key {
 	if !slices.ContainsFunc(key, func(p weir.Part) bool { return p[0] == "ip" }) {
 		key = append(weir.Key{{"ip"}}, key...)
 		r.note(d, "the key %s is a value that the caller chooses: counted by %s, so that a made-up value is no new budget", text, key)
+		if variable.ReplaceAllString(text, "") == "" && canBeEmpty(key[1:]) {
+			r.note(d, "a request for which the key %s is empty: nginx does not limit it; %s counts it by its address. No policy leaves it out", text, key)
+		}
 	} else if !r.byAddress {
 		r.byAddress = true
 		r.note(d, "nginx counts each IPv6 address by itself; Weir counts those of one /64 together, because a host chooses its address in that freely (--ipv6-prefix 128 counts each)")
 	}
 	return key
+}
+
+// canBeEmpty reports whether a request can have none of the parts. Every request has a host.
+func canBeEmpty(key weir.Key) bool {
+	return !slices.ContainsFunc(key, func(p weir.Part) bool {
+		s, _ := weir.FindSource(weir.Sources(), p[0])
+		return !s.Optional || s.Name == "host"
+	})
 }
 
 // source returns the key source for a variable; empty if there is none.
