@@ -248,6 +248,26 @@ func TestARewriteIsNamedIfItCanChangeTheLimits(t *testing.T) {
 	}
 }
 
+// nginx answers a return of an if block before it counts.
+func TestARequestThatAnIfBlockAnswersIsNamed(t *testing.T) {
+	const answered = ": nginx answers these requests before it counts them"
+	for text, want := range map[string]string{
+		"server { limit_req zone=a;\nif ($http_x = bad) { return 403; } }":                        "nginx.conf:4: return 403 if ($http_x = bad)" + answered,
+		"server {\nif ($arg_x) { return 444; } location /api { limit_req zone=a; } }":             "nginx.conf:4: return 444 if ($arg_x)" + answered,
+		"server {\nrewrite ^/old /new permanent; location /api { limit_req zone=a; } }":           "nginx.conf:4: rewrite ^/old /new permanent" + answered,
+		"server { location /api { limit_req zone=a;\nif ($arg_x) { return 429 x; } } }":           "nginx.conf:4: return 429 x if ($arg_x)" + answered,
+		"server { location /api { limit_req zone=a; }\nlocation /b { if ($a) { return 403; } } }": "",
+		"server { location /api {\nif ($arg_x) { return 403; } } }":                               "",
+	} {
+		result, err := nginx.Import(write(t, "nginx.conf", zones+text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		} else if notes := fmt.Sprint(result.Notes); !strings.Contains(notes, want) || (want == "") == strings.Contains(notes, answered) {
+			t.Errorf("%s: the notes are %s, want %q", text, notes, want)
+		}
+	}
+}
+
 func TestThatRequestsWithAnEmptyKeyAreLimitedIsNoted(t *testing.T) {
 	const empty = "nginx does not limit it; "
 	for key, want := range map[string]string{
