@@ -289,6 +289,30 @@ func TestThatRequestsWithAnEmptyKeyAreLimitedIsNoted(t *testing.T) {
 	}
 }
 
+func TestWhatIsSaidOfAPlaceIsTrue(t *testing.T) {
+	const u = "limit_req_zone $binary_remote_addr$uri zone=u:1m rate=1r/s; "
+	for _, c := range []struct{ text, want, not string }{
+		{"server { limit_req zone=a;\nlocation /uri { limit_req zone=u; } }", "nginx.conf:4: /uri*: its limits in nginx could not be imported, so it has a limit that nothing reaches", "nginx does not limit"},
+		{"server { limit_req zone=a; }\nserver { listen 81; limit_req zone=u; }", "nginx.conf:4: its limits in nginx could not be imported; /* is limited", "nginx does not limit"},
+		{"server { limit_req zone=a;\nlocation ~ x { limit_req zone=u; } }", "nginx.conf:4: location ~ x: a route is a path or a prefix, so its requests are limited as others with their path: its limits are left out", "nginx does not limit"},
+		{"server { limit_req zone=u;\nlocation = /p { limit_req zone=a; } }", "nginx.conf:4: /p also covers what begins with /p/ or /p., whose limits in nginx could not be imported", "nginx does not limit"},
+		{"server { limit_req zone=m;\nlocation /api/ { limit_req zone=a; } }", "nginx.conf:4: /api/* also covers /api, which has the limits of another location in nginx", ""},
+		{"server { limit_req zone=m;\nlocation /api/ { limit_req zone=a; proxy_pass http://x; } }", "nginx.conf:4: /api/* also covers /api, which nginx redirects to /api/ without a limit", ""},
+		{"server { limit_req zone=m; location /api/ { limit_req zone=a; } location = /api { return 301 /api/; } }", "", "also covers /api,"},
+		{"server { limit_req zone=m; location /api/ { limit_req zone=a; } location /api { limit_req zone=a; } }", "", "also covers /api,"},
+		{"server { limit_req zone=m; location /api/ { root /x; } }", "", "also covers /api,"},
+		{"server { server_name x.com; limit_req zone=a; }\nserver { server_name \"\"; limit_req zone=m; }", "nginx.conf:4: this server has no name, and is not the default server: it gets only requests without a Host", "it gets no requests"},
+		{"server { server_name x.com; limit_req zone=a; }\nserver { server_name _; limit_req zone=m; }", "it gets no requests", "without a Host"},
+	} {
+		result, err := nginx.Import(write(t, "nginx.conf", u+zones+c.text))
+		if err != nil {
+			t.Errorf("%s: %v", c.text, err)
+		} else if notes := fmt.Sprint(result.Notes); !strings.Contains(notes, c.want) || c.not != "" && strings.Contains(notes, c.not) {
+			t.Errorf("%s: the notes are %s, want %q and not %q", c.text, notes, c.want, c.not)
+		}
+	}
+}
+
 func TestThatIPv6IsCountedByNetworkIsNotedOnce(t *testing.T) {
 	for text, want := range map[string]int{
 		zones + "limit_req zone=a; limit_req zone=m; limit_conn c 5;":                                     1,

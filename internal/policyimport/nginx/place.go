@@ -98,7 +98,15 @@ func (r *reader) noteTaken(host string, p place) {
 		r.note(p.at, "return: nginx does not limit what it answers so; %s is limited, as in another server or location", host+p.String())
 		return
 	}
-	r.lost(p.at, "nginx does not limit this; %s is limited, as in another server or location (port, letter case and a slash at the end make no difference to a route)", host+p.String())
+	r.lost(p.at, "%s; %s is limited, as in another server or location (port, letter case and a slash at the end make no difference to a route)", r.unlimited(p.scope), host+p.String())
+}
+
+// unlimited says why a scope has no limiter.
+func (r *reader) unlimited(s scope) string {
+	if limits(s) {
+		return "its limits in nginx could not be imported"
+	}
+	return "nginx does not limit this"
 }
 
 // route gives each place the route that it needs to have the limits that it has in nginx.
@@ -123,7 +131,7 @@ func (r *reader) route() {
 				r.use(&own.Routes, host, p)
 			}
 			if (own == nil || own.scope.dry != nil) && outer != nil && r.use(&r.open, host, p) {
-				was := "nginx does not limit this"
+				was := r.unlimited(p.scope)
 				if own != nil {
 					was = "nginx only tries this out (limit_req_dry_run)"
 				}
@@ -135,8 +143,12 @@ func (r *reader) route() {
 
 // guard adds a place for what is below a location with =, which is of the place around that.
 func (r *reader) guard(all []place, p place) []place {
+	if !p.exact {
+		r.noteBare(all, p)
+		return all
+	}
 	outside := around(all, &p)
-	if !p.exact || p.path == "/" || outside == nil || r.limiter(outside.scope) == r.limiter(p.scope) {
+	if p.path == "/" || outside == nil || r.limiter(outside.scope) == r.limiter(p.scope) {
 		return all
 	}
 	below := place{path: strings.TrimRight(p.path, "/") + "/", scope: outside.scope, at: p.at}
@@ -145,9 +157,32 @@ func (r *reader) guard(all []place, p place) []place {
 	case r.limiter(outside.scope) != nil:
 		return append(all, below)
 	default:
-		r.note(p.at, "%s also covers what begins with %s/ or %s., which nginx does not limit", p.path, p.path, p.path)
+		what := "which nginx does not limit"
+		if limits(outside.scope) {
+			what = "whose limits in nginx could not be imported"
+		}
+		r.note(p.at, "%s also covers what begins with %s/ or %s., %s", p.path, p.path, p.path, what)
 	}
 	return all
+}
+
+// noteBare names the path without the slash at the end of a location, which the route of the
+// location covers too. No route tells the two apart.
+func (r *reader) noteBare(all []place, p place) {
+	bare := &place{path: strings.TrimSuffix(p.path, "/"), exact: true}
+	if bare.path == p.path || bare.path == "" || slices.ContainsFunc(all, func(q place) bool { return q.exact && q.folded() == bare.folded() }) {
+		return
+	}
+	others := slices.DeleteFunc(slices.Clone(all), func(q place) bool { return !q.exact && q.folded() == p.folded() })
+	outside, own := around(others, bare), r.limiter(p.scope)
+	isPassed := slices.ContainsFunc(p.at.Block, func(d *crossplane.Directive) bool { return strings.HasSuffix(d.Directive, "_pass") })
+	switch {
+	case outside == nil || r.limiter(outside.scope) == own:
+	case isPassed && own != nil:
+		r.note(p.at, "%s also covers %s, which nginx redirects to %s without a limit", p.String(), bare.path, p.path)
+	case !isPassed:
+		r.note(p.at, "%s also covers %s, which has the limits of another location in nginx (a slash at the end makes no difference to a route)", p.String(), bare.path)
+	}
 }
 
 // elsewhere is a limiter of another host.

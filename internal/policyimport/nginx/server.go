@@ -154,7 +154,7 @@ func (r *reader) notePatterns(v *server) {
 			continue
 		}
 		what := "nginx does not limit its requests"
-		if own != nil {
+		if limits(p.scope) {
 			what = "its limits are left out"
 		}
 		r.lost(p.at, "location %s: a route is a path or a prefix, so its requests are limited as others with their path: %s", strings.Join(p.at.Args, " "), what)
@@ -211,10 +211,13 @@ func addressOf(listen string) string {
 // hostsOf returns the hosts of a server as routes spell them; empty means all.
 func (r *reader) hostsOf(server *crossplane.Directive) (hosts []string) {
 	named := false
-	others := func(at *crossplane.Directive) {
-		if r.defaults[server] {
+	others := func(at *crossplane.Directive, name string) {
+		switch {
+		case r.defaults[server]:
 			hosts = append(hosts, "")
-		} else {
+		case name == "":
+			r.note(at, "this server has no name, and is not the default server: it gets only requests without a Host, which no route tells from others")
+		default:
 			r.note(at, "this server has no name that a request can have, and is not the default server: it gets no requests")
 		}
 	}
@@ -226,7 +229,7 @@ func (r *reader) hostsOf(server *crossplane.Directive) (hosts []string) {
 			name, named = strings.ToLower(name), true
 			switch {
 			case name == "_" || name == "":
-				others(d)
+				others(d, name)
 			case strings.HasPrefix(name, "~"), strings.HasSuffix(name, ".*"):
 				r.lost(d, "server_name %s: a route has a host or *.host, so the limits of this name are left out", name)
 			case strings.HasPrefix(name, "."):
@@ -238,7 +241,7 @@ func (r *reader) hostsOf(server *crossplane.Directive) (hosts []string) {
 		}
 	}
 	if !named {
-		others(server)
+		others(server, "")
 	}
 	return hosts
 }
