@@ -114,8 +114,11 @@ func (p *spelling) add(e config.Entry, meaning string) (problem string) {
 		return fmt.Sprintf("%s has a count for each value that its star matches: a policy counts all requests of a route together, as share_threshold does", shown(e))
 	case meaning == Path && !strings.HasPrefix(e.Value, "/"):
 		return fmt.Sprintf("%s: no path of a request begins so: it begins with a slash", shown(e))
-	case strings.ContainsAny(e.Value, " {}") || meaning != Path && strings.Contains(e.Value, "/"):
-		return fmt.Sprintf("%s: no route has this %s, which has a blank, a brace or a slash", shown(e), meaning)
+	case strings.ContainsAny(e.Value, " {}"):
+		i := strings.IndexAny(e.Value, " {}")
+		return fmt.Sprintf("%s: no route has a %s with %q", shown(e), meaning, e.Value[i:i+1])
+	case meaning != Path && strings.Contains(e.Value, "/"):
+		return fmt.Sprintf("%s: no route has a %s with %q", shown(e), meaning, "/")
 	case meaning == Method && p.method == "":
 		p.method = e.Value
 	case meaning == Host && p.host == "":
