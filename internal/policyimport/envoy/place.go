@@ -291,7 +291,11 @@ func specific(a, b weir.Route) int {
 
 // add adds a limiter with the windows of rules.
 func (t *translation) add(route weir.Route, rules []rule) {
-	l := &limiter{Limiter: weir.Limiter{Name: t.names.Of(route.String(), "everything"), Routes: []weir.Route{route}}, rules: rules}
+	text := route.String()
+	if route.Path == "/" && !route.Prefix {
+		text += "root"
+	}
+	l := &limiter{Limiter: weir.Limiter{Name: t.names.Of(text, "everything"), Routes: []weir.Route{route}}, rules: rules}
 	if rules[0].from.Rule.ShadowMode {
 		l.Mode = weir.Shadow
 	}
