@@ -2,6 +2,7 @@
 // limiters, and what a policy cannot express is noted with its line.
 //
 //	nginx.go   Import: reads the files, walks blocks with their inheritance
+//	lua.go     Lua blocks, whose code is not read
 //	zone.go    zones: their keys and rates, and windows of them
 //	server.go  servers and locations, each with the limits that it has in nginx
 //	rewrite.go the rewrites by which nginx limits another path
@@ -35,6 +36,7 @@ func Import(path string) (*policyimport.Result, error) {
 	parsed, err := crossplane.Parse(path, &crossplane.ParseOptions{
 		SkipDirectiveContextCheck: true, // a part of a configuration has no http block
 		SkipDirectiveArgsCheck:    true, // this package checks those that it reads
+		Open:                      open,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("import nginx: %w", err)

@@ -364,6 +364,30 @@ func TestAConfigurationThatCannotBeReadIsAnError(t *testing.T) {
 	}
 }
 
+func TestLuaCodeIsNotRead(t *testing.T) {
+	for _, code := range []string{
+		`local x = "}"`, `local x = '{'`, `local x = "\"}"`, `-- don't }`, `--[[ } ]]`, `--[==[ } ]] } ]==]`, `local x = [[ }" ]]`, `local t = {a = {1}}`,
+		`local x = t[1]; limit_req zone=m;`, `local x = [=[ ' ]=]`, `x = "a;" # t`,
+	} {
+		for _, directive := range []string{"content_by_lua_block {", "content_by_lua_block{", "set_by_lua_block $x {", "set $a ${b}; # it's {\nset $c '}'; log_by_lua_block {"} {
+			text := zones + "server { location / { " + directive + "\n" + code + "\n} }\nlimit_req zone=a burst=x; limit_conn c 1; }"
+			result, err := nginx.Import(write(t, "nginx.conf", text))
+			if err != nil {
+				t.Errorf("%s: %v", text, err)
+				continue
+			}
+			line := fmt.Sprintf("nginx.conf:%d: limit_req: burst", 1+strings.Count(text[:strings.Index(text, "burst=x")], "\n"))
+			if got, notes := shape(result.Policy), fmt.Sprint(result.Notes); got != "[/*] [] in flight 1 by ip" || !strings.Contains(notes, line) {
+				t.Errorf("%s: %s with the notes %s, want %q", text, got, notes, line)
+			}
+		}
+	}
+	_, err := nginx.Import(write(t, "nginx.conf", zones+"server { content_by_lua_block { x = \"} } }"))
+	if want := `nginx.conf:3: the Lua code of content_by_lua_block has no end`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
+
 func FuzzImport(f *testing.F) {
 	f.Add(zones + "limit_req zone=a burst=9; server { server_name x; location / { limit_conn c 1; } }")
 	f.Fuzz(func(t *testing.T, text string) {
