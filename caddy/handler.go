@@ -10,6 +10,7 @@
 //	handler.go    Handler: its settings, how it is provisioned, and one request
 //	caddyfile.go  the directive weir
 //	client.go     the client's address, by Caddy's trusted proxies
+//	late.go       keys that a handler after the limiter sets
 //	writer.go     errors that Caddy answers after all handlers
 //	store.go      the stores, which outlive a reload
 //	metrics.go    Weir's figures in Caddy's /metrics
@@ -75,12 +76,15 @@ type Handler struct {
 	stop    context.CancelFunc
 	watches sync.WaitGroup
 	doubt   clientDoubt
+	late    []*lateKey // one for each verified key
 }
 
 // A KeySource is a value of a request that windows can count by.
 type KeySource struct {
 	// Placeholder has the value, such as {http.auth.user.id}. A request for which it is empty is
-	// counted by its address.
+	// counted by the next alternative of the window's key, in the end by its address. It is empty
+	// if the handler that sets it comes after this one: the directive weir is before basic_auth
+	// unless the global option says otherwise (order weir after basic_auth).
 	Placeholder string `json:"placeholder"`
 	// Verified means that a client cannot choose the value: another handler has verified it. If it
 	// is false, windows must join it with a source that is, as in "by tenant+ip".
@@ -195,12 +199,12 @@ func (h *Handler) resolver(report func(error)) (*identity.Resolver, error) {
 		if !strings.Contains(key.Placeholder, "{") {
 			return nil, fmt.Errorf("key %s: %q is no placeholder, such as {http.auth.user.id}", name, key.Placeholder)
 		}
+		late := &lateKey{name: name, placeholder: key.Placeholder}
+		if key.Verified {
+			h.late = append(h.late, late)
+		}
 		o.Extra = append(o.Extra, httplimit.KeyFunc(name, kind, func(r *http.Request) (string, bool) {
-			repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-			if !ok {
-				return "", false
-			}
-			value := repl.ReplaceAll(key.Placeholder, "")
+			value := late.value(r)
 			return value, value != ""
 		}))
 	}
@@ -254,11 +258,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	r.RemoteAddr = h.doubt.client(r)
 	defer func() { r.RemoteAddr = peer }()
 	x := &writer{ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w}}
+	empty := emptyKeys(h.late, r)
 	h.limit.Wrap(http.HandlerFunc(func(limited http.ResponseWriter, r *http.Request) {
 		r.RemoteAddr = peer
 		if failed = next.ServeHTTP(limited, r); failed != nil {
 			x.withhold(limited, failed)
 		}
+		warnOfLate(empty, r, h.doubt.log)
 	})).ServeHTTP(x, r)
 	return failed
 }
