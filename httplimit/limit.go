@@ -43,7 +43,9 @@ func LimitErr(windows ...string) (func(http.Handler) http.Handler, error) {
 type Setup struct {
 	// Limiter is the limiter without its Windows, which are given to Limit: its cost, its limit in
 	// flight, the credential that it requires. If Name is empty, it is "limit". If Routes is empty,
-	// the limiter covers all requests; otherwise other requests are not limited.
+	// the limiter covers all requests; otherwise other requests are not limited. A window that
+	// counts by path:NAME needs Routes that have the parameter {NAME}; KeyFunc reads those of a
+	// router.
 	Limiter weir.Limiter
 
 	// Caller is how callers are told apart: trusted proxies, keys that verify credentials, key
@@ -109,6 +111,7 @@ func (s Setup) middleware(windows []string) (*Middleware, error) {
 	} else {
 		problems = append(problems, unverified(&l, who)...)
 	}
+	problems = append(problems, unrouted(&l)...)
 	if len(problems) > 0 {
 		problems = append(problems, inSetup(weir.Policy{Limiters: []weir.Limiter{l}}.Problems(sourcesOf(who)), len(l.Windows) < len(windows))...)
 		return nil, joined(problems)
@@ -183,6 +186,7 @@ func joined(problems []error) error {
 var inGo = strings.NewReplacer(
 	`add "chosen: yes" to the limiter`, "set Setup.Limiter.Chosen",
 	"; or in_flight, such as: 10 by ip", "; or set Setup.Limiter.InFlight",
+	"every route of the limiter needs it", "every route of Setup.Limiter.Routes needs it, or "+byKeyFunc,
 )
 
 // inSetup returns the problems of the policy of a Setup in the words of its fields. incomplete
@@ -220,6 +224,24 @@ func unverified(l *weir.Limiter, who *identity.Resolver) (problems []error) {
 		for _, source := range slices.Concat(l.Windows[i].Key...) {
 			if field, ok := fields[weir.SourceOf(source).Credential()]; ok && !who.Verifies(source) {
 				problems = append(problems, fmt.Errorf("by %s: nothing verifies it: set Setup.Caller.%s", source, field))
+			}
+		}
+	}
+	return problems
+}
+
+const byKeyFunc = "count by a KeyFunc that reads the parameter of your router"
+
+// unrouted reports the path parameters that l counts by without a route that has them: all values
+// would share one budget.
+func unrouted(l *weir.Limiter) (problems []error) {
+	if len(l.Routes) > 0 {
+		return nil // then it is a problem of the policy
+	}
+	for _, row := range l.Rows() {
+		for _, source := range slices.Concat(row.Key...) {
+			if name, ok := strings.CutPrefix(source, identity.Path+":"); ok {
+				problems = append(problems, fmt.Errorf("key source %q: route \"/*\" has no parameter {%s}: set Setup.Limiter.Routes to routes that have it, or "+byKeyFunc, source, name))
 			}
 		}
 	}

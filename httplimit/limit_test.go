@@ -256,6 +256,10 @@ func TestALimitInShadowModeRefusesNothing(t *testing.T) {
 
 func TestAnErrorOfLimitNamesTheMistake(t *testing.T) {
 	noFunc := httplimit.KeyFunc("customer", weir.Credential, nil)
+	slots, err := weir.ParseInFlight("2 by path:tenant+ip")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		setup   httplimit.Setup
 		windows []string
@@ -271,6 +275,9 @@ func TestAnErrorOfLimitNamesTheMistake(t *testing.T) {
 		{httplimit.Setup{}, []string{"1 per minute by ip", "2 per minute by ip"}, "only the lower limit would ever count"},
 		{httplimit.Setup{Limiter: weir.Limiter{Name: "Not A Name"}}, []string{"1 per minute by ip"}, "lower-case letters"},
 		{httplimit.Setup{Limiter: weir.Limiter{Windows: make([]weir.Window, 1)}}, []string{"1 per minute by ip"}, "arguments of Limit"},
+		{httplimit.Setup{}, []string{"3 per minute by path:tenant+ip"}, `key source "path:tenant": route "/*" has no parameter {tenant}: set Setup.Limiter.Routes`},
+		{httplimit.Setup{Limiter: weir.Limiter{InFlight: slots}}, []string{"3 per minute by ip"}, `route "/*" has no parameter {tenant}: set Setup.Limiter.Routes`},
+		{httplimit.Setup{Limiter: weir.Limiter{Mode: weir.Shadow}}, []string{"3 per minute by path:tenant+ip"}, `it has none; every route of Setup.Limiter.Routes needs it, or count by a KeyFunc`},
 		{httplimit.Setup{Caller: identity.Options{ClientIPHeader: "X-Client"}}, []string{"1 per minute by ip"}, "X-Forwarded-For, Forwarded, X-Real-IP are allowed"},
 		{httplimit.Setup{Caller: identity.Options{Extra: []identity.Source{noFunc}}}, []string{"1 per minute by customer"}, "has no function"},
 		{httplimit.Setup{Limiter: weir.Limiter{Requires: "token"}}, []string{"2 per minute by ip"}, "requires token: nothing verifies it: set Setup.Caller.Tokens"},
