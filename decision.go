@@ -129,7 +129,7 @@ func (s *Scratch) decide(d *Decision) {
 		if !d.Allowed && !used.Fits(c.Cost, c.Limit) {
 			w.Refused, w.Remaining = true, 0
 		}
-		if n > 1 && w.binds(&standings[first]) {
+		if n > 1 && w.Binds(&standings[first]) {
 			first = n - 1
 		}
 	}
@@ -156,15 +156,15 @@ func (d *Decision) standing(charge int) *Standing {
 func (d *Decision) bind() {
 	standings := d.Standings()
 	for i := range standings {
-		if standings[i].binds(&standings[0]) {
+		if standings[i].Binds(&standings[0]) {
 			standings[0], standings[i] = standings[i], standings[0]
 		}
 	}
 }
 
-// binds reports whether the headers describe w rather than o (D4). The order of a policy's windows
+// Binds reports whether the headers describe w rather than o (D4). The order of a policy's windows
 // makes no difference.
-func (w *Standing) binds(o *Standing) bool {
+func (w *Standing) Binds(o *Standing) bool {
 	if w.Refused != o.Refused {
 		return w.Refused
 	}

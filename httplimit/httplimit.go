@@ -6,6 +6,7 @@
 //	httplimit.go  Options, New, Wrap
 //	response.go   the ResponseWriter that handlers get
 //	settle.go     what the response tells of the request's cost, and its end
+//	nested.go     which fields a response has if one limiter is inside another
 //	writers.go    its variants, each with the optional interfaces of the server's writer
 //	error.go      the format of all errors (D21)
 package httplimit
@@ -108,6 +109,11 @@ func (m *Middleware) Judge() *answer.Judge { return m.judge }
 // expect of middleware. A request that no route covers passes to next unchanged, without fields of
 // ours. A path with dot segments, or with segments of ";parameters" alone, is answered 400 if a
 // route covers it, resolved or as it is.
+//
+// If next is limited by another Middleware, a response has the fields of one of the two: of that
+// which refused, and else of that with less left, as for several windows of one policy. They find
+// each other if each ResponseWriter between them has Unwrap; otherwise the fields are those of the
+// outer one.
 //
 // A request holds its slot (weir.Limiter.InFlight) until next returns. If next hijacks the
 // connection, it must close the net.Conn that Hijack returned, in any event: that gives the slot

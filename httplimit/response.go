@@ -40,6 +40,7 @@ type exchange struct {
 	caller   identity.Caller
 	request  identity.HTTPRequest
 	others   []answer.Field // what AppendOthers returned
+	inner    innerAnswer    // of a limiter that this one is around
 	shown    bool
 	held     bool  // the request ends with its hijacked connection
 	reads    bool  // the body of the response is read for its cost
@@ -51,7 +52,7 @@ type exchange struct {
 // begin returns an exchange for a request and its limiter.
 func (m *Middleware) begin(r *http.Request, match weir.Match) *exchange {
 	e := m.exchanges.Get().(*exchange)
-	e.request.Request, e.reads, e.left = r, false, -1
+	e.request.Request, e.reads, e.left, e.inner.written = r, false, -1, false
 	m.identity.Start(&e.caller, &e.request)
 	q := &e.question
 	q.Caller, q.Method, q.Match, q.Chosen, q.Public, q.Misdirected = &e.caller, r.Method, match, true, false, false
@@ -214,6 +215,10 @@ func (x *response) stamp(h http.Header, status int) {
 	if x.exchange.answer.Settles() {
 		x.exchange.settleHead(h, status)
 	}
+	if e := x.exchange; e.bindsInner(h) {
+		x.announce(e.inner.binding)
+		return
+	}
 	retryAfter := x.take(h)
 	if status == http.StatusTooManyRequests {
 		x.exchange.answer.BackendRefused(retryAfter)
@@ -255,6 +260,7 @@ func (x *response) put(h http.Header) {
 			x.values[i] = v // a copy, because the server reads the header after e is released
 			h[answer.Names[i]] = x.values[i : i+1 : i+1]
 		}
+		x.announce(e.answer.Decision.Binding())
 	}
 	e.others = e.answer.AppendOthers(e.others[:0])
 	if len(e.others) == 0 {

@@ -322,18 +322,6 @@ func TestARecoveredPanicIsAnsweredWithTheFields(t *testing.T) {
 	e.send("POST /api/v1/widget/typing").want(500, 60, 59, 60).wantFields("Date", startDate)
 }
 
-// If a limiter wraps another, the response has the outer one's fields. A refusal of
-// the inner one keeps its body.
-func TestNestedLimitersWriteTheOuterFields(t *testing.T) {
-	inner := perIP(t, 1, httplimit.Options{})
-	e := setUp(t, inner.Wrap(http.HandlerFunc(ok)).ServeHTTP)
-	e.send("POST /api/v1/widget/typing").want(200, 60, 59, 60)
-	a := e.send("POST /api/v1/widget/typing").want(429, 60, 0, 60).wantFields("Content-Language", "en", "Content-Type", "application/json")
-	if a.body != rateLimited("Too many requests. Please slow down.") {
-		t.Errorf("the body is %s", a.body)
-	}
-}
-
 // Every error has one format, and no fields that describe another body (D21).
 func TestEveryErrorHasTheSameFormat(t *testing.T) {
 	e := setUp(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -1,0 +1,89 @@
+package httplimit_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir/httplimit"
+)
+
+// standing returns the status of a response and its fields of a window.
+func standing(h http.Header, status int) string {
+	one := func(name string) string { return fmt.Sprint(h[name]) }
+	return fmt.Sprint(status, " ", one("X-RateLimit-Limit"), one("X-RateLimit-Remaining"), " ", len(h["Retry-After"]))
+}
+
+func TestNestedLimitersWriteTheFieldsOfTheOneThatBinds(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		outer, inner []string
+		want         []string
+	}{
+		{"the inner one refuses", []string{"100 per hour by ip"}, []string{"2 per minute by ip"},
+			[]string{"200 [2][1] 0", "200 [2][0] 0", "429 [2][0] 1", "429 [2][0] 1"}},
+		{"the outer one refuses", []string{"2 per minute by ip"}, []string{"100 per hour by ip"},
+			[]string{"200 [2][1] 0", "200 [2][0] 0", "429 [2][0] 1"}},
+		// a refused request costs the outer one, which has admitted it, until that has less left
+		{"first the inner one, then the outer one", []string{"4 per hour by ip"}, []string{"2 per minute by ip"},
+			[]string{"200 [2][1] 0", "200 [2][0] 0", "429 [2][0] 1", "429 [2][0] 1", "429 [4][0] 1"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := httplimit.Limit(c.outer...)(httplimit.Limit(c.inner...)(done))
+			for i, want := range c.want {
+				w := status(h, "192.0.2.1")
+				if got := standing(w.Header(), w.Code); got != want {
+					t.Errorf("request %d: %s, want %s", i+1, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestTheResetOfNestedLimitersIsThatOfTheLimit(t *testing.T) {
+	h := httplimit.Limit("100 per day by ip")(httplimit.Limit("50 per hour by ip")(httplimit.Limit("1 per minute by ip")(done)))
+	statuses(1, h, "192.0.2.1")
+	w := status(h, "192.0.2.1")
+	date, err := http.ParseTime(w.Header().Get("Date"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reset, after int64
+	if _, err := fmt.Sscan(w.Header()["X-RateLimit-Reset"][0], &reset); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscan(w.Header().Get("Retry-After"), &after); err != nil {
+		t.Fatal(err)
+	}
+	if got := standing(w.Header(), w.Code); got != "429 [1][0] 1" || reset-date.Unix() != after || after > 60 || !strings.Contains(w.Body.String(), "rate_limited") {
+		t.Errorf("%s, Reset in %d seconds, Retry-After: %d, and %s", got, reset-date.Unix(), after, w.Body)
+	}
+}
+
+// A middleware between the two that answers in place of the inner one has the outer one's fields.
+func TestAnAnswerInPlaceOfANestedLimitersHasTheOuterFields(t *testing.T) {
+	inner := httplimit.Limit("1 per minute by ip")(done)
+	h := httplimit.Limit("100 per hour by ip")(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kept := httptest.NewRecorder()
+		inner.ServeHTTP(kept, r)
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	w := status(h, "192.0.2.1")
+	if got := standing(w.Header(), w.Code); got != "418 [100][99] 0" {
+		t.Error(got)
+	}
+}
+
+// A 429 of the handler leaves nothing of the inner limit, which then binds.
+func TestAHandlersOwn429InsideNestedLimitersHasTheFieldsOfOne(t *testing.T) {
+	h := httplimit.Limit("100 per hour by ip")(httplimit.Limit("200 per minute by ip")(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})))
+	w := status(h, "192.0.2.1")
+	if got := standing(w.Header(), w.Code); got != "429 [200][0] 1" || w.Header().Get("Retry-After") != "7" {
+		t.Errorf("%s, Retry-After: %s", got, w.Header().Get("Retry-After"))
+	}
+}
