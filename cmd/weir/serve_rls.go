@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -205,9 +206,23 @@ func (h *rlsHeaders) Set(value string) error {
 		if len(names) != len(theirHeaders) || slices.ContainsFunc(names, func(name string) bool { return !isFieldName(name) }) {
 			return errors.New("expected on, off, or the names of three fields with commas, such as " + strings.Join(theirHeaders[:], ","))
 		}
+		if i := slices.IndexFunc(names, isProxysField); i >= 0 {
+			return fmt.Errorf("%s belongs to HTTP or to the proxy: expected names of fields of their own, such as %s", names[i], strings.Join(theirHeaders[:], ","))
+		}
 	}
 	*h = rlsHeaders{rls.Headers{On: true, Limit: names[0], Remaining: names[1], Reset: names[2], Denial: "X-Weir-Denial"}, value}
 	return nil
+}
+
+// isProxysField reports whether a field frames or routes a message, so that a number in it would
+// break responses.
+func isProxysField(name string) bool {
+	switch strings.ToLower(name) {
+	case "connection", "content-encoding", "content-length", "content-type", "date", "host", "keep-alive", "location", "proxy-authenticate",
+		"proxy-connection", "set-cookie", "te", "trailer", "transfer-encoding", "upgrade", "x-weir-denial":
+		return true
+	}
+	return false
 }
 
 func isFieldName(name string) bool {
