@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"net/url"
 
 	"github.com/go-chi/chi/v5"
 
@@ -18,6 +19,10 @@ func main() { log.Fatal(http.ListenAndServe("127.0.0.1:8000", service())) }
 func service() http.Handler {
 	tenant := httplimit.KeyFunc("tenant", weir.Chosen, func(r *http.Request) (string, bool) {
 		name := chi.URLParam(r, "tenant")
+		// as it was sent, if RawPath is set; one tenant has one budget, however it is spelled
+		if plain, err := url.PathUnescape(name); err == nil && r.URL.RawPath != "" {
+			name = plain
+		}
 		return name, name != ""
 	})
 	byTenant := httplimit.Setup{Caller: identity.Options{Extra: []identity.Source{tenant}}}

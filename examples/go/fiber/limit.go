@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"strings"
 	"sync"
 
@@ -171,6 +172,10 @@ func parameter(name string) identity.Source {
 		Source: weir.Source{Name: name, Kind: weir.Chosen, Optional: true},
 		Find: func(r identity.Request, _ string) (string, bool) {
 			value := strings.Clone(r.(*request).Params(name))
+			// fiber has it as it was sent (Config.UnescapePath), and one value has one budget
+			if plain, err := url.PathUnescape(value); err == nil {
+				value = plain
+			}
 			return value, value != ""
 		},
 	}

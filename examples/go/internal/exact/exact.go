@@ -101,6 +101,9 @@ func tenants(t *testing.T, base string) {
 	if answer, _ := get(t, base+"/tenants/acme"); answer.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("acme again: %s", answer.Status)
 	}
+	if answer, _ := get(t, base+"/tenants/%61cme"); answer.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("acme in another spelling: %s", answer.Status)
+	}
 	if answer, _ := get(t, base+"/tenants/other"); answer.StatusCode != http.StatusOK {
 		t.Errorf("another tenant: %s", answer.Status)
 	}
