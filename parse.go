@@ -28,7 +28,7 @@ const windowForm = "a window is LIMIT [requests] per [N] UNIT by KEY, such as: 3
 func ParseWindow(s string) (Window, error) {
 	head, by, found := strings.Cut(s, " by ")
 	if !found {
-		return Window{}, fmt.Errorf("window %q: %s", s, windowForm)
+		return Window{}, fmt.Errorf("window %q: %s%s", s, windowForm, windowHint(s))
 	}
 	limit, span, err := parseRate(head, windowForm)
 	if err != nil {
@@ -39,6 +39,19 @@ func ParseWindow(s string) (Window, error) {
 		return Window{}, fmt.Errorf("window %q: %w", s, err)
 	}
 	return Window{Limit: limit, Per: span.per, Calendar: span.calendar, Key: key, Requests: span.requests}, nil
+}
+
+// windowHint returns what is wrong with a window without " by ", if that is plain.
+func windowHint(s string) string {
+	if _, _, err := parseRate(s, windowForm); err == nil {
+		return `; "by KEY" is missing`
+	}
+	if lower := strings.ToLower(s); lower != s {
+		if _, err := ParseWindow(lower); err == nil {
+			return "; its words are in lower case"
+		}
+	}
+	return ""
 }
 
 // A windowSpan is what follows "per" in a window.

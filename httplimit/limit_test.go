@@ -266,7 +266,8 @@ func TestAnErrorOfLimitNamesTheMistake(t *testing.T) {
 		want    string
 	}{
 		{httplimit.Setup{}, []string{"100 per minut by ip"}, `unit "minut" is unknown: second, minute, hour and day are allowed`},
-		{httplimit.Setup{}, []string{"100 per minute"}, "such as: 30 per minute by session or ip"},
+		{httplimit.Setup{}, []string{"100 per minute"}, `such as: 30 per minute by session or ip; "by KEY" is missing`},
+		{httplimit.Setup{}, []string{"100 PER MINUTE BY IP"}, "; its words are in lower case"},
 		{httplimit.Setup{}, []string{"100 per minute by pi"}, `"pi"`},
 		{httplimit.Setup{}, []string{"100 per minute by header:X-Api-Key"}, "count by ip+header:X-Api-Key, or set Setup.Limiter.Chosen if that is meant"},
 		{httplimit.Setup{}, nil, "no windows: at least one is needed, such as: 60 per minute by ip; or set Setup.Limiter.InFlight"},
