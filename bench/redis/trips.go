@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/bench/page"
+	"github.com/weirlimit/weir/internal/wait"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -151,14 +152,7 @@ func (l *tripLoad) window(ctx context.Context, nodes []*redisstore.Store, charge
 	return until(ctx, begun.Add(at[0]+tripsPer+2*time.Second))
 }
 
-func until(ctx context.Context, then time.Time) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Until(then)):
-		return nil
-	}
-}
+func until(ctx context.Context, then time.Time) error { return wait.For(ctx, time.Until(then)) }
 
 // tripsText returns the table with its machine.
 func (r *results) tripsText() string {

@@ -13,6 +13,7 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/e2e/redistest"
 	"github.com/weirlimit/weir/failover"
+	"github.com/weirlimit/weir/internal/logtest"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -266,22 +267,11 @@ func one(t testing.TB, servers ...*redistest.Server) counter {
 }
 
 // A lines is a log that tests can search.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
+type lines struct{ logtest.Buffer }
 
 // with counts the lines that contain a text.
 func (l *lines) with(text string) (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
+	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, text) {
 			n++
 		}

@@ -26,6 +26,8 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/weirlimit/weir/internal/logtest"
 )
 
 // A browser is a real chromium that all tests share. The first test that opens a
@@ -42,24 +44,13 @@ type browser struct {
 var chromium browser
 
 // A transcript is a program's output.
-type transcript struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (t *transcript) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.text.Write(p)
-}
+type transcript struct{ logtest.Buffer }
 
 // String returns the output without the lines about a desktop's message bus, which
 // a test machine does not have.
 func (t *transcript) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	var kept strings.Builder
-	for line := range strings.Lines(t.text.String()) {
+	for line := range strings.Lines(t.Buffer.String()) {
 		if !strings.Contains(line, ":ERROR:dbus/") {
 			kept.WriteString(line)
 		}
