@@ -131,27 +131,24 @@ func (a *leases) returnOne(ctx context.Context, e *leased) bool {
 		return false
 	}
 	defer e.release()
-	if a.table.apartAt(e.hash).await(ctx) != nil || ctx.Err() != nil {
-		return false
-	}
-	a.giveBack(ctx, e)
-	return true
+	return a.table.apartAt(e.hash).await(ctx) == nil && a.giveBack(ctx, e)
 }
 
-// giveBack sends back what a pocket has, once, unless ctx has ended. The caller has its turn.
-func (a *leases) giveBack(ctx context.Context, e *leased) {
+// giveBack sends back what a pocket has, once. If ctx has ended, it does not, and returns false.
+// The caller has its turn.
+func (a *leases) giveBack(ctx context.Context, e *leased) (inTime bool) {
 	if ctx.Err() != nil {
-		return
+		return false
 	}
 	e.returning.Store(true) // before the pocket looks empty
 	defer e.returning.Store(false)
 	l := e.pocket.Drain()
 	if l.Units == 0 {
-		return
+		return true
 	}
 	if !a.of.lasts(e, l.Window.Epoch) {
 		a.stranded.Add(l.Units)
-		return
+		return true
 	}
 	a.returns.Add(1)
 	count, ok := a.of.giveBack(ctx, e, l)
@@ -163,6 +160,7 @@ func (a *leases) giveBack(ctx context.Context, e *leased) {
 	default:
 		a.returned.Add(l.Units)
 	}
+	return true
 }
 
 // hold takes the turns of windows that an operator resets, and drops what their pockets have. The

@@ -226,7 +226,7 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) error {
 		return nil
 	}
 	defer done()
-	if !a.needsTurn(t) {
+	if !t.marked {
 		return a.askApart(ctx, t)
 	}
 	a.noteOthers(t)
@@ -234,7 +234,6 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) error {
 		a.giveBackAll(ctx, t)
 		return a.of.charge(ctx, t)
 	}
-	t.marked = true
 	wishes := t.wishes != [weir.MaxCharges]lease.Wish{}
 	err = a.askInTurn(ctx, t)
 	if err == nil && !wishes {
@@ -277,9 +276,9 @@ func (a *leases) giveUselessBack(ctx context.Context, t *leaseTake) {
 	}
 }
 
-// acquireToAsk waits for the turns of a take, unless pockets serve it meanwhile. If it needs none
-// by then, it gives them back before others that are not in turn are answered: those that wait for
-// them would otherwise be sent one after the other.
+// acquireToAsk waits for the turns of a take, unless pockets serve it meanwhile, and marks it. If
+// it needs none by then, it gives them back before others that are not in turn are answered: those
+// that wait for them would otherwise be sent one after the other.
 func (a *leases) acquireToAsk(ctx context.Context, t *leaseTake) (served bool, done func(), err error) {
 	t.waited = true
 	for {
@@ -292,7 +291,8 @@ func (a *leases) acquireToAsk(ctx context.Context, t *leaseTake) (served bool, d
 		}
 		a.wishFor(t)
 		if a.needsTurn(t) {
-			if done, err = a.keepApart(ctx, t); done != nil || err != nil {
+			done, err = a.keepApart(ctx, t)
+			if t.marked = done != nil; t.marked || err != nil {
 				return false, done, err
 			}
 			continue
@@ -311,7 +311,7 @@ func (a *leases) acquireToAsk(ctx context.Context, t *leaseTake) (served bool, d
 // turns because of these.
 func (a *leases) noteOthers(t *leaseTake) {
 	for i, e := range t.entries[:len(t.charges)] {
-		if c := &t.charges[i]; e != nil && e.pocket.Units() > 0 && !e.pocket.May(c.Cost, c.Limit, c.Held || c.Exact) {
+		if c := &t.charges[i]; e != nil && e.pocket.Units() > 0 && (!isLeasable(c) || e.pocket.Limit() != c.Limit) {
 			e.mu.Lock()
 			e.trend.Other(max(1, c.Cost))
 			e.mu.Unlock()

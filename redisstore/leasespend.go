@@ -13,12 +13,14 @@ import (
 // reads, asks a gate or takes slots, or if the server's very count is needed.
 func leasable(charges []weir.Charge) bool {
 	for i := range charges {
-		if c := &charges[i]; c.Cost <= 0 || c.Held || c.Exact {
+		if !isLeasable(&charges[i]) {
 			return false
 		}
 	}
 	return true
 }
+
+func isLeasable(c *weir.Charge) bool { return c.Cost > 0 && !c.Held && !c.Exact }
 
 // spend serves a take from pockets, and reports whether it did.
 func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *weir.Receipt) bool {

@@ -29,9 +29,8 @@ type leaseLine [8]atomic.Pointer[leased]
 type leased struct {
 	hash   hash
 	pocket lease.Pocket
-	// turn is held to ask for units, to fill the pocket, and until units are back at the server.
-	turn chan struct{}
-	gone bool // it is not in the table any more; guarded by turn
+	turn        // held to ask for units, to fill the pocket, and until units are back at the server
+	gone   bool // it is not in the table any more; guarded by turn
 	// returning: units are on their way back, so the pocket looks empty, and the server counts them
 	returning atomic.Bool
 
@@ -74,7 +73,7 @@ func (a *leaseTable) enter(x hash, now time.Duration) *leased {
 	if e := a.find(x); e != nil {
 		return e
 	}
-	e := &leased{hash: x, turn: make(chan struct{}, 1), used: now}
+	e := &leased{hash: x, turn: newTurn(), used: now}
 	line := &a.lines[x.hi%leaseLines]
 	for {
 		var victim *leased
@@ -138,21 +137,26 @@ func (e *leased) spendsAlone(u weir.Used) bool {
 	return e.trend.Alone(u.Reset, u.Count)
 }
 
-func (e *leased) acquire(ctx context.Context) error {
+// A turn is held by one at a time. Those that wait for it get it in their order.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) acquire(ctx context.Context) error {
 	select {
-	case e.turn <- struct{}{}:
+	case t <- struct{}{}:
 		return nil
 	default:
 	}
 	select {
-	case e.turn <- struct{}{}:
+	case t <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (e *leased) release() { <-e.turn }
+func (t turn) release() { <-t }
 
 // busy reports whether the window has units or is being asked for.
 func (e *leased) busy() bool { return e.pocket.Units() > 0 || len(e.turn) > 0 }
@@ -253,12 +257,12 @@ func release(t *leaseTake) {
 type apart struct {
 	now   atomic.Uint32 // which counter counts those that begin
 	count [2]atomic.Int64
-	turn  chan struct{} // held by the one that waits
+	turn  // held by the one that waits
 }
 
 func (a *leaseTable) init() {
 	for i := range a.apart {
-		a.apart[i].turn = make(chan struct{}, 1)
+		a.apart[i].turn = newTurn()
 	}
 }
 
@@ -312,12 +316,10 @@ func (a *apart) await(ctx context.Context) error {
 	if a.count[0].Load() == 0 && a.count[1].Load() == 0 {
 		return nil
 	}
-	select {
-	case a.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := a.acquire(ctx); err != nil {
+		return err
 	}
-	defer func() { <-a.turn }()
+	defer a.release()
 	p := poll{ctx: ctx, since: time.Now()}
 	now := a.now.Load()
 	// the first counter may have some from before a wait that was given up

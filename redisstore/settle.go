@@ -162,7 +162,6 @@ func (s *Store) settleParts(l *link, batch []*order) (parts []settlePart) {
 	}
 	for _, o := range batch {
 		begins := true
-		o.again = false
 		for i := range o.changes {
 			d := &o.changes[i]
 			switch {

@@ -98,6 +98,7 @@ func (s *Store) settleAgain(o *order) {
 	// if the store is closed, sending it fails
 	_ = wait.For(s.closing, settleAgainDelay<<min(o.tries, maxSettleDoublings))
 	o.tries++
+	o.again = false
 	at := s.machineOf(o)
 	s.settling.mu.Lock()
 	defer s.settling.mu.Unlock()

@@ -40,8 +40,7 @@ func (l *Lot) lives(now time.Duration) bool { return now < l.Deadline && now >= 
 //
 // A take of several windows spends of all or of none, and is shown the counts of all at one moment.
 // It locks their pockets, calls Has, Last, Charged and Take, or Fill, Recount or Of, and unlocks
-// them. All
-// other methods lock by themselves.
+// them. All other methods lock by themselves.
 type Pocket struct {
 	mu    sync.Mutex
 	lot   Lot
@@ -97,10 +96,12 @@ func (p *Pocket) set(l Lot) {
 	p.units.Store(l.Units)
 }
 
-// drop empties the pocket.
-func (p *Pocket) drop() {
+// drop empties the pocket and returns what was in it.
+func (p *Pocket) drop() Lot {
+	l := p.lot
 	p.set(Lot{})
 	p.given = 0
+	return l
 }
 
 // Recount makes the pocket know, locked, the store's count of the window with a reset, after
@@ -112,9 +113,7 @@ func (p *Pocket) Recount(reset, count int64) (units, dropped int64) {
 	case p.lot.Window.Reset != reset:
 		return 0, 0
 	case count < p.lot.Units:
-		dropped = p.lot.Units
-		p.drop()
-		return 0, dropped
+		return 0, p.drop().Units
 	}
 	p.lot.Count = count
 	return p.lot.Units, 0
@@ -129,12 +128,11 @@ func (p *Pocket) Has(cost, limit int64, now time.Duration) bool {
 	return cost > 0 && l.Units >= cost && l.Limit == limit && l.Count-l.Units+cost <= limit && l.lives(now)
 }
 
-// May reports whether units of the pocket could serve a request of a cost under a limit, if there
-// are enough. exact means that the request needs the store's count.
-func (p *Pocket) May(cost, limit int64, exact bool) bool {
+// Limit returns the limit under which the units in the pocket were charged.
+func (p *Pocket) Limit() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return cost > 0 && !exact && p.lot.Limit == limit
+	return p.lot.Limit
 }
 
 // Last returns, locked, the later of now and the time of the last take from the pocket.
@@ -208,20 +206,17 @@ func (p *Pocket) Look(now time.Duration) (l Lot, ok bool) {
 func (p *Pocket) Drain() Lot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := p.lot
-	p.drop()
-	return l
+	return p.drop()
 }
 
 // DrainOf is Drain of a pocket whose units are of a window; it changes no other.
-func (p *Pocket) DrainOf(w Window) (l Lot) {
+func (p *Pocket) DrainOf(w Window) Lot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.lot.Window == w {
-		l = p.lot
-		p.drop()
+	if p.lot.Window != w {
+		return Lot{}
 	}
-	return l
+	return p.drop()
 }
 
 // Drift is how much slower than the store's clock this machine's may run: 1,000 parts per million.
