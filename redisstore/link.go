@@ -411,6 +411,6 @@ func (s *Store) readClock(ctx context.Context, client rueidis.Client) error {
 	if trip := now - asked; trip < 0 || trip > int64(checkTimeout) {
 		return nil
 	}
-	s.clock.ahead.Store(seconds*int64(time.Second) + micro*int64(time.Microsecond) - now)
+	s.clock.correct(asked, now, seconds*int64(time.Second)+micro*int64(time.Microsecond), int64(time.Microsecond))
 	return nil
 }

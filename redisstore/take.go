@@ -156,11 +156,11 @@ func (s *Store) askInTime(ctx context.Context, l *link, sc *script, names, args 
 			return reply, asked, err
 		}
 		asked = s.local()
-		ahead = now - asked // the smallest possible difference: see clock.correct
-		s.clock.ahead.Store(ahead)
 		if err := ctx.Err(); err != nil {
 			return reply, asked, err
 		}
+		ahead = now - asked // the smallest possible difference: see clock.correct
+		s.clock.ahead.Store(ahead)
 	}
 	return rueidis.RedisResult{}, asked, errLate
 }
@@ -282,6 +282,7 @@ func (s *Store) learnRefusal(fraction int64, charges int, asked int64, hashes []
 // that has passed, in ns, unless the windows were open and had room. granted are the units of each
 // window that were leased in the same step; nil: none. An outage goes on from counts with these.
 func (s *Store) readWindows(all []rueidis.RedisMessage, granted []int64, charges []weir.Charge, asked int64, hashes []hash, r *weir.Receipt) (fraction int64, err error) {
+	answered := s.local()
 	var n [3 + 2*weir.MaxCharges]int64
 	if len(all) > len(n) {
 		return 0, errReply
@@ -294,7 +295,7 @@ func (s *Store) readWindows(all []rueidis.RedisMessage, granted []int64, charges
 	r.Remembered = false
 	switch len(all) {
 	case len(charges) + 1:
-		s.readOpen(n[:len(all)], charges, asked, r)
+		s.readOpen(n[:len(all)], charges, asked, answered, r)
 	case 2*len(charges) + 3:
 		r.Now, r.Allowed = n[0], n[1] == 1
 		for i := range charges {
@@ -304,11 +305,10 @@ func (s *Store) readWindows(all []rueidis.RedisMessage, granted []int64, charges
 		if r.Allowed {
 			r.Ticket.At = r.Now*1000 + n[2]/1000
 		}
-		s.clock.correct(asked, r.Now*int64(time.Second)+fraction, s.local)
+		s.clock.correct(asked, answered, r.Now*int64(time.Second)+fraction, int64(time.Microsecond))
 	default:
 		return 0, errReply
 	}
-	answered := s.local()
 	for i := range charges {
 		used := r.Used[i]
 		if granted != nil {
@@ -321,7 +321,7 @@ func (s *Store) readWindows(all []rueidis.RedisMessage, granted []int64, charges
 
 // readOpen decodes the reply for windows that were open and had room: each window as written, and
 // the first one's time to live.
-func (s *Store) readOpen(n []int64, charges []weir.Charge, asked int64, r *weir.Receipt) {
+func (s *Store) readOpen(n []int64, charges []weir.Charge, asked, answered int64, r *weir.Receipt) {
 	first := n[0]
 	reset := unwrap(first>>countBits, s.clock.at(asked)/int64(time.Second))
 	now := reset*1000 - n[1]
@@ -339,7 +339,7 @@ func (s *Store) readOpen(n []int64, charges []weir.Charge, asked int64, r *weir.
 		}
 		r.Used[i] = weir.Used{Count: window & countMask, Reset: r.Now + f}
 	}
-	s.clock.correct(asked, now*int64(time.Millisecond), s.local)
+	s.clock.correct(asked, answered, now*int64(time.Millisecond), int64(time.Millisecond))
 }
 
 // unwrap returns the reset that is written as f, if it is about now: it lies at most a week before
