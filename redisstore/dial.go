@@ -16,7 +16,7 @@ import (
 
 // dial connects the client to a server. Close cancels it.
 func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
-	if d.Timeout != replicasDial {
+	if d.Timeout != asideDial {
 		s.noteTrouble() // commands would wait for the new connection
 	}
 	counts := d.Timeout == dialTimeout // the dialers of Sentinels, and of replicas, are others
@@ -27,7 +27,16 @@ func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config 
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
-	c, err := d.DialContext(ctx, "tcp", address)
+	if counts {
+		if err := s.checkMaster(ctx, address); err != nil {
+			return nil, err
+		}
+	}
+	connect := d.DialContext
+	if s.options.Dial != nil {
+		connect = s.options.Dial
+	}
+	c, err := connect(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}

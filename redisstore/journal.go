@@ -232,6 +232,7 @@ type promotion struct {
 	first int64
 	slots slotSet // that the replica counts
 	epoch uint64  // takes of this or before it may have been counted by the master
+	known bool    // the replica had its place before, and its master counted again since
 }
 
 // missing removes from the journal what a promoted replica may not have received, and returns it.
@@ -239,11 +240,52 @@ type promotion struct {
 func (j *journal) missing(p promotion, now int64) (all []journalEntry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	from, until := j.span(&p)
+	return j.take(from, until, &p, now)
+}
+
+// awayFrom reports whether other masters were seen, and this one was not, since it was last seen
+// before the last look, which has shown it. of is the history of the only one that matters; "": any
+// does. Then from is the first part that others may have counted. j.mu is held.
+func (j *journal) awayFrom(by, of string) (from int, away bool) {
+	from = len(j.parts) - 2
+	for ; from > 0; from-- {
+		at := j.parts[from-1].offsets
+		if _, ok := at[by]; ok {
+			break
+		}
+		_, ok := at[of]
+		away = away || ok || of == "" && len(at) > 0
+	}
+	return from, away
+}
+
+// wasAway reports whether others may have counted while a master was away: see elsewhere.
+func (j *journal) wasAway(by, of string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, away := j.awayFrom(by, of)
+	return away
+}
+
+// elsewhere removes from the journal what others may have counted while a master was away, and
+// returns it. That master has received none of it, since its history goes on.
+func (j *journal) elsewhere(p promotion, now int64) (all []journalEntry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	from, away := j.awayFrom(p.by, p.of)
+	if !away {
+		return nil
+	}
+	return j.take(from, len(j.parts)-1, &p, now)
+}
+
+// take removes what some parts have of the slots of a promotion, and returns it.
+func (j *journal) take(from, until int, p *promotion, now int64) (all []journalEntry) {
 	for slot := range p.slots {
 		j.promoted[slot] = p.epoch
 	}
 	sums := make(map[string]*journalEntry)
-	from, until := j.span(&p)
 	for i := from; i <= until; i++ {
 		certain := false // that all of it is missing, because what was there before it is
 		if i > 0 {

@@ -250,3 +250,67 @@ func TestNothingIsForgottenInAnOutage(t *testing.T) {
 		t.Error("what a master has had for two minutes is still kept")
 	}
 }
+
+// What a master counts that is gone back to, although a replica has its place, is counted again
+// when that replica is in use again; what the replica has counted itself is not.
+func TestWhatAReplacedMasterCountsIsCountedAgain(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := &replicated{t: t, j: newJournal(), history: "a", epoch: 5, looked: []lookedAt{{history: "a"}}}
+		r.j.saw(r.j.next(r.now), map[string]int64{"a": 0}, nil, r.now, r.second())
+		for range r.some("steps", 30) {
+			r.step()
+		}
+		r.promote("b")
+		// nothing is counted before a new connection is looked at
+		see := func(history string, offset int64) {
+			r.history, r.offset = history, offset
+			r.j.saw(r.j.next(r.now), map[string]int64{history: offset}, nil, r.now, r.second())
+		}
+		for i := range int64(2) {
+			r.counted = nil
+			for range r.some("steps at the replica", 30) {
+				r.step()
+			}
+			for _, note := range r.unnoted {
+				note()
+			}
+			r.unnoted = nil
+			see("b", r.offset)
+			if r.j.wasAway("b", "a") {
+				t.Fatal("the replica was in use all the time")
+			}
+			of := rapid.SampledFrom([]string{"", "a"}).Draw(t, "of")
+			r.counted = nil
+			see("a", 10_000*(i+1))
+			for range r.some("steps at its master", 30) {
+				r.step()
+			}
+			want := make(map[string]int64)
+			for _, c := range r.counted {
+				want[c.window] += max(c.units, 0)
+			}
+			see("b", 20_000*(i+1))
+			if !r.j.wasAway("b", of) {
+				t.Fatal("its master was in use")
+			}
+			r.epoch++
+			got := make(map[string]int64)
+			again := func(all []journalEntry) {
+				for _, e := range all {
+					got[e.name] += e.spent
+				}
+			}
+			again(r.j.elsewhere(promotion{of: of, by: "b", slots: slotSet{noSlot: true}, epoch: r.epoch, known: true}, r.second()))
+			for _, note := range r.unnoted {
+				note()
+			}
+			r.unnoted = nil
+			again(r.j.takeLate())
+			for window, units := range want {
+				if got[window] != units {
+					t.Fatalf("window %s: %d units were counted by the replaced master, %d were counted again", window, units, got[window])
+				}
+			}
+		}
+	})
+}

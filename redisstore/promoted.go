@@ -27,6 +27,7 @@ type promotions struct {
 	used       string              // the machine that it used then, if it is one of Sentinels
 	machines   map[string]*machine // by address
 	histories  map[string]bool     // of masters that were seen
+	replaced   map[string]bool     // histories of masters whose places replicas have taken
 	replicated int64               // when one with replicas was last seen, by this process's clock
 	looks      uint64
 	answers    chan seenMachine
@@ -59,7 +60,7 @@ const (
 func newPromotions() promotions {
 	return promotions{
 		journal: newJournal(), soon: make(chan struct{}, 1),
-		machines: make(map[string]*machine), histories: make(map[string]bool), answers: make(chan seenMachine),
+		machines: make(map[string]*machine), histories: make(map[string]bool), replaced: make(map[string]bool), answers: make(chan seenMachine),
 	}
 }
 
@@ -322,20 +323,49 @@ func (s *Store) lookForPromotion(l *link, m seenMachine, on bool) {
 		return
 	}
 	at.counted = m.history
-	if known := p.histories[m.history]; known || !on || m.before == "" {
-		p.histories[m.history] = true
+	known := p.histories[m.history]
+	p.histories[m.history] = true
+	switch {
+	case !on:
+	case known:
+		s.lookForReturn(l, m)
+	case m.before != "":
+		p.replaced[m.before] = true
+		promoted := s.promotionOf(l, m)
+		if !p.histories[m.before] { // what was promoted in between is not known
+			promoted.of, promoted.first = was, 0
+		}
+		// a cluster's client may take its slots for another machine's, which may be dead
+		s.countAgain(nodes(l.client)[m.address], p.journal.missing(promoted, s.Now().Unix()), &promoted)
+	}
+}
+
+// lookForReturn counts again what a master lacks because another one has counted meanwhile: while
+// hosts are cut off from each other, a Sentinel can lead back to the one that was replaced.
+func (s *Store) lookForReturn(l *link, m seenMachine) {
+	of, j := m.before, s.promoted.journal
+	if !l.cluster {
+		of = "" // there is only one
+	} else if of == "" {
 		return
 	}
-	p.histories[m.history] = true
+	// what one counts that was replaced is dropped
+	if s.promoted.replaced[m.history] || !j.wasAway(m.history, of) {
+		return
+	}
+	back := s.promotionOf(l, m)
+	back.of, back.first, back.known = of, 0, true
+	s.countAgain(nodes(l.client)[m.address], j.elsewhere(back, s.Now().Unix()), &back)
+}
+
+// promotionOf returns how a machine took its master's place. What is sent from now on begins a new
+// epoch.
+func (s *Store) promotionOf(l *link, m seenMachine) promotion {
 	promoted := promotion{of: m.before, by: m.history, first: m.beforeMissing, slots: s.slotsOf(l, m.address)}
 	s.epoch.endOf(m.address)
 	s.epoch.answers(m.address)
 	promoted.epoch = s.epoch.n.Load()
-	if !p.histories[m.before] { // what was promoted in between is not known
-		promoted.of, promoted.first = was, 0
-	}
-	// a cluster's client may take its slots for another machine's, which may be dead
-	s.countAgain(nodes(l.client)[m.address], p.journal.missing(promoted, s.Now().Unix()), &promoted)
+	return promoted
 }
 
 // slotsOf returns the slots that a machine counts.
@@ -379,6 +409,9 @@ func (s *Store) countAgain(to rueidis.Client, missing []journalEntry, p *promoti
 		s.log.Warn("a promoted replica lacks units, and they could not be counted again at once: this is tried until their windows end",
 			"store", s.addresses, "windows", len(missing), "units counted again", units-lost, "units left", lost, "error", bad)
 		s.promoted.pause, s.promoted.tryNext = lookAtOffsets, s.local()
+	case p != nil && p.known:
+		s.log.Warn("another master has counted for a while, and is not in use any more: what it counted is counted again",
+			"store", s.addresses, "windows", len(missing), "units counted again", units-lost)
 	case p != nil && p.first == 0:
 		s.log.Warn("replicas were promoted one after the other: what was counted lately is counted again, since some of it may be missing",
 			"store", s.addresses, "windows", len(missing), "units counted again", units-lost)

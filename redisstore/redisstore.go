@@ -32,6 +32,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,6 +59,11 @@ type Options struct {
 	// CAFile, CertFile and KeyFile are PEM files that New adds to TLS: a private authority's
 	// certificates, and a client's certificate and key. Empty means none.
 	CAFile, CertFile, KeyFile string
+
+	// Dial connects to a server or a Sentinel, whose HOST:PORT is address, such as through a
+	// tunnel. TLS comes on top of it. It ends when ctx does, and is called concurrently. Nil means
+	// a net.Dialer with a TCP keep-alive of one second.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Prefix begins every key; empty means "weir". It has up to 64 of letters, digits and - _ : .
 	Prefix string

@@ -17,8 +17,8 @@ const maxReplicas = 15
 // replicasTimeout is how long the server waits for its replicas.
 const replicasTimeout = 200 * time.Millisecond
 
-// replicasDial tells the dialer of replicas from others.
-const replicasDial = time.Second
+// asideDial tells connections that nothing is counted on, and that no take waits for, from others.
+const asideDial = time.Second
 
 // replicaName follows the prefix in the name of the key that is written before each WAIT.
 const replicaName = ":replicas"
@@ -150,7 +150,7 @@ func (s *Store) connectToWait(ctx context.Context) (err error) {
 	}
 	o.Sentinel, o.ForceSingleClient = rueidis.SentinelOption{}, true
 	// its connections end no epoch: see dial
-	o.Dialer = net.Dialer{Timeout: replicasDial, KeepAlive: time.Second}
+	o.Dialer = net.Dialer{Timeout: asideDial, KeepAlive: time.Second}
 	if r.client, err = rueidis.NewClient(o); err != nil {
 		return classified(err)
 	}

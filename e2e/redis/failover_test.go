@@ -272,3 +272,21 @@ func TestConnectedNodesDoNotNeedSentinels(t *testing.T) {
 		t.Errorf("%d units were admitted, and %+v", want, c)
 	}
 }
+
+// A master that restarts after Sentinels have named another is not gone back to: what it counts
+// before it becomes a replica is dropped.
+func TestAMasterThatRestartsTooLateCountsNothing(t *testing.T) {
+	t.Parallel()
+	old, next := redistest.Start(t), redistest.Start(t)
+	sentinel := redistest.StartSentinelOf(t, old)
+	s := open(t, redisstore.Options{Addresses: []string{sentinel.Addr()}, Master: redistest.MasterName})
+	n := newNode(t, s, lenient, hourly(1e6))
+	n.until("a", weir.Counted)
+	sentinel.Do(t, "SENTINEL", "REMOVE", redistest.MasterName)
+	sentinel.Do(t, "SENTINEL", "MONITOR", redistest.MasterName, "127.0.0.1", port(next.Addr()), "1")
+	old.Restart(t)
+	eventually(t, "the next master counts", func() bool { return n.decide("a").Outcome == weir.Counted && len(counters(t, next)) > 0 })
+	if all := counters(t, old); len(all) > 0 {
+		t.Errorf("the old master has counted %+v", all)
+	}
+}

@@ -33,3 +33,26 @@ func (s *Server) startWithClock(t testing.TB) *Clock {
 	s.start(t)
 	return clock
 }
+
+// Run moves the clock with the system's, by a millisecond at a time, until the test ends. Advance
+// makes it differ.
+func (c *Clock) Run(t testing.TB) {
+	tick, done := time.NewTicker(time.Millisecond), make(chan struct{})
+	t.Cleanup(func() {
+		tick.Stop()
+		close(done)
+	})
+	last := time.Now()
+	go func() {
+		for {
+			select {
+			case <-tick.C:
+				now := time.Now()
+				c.Advance(now.Sub(last))
+				last = now
+			case <-done:
+				return
+			}
+		}
+	}()
+}

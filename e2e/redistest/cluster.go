@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,9 +25,20 @@ type Cluster struct {
 // agree that the cluster works and the replicas are in sync; args are for each node.
 func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster {
 	t.Helper()
+	return startCluster(t, nil, masters, replicas, args...)
+}
+
+// StartClusterIn is StartCluster with each node on a host of its own, and a Clock that runs.
+func StartClusterIn(t testing.TB, n *Network, masters, replicas int) *Cluster {
+	t.Helper()
+	return startCluster(t, n, masters, replicas)
+}
+
+func startCluster(t testing.TB, n *Network, masters, replicas int, args ...string) *Cluster {
+	t.Helper()
 	c := &Cluster{ids: make(map[*Server]string)}
 	for range masters * (1 + replicas) {
-		s := Start(t, append([]string{
+		s := n.start(t, append([]string{
 			"--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0",
 			"--repl-diskless-sync-delay", "0",
 		}, args...)...)
@@ -44,7 +56,8 @@ func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster 
 			s.Do(t, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(next-1))
 		}
 		for _, other := range c.Nodes[:i] {
-			s.Do(t, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.port))
+			host, port := other.announced()
+			s.Do(t, "CLUSTER", "MEET", host, port)
 		}
 	}
 	c.await(t, "all nodes know each other", func(_ *Server, peers []peer) bool {
@@ -69,7 +82,7 @@ func StartCluster(t testing.TB, masters, replicas int, args ...string) *Cluster 
 func (c *Cluster) Addrs() []string {
 	var all []string
 	for _, s := range c.Nodes {
-		all = append(all, s.Addr())
+		all = append(all, net.JoinHostPort(s.announced()))
 	}
 	return all
 }
@@ -94,9 +107,26 @@ func (c *Cluster) MasterOf(t testing.TB, key string) *Server {
 // Crash kills a master, waits until all nodes agree on its replacement, and returns that.
 func (c *Cluster) Crash(t testing.TB, master *Server) *Server {
 	t.Helper()
-	slot := c.slots(t, master)[0]
+	wait := c.Replacement(t, master)
 	master.Kill()
-	return c.awaitOwner(t, slot, func(id string) bool { return id != c.ids[master] })
+	return wait()
+}
+
+// Replacement returns a function that waits until all nodes agree on another master in a master's
+// place, and returns that.
+func (c *Cluster) Replacement(t testing.TB, master *Server) (wait func() *Server) {
+	t.Helper()
+	slot := c.slots(t, master)[0]
+	return func() *Server {
+		t.Helper()
+		return c.awaitOwner(t, slot, func(id string) bool { return id != c.ids[master] })
+	}
+}
+
+// MasterAt returns the node that serves a slot.
+func (c *Cluster) MasterAt(t testing.TB, slot int) *Server {
+	t.Helper()
+	return c.owner(t, slot)
 }
 
 // Failover performs an orderly failover from a master to one of its replicas, waits until all nodes

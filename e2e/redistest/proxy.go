@@ -21,22 +21,31 @@ type Proxy struct {
 	target   string
 	delay    time.Duration
 	hole     bool
-	links    map[*link]bool // the open connections
+	parted   map[string]bool // the hosts of clients for which it is a hole
+	links    map[*link]bool  // the open connections
 }
 
 // NewProxy starts a proxy that passes everything to target.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	p := &Proxy{target: target, links: make(map[*link]bool)}
+	p := newProxy(target)
 	for p.listener == nil {
 		p.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(sparePort(t)))
 		_ = p.listen() // another process may have taken the port
 	}
+	p.endWith(t)
+	return p
+}
+
+func newProxy(target string) *Proxy {
+	return &Proxy{target: target, links: make(map[*link]bool), parted: make(map[string]bool)}
+}
+
+func (p *Proxy) endWith(t testing.TB) {
 	t.Cleanup(func() {
 		p.Refuse()
 		p.done.Wait()
 	})
-	return p
 }
 
 // Addr returns the HOST:PORT of the proxy, which does not change.
@@ -50,6 +59,9 @@ func (p *Proxy) Pass(t testing.TB) {
 	defer p.mu.Unlock()
 	if p.hole {
 		p.cut()
+	}
+	for host := range p.parted {
+		p.join(host)
 	}
 	p.hole, p.delay = false, 0
 	if p.listener == nil {
@@ -72,6 +84,24 @@ func (p *Proxy) BlackHole() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hole = true
+}
+
+// part is BlackHole for the clients of one host.
+func (p *Proxy) part(host string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.parted[host] = true
+}
+
+// join ends part: the connections that have lost bytes are reset. p.mu is held.
+func (p *Proxy) join(host string) {
+	delete(p.parted, host)
+	for l := range p.links {
+		if l.host == host {
+			l.reset()
+			delete(p.links, l)
+		}
+	}
 }
 
 // Refuse resets the connections and refuses new ones, as if no process listened, until Pass.
@@ -139,6 +169,7 @@ func (p *Proxy) listen() error {
 // A link is a client's connection and its continuation to the server.
 type link struct {
 	client, server *net.TCPConn // server may be nil
+	host           string       // the client's
 	ended          chan struct{}
 	once           sync.Once
 }
@@ -162,9 +193,10 @@ func (l *link) close() {
 }
 
 func (p *Proxy) serve(from net.Listener, client *net.TCPConn) {
-	l := &link{client: client, ended: make(chan struct{})}
+	host, _, _ := net.SplitHostPort(client.RemoteAddr().String())
+	l := &link{client: client, host: host, ended: make(chan struct{})}
 	p.mu.Lock()
-	open, hole, target := p.listener == from, p.hole, p.target
+	open, hole, target := p.listener == from, p.hole || p.parted[host], p.target
 	if open {
 		p.links[l] = true
 	}
@@ -206,7 +238,7 @@ func (p *Proxy) ask(l *link) {
 		if err != nil {
 			return
 		}
-		if l.server == nil || p.swallows() {
+		if l.server == nil || p.swallows(l) {
 			continue
 		}
 		p.toServer.Add(int64(n)) // before anyone can know that they arrived
@@ -246,7 +278,7 @@ func (p *Proxy) answer(l *link) {
 		case <-l.ended:
 			return
 		}
-		if p.swallows() {
+		if p.swallows(l) {
 			continue
 		}
 		p.fromServer.Add(int64(len(a.bytes)))
@@ -256,10 +288,10 @@ func (p *Proxy) answer(l *link) {
 	}
 }
 
-func (p *Proxy) swallows() bool {
+func (p *Proxy) swallows(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.hole
+	return p.hole || p.parted[l.host]
 }
 
 func (p *Proxy) delayed() time.Duration {

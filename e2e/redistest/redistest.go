@@ -5,6 +5,7 @@ package redistest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -31,6 +32,8 @@ type Server struct {
 	// PEM, or "".
 	TLS    *tls.Config
 	CAFile string
+	// Clock is the server's, if it is in a Network; otherwise nil.
+	Clock *Clock
 
 	port     int
 	dir      string
@@ -38,6 +41,8 @@ type Server struct {
 	args     []string // the caller's
 	env      []string // added to the test's
 	sentinel string   // the lines of a Sentinel's file, which it rewrites; empty for a server
+	network  *Network // nil: it is reached at 127.0.0.1
+	host     string   // in the network
 
 	mu      sync.Mutex
 	process *process
@@ -78,11 +83,17 @@ func (s *Server) start(t testing.TB) {
 		s.port = sparePort(t)
 		if s.sentinel != "" {
 			text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\n%s", s.port, s.dir, s.sentinel)
+			if s.network != nil {
+				text += fmt.Sprintf("bind-source-addr %[1]s\nsentinel announce-ip %[1]s\nsentinel announce-port %d\n", s.host, s.port)
+			}
 			if err := os.WriteFile(s.sentinelFile(), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		err := s.run()
+		if err == nil && s.network != nil {
+			err = s.network.connect(t, s)
+		}
 		if err == nil {
 			return
 		}
@@ -105,6 +116,9 @@ func (s *Server) run() error {
 		listen = []string{"--port", "0", "--tls-port", strconv.Itoa(s.port)}
 	}
 	args := append(listen, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--appendonly", "no")
+	if s.network != nil {
+		args = append(args, "--bind-source-addr", s.host, "--replica-announce-ip", s.host, "--cluster-announce-ip", s.host)
+	}
 	return s.exec(append(args, s.args...))
 }
 
@@ -144,6 +158,15 @@ func (s *Server) answers(p *process) error {
 
 // Addr returns the server's HOST:PORT.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// Host returns the server's address in its Network.
+func (s *Server) Host() string { return s.host }
+
+// announced returns the HOST and PORT at which other servers and clients reach it: those of its
+// network, if it is in one.
+func (s *Server) announced() (host, port string) {
+	return cmp.Or(s.host, "127.0.0.1"), strconv.Itoa(s.port)
+}
 
 // URL returns redis://HOST:PORT, or rediss:// with TLS, with the password if there is one.
 func (s *Server) URL() string {

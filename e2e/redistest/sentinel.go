@@ -2,7 +2,8 @@ package redistest
 
 import (
 	"fmt"
-	"strconv"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,17 +24,35 @@ type Sentinel struct {
 // change it.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
-	master := Start(t, "--repl-diskless-sync-delay", "0")
-	s := &Sentinel{Nodes: []*Server{master}}
-	for range 2 {
-		s.Nodes = append(s.Nodes, Start(t, "--repl-diskless-sync-delay", "0", "--replicaof", "127.0.0.1", strconv.Itoa(master.port)))
+	return startSentinel(t, nil)
+}
+
+// StartSentinelIn is StartSentinel with each process on a host of its own. The Clocks of Nodes run;
+// the Sentinels have the system's.
+func StartSentinelIn(t testing.TB, n *Network) *Sentinel {
+	t.Helper()
+	return startSentinel(t, n)
+}
+
+func startSentinel(t testing.TB, n *Network) *Sentinel {
+	t.Helper()
+	s := new(Sentinel)
+	for i := range 3 {
+		args := []string{"--repl-diskless-sync-delay", "0"}
+		if i > 0 {
+			host, port := s.Nodes[0].announced()
+			args = append(args, "--replicaof", host, port)
+		}
+		s.Nodes = append(s.Nodes, n.start(t, args...))
 	}
+	host, port := s.Nodes[0].announced()
 	for range 3 {
 		watch := newServer(t, nil)
-		watch.sentinel = fmt.Sprintf(`sentinel monitor %[1]s 127.0.0.1 %[2]d 2
+		watch.sentinel = fmt.Sprintf(`sentinel monitor %[1]s %[2]s %[3]s 2
 sentinel down-after-milliseconds %[1]s 3000
 sentinel failover-timeout %[1]s 3000
-`, MasterName, master.port)
+`, MasterName, host, port)
+		n.enter(watch)
 		watch.start(t)
 		watch.Do(t, "SENTINEL", "DEBUG", "info-period", "200", "publish-period", "200", "ask-period", "200")
 		s.Sentinels = append(s.Sentinels, watch)
@@ -43,6 +62,28 @@ sentinel failover-timeout %[1]s 3000
 		t.Fatalf("wait for the Sentinels: %v", err)
 	}
 	return s
+}
+
+// Join starts another replica of the master.
+func (s *Sentinel) Join(t testing.TB) *Server {
+	t.Helper()
+	master := s.Master(t)
+	host, port := master.announced()
+	joined := master.network.start(t, "--repl-diskless-sync-delay", "0", "--replicaof", host, port)
+	s.Nodes = append(s.Nodes, joined)
+	return joined
+}
+
+// Leave ends a replica, and makes the Sentinels forget it.
+func (s *Sentinel) Leave(t testing.TB, replica *Server) {
+	t.Helper()
+	replica.Kill()
+	s.Nodes = slices.DeleteFunc(s.Nodes, func(n *Server) bool { return n == replica })
+	for _, watch := range s.Sentinels {
+		if watch.Running() {
+			watch.Do(t, "SENTINEL", "RESET", MasterName)
+		}
+	}
 }
 
 func (s *Sentinel) ready() error {
@@ -75,7 +116,7 @@ func (s *Sentinel) ready() error {
 func (s *Sentinel) Addrs() []string {
 	var all []string
 	for _, watch := range s.Sentinels {
-		all = append(all, watch.Addr())
+		all = append(all, net.JoinHostPort(watch.announced()))
 	}
 	return all
 }
@@ -154,7 +195,7 @@ func (s *Sentinel) agreed() (*Server, error) {
 		addr = said
 	}
 	for _, node := range s.Nodes {
-		if node.Addr() != addr {
+		if host, port := node.announced(); host+":"+port != addr {
 			continue
 		}
 		info, err := node.Try("INFO", "replication").ToString()
