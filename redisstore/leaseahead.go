@@ -7,7 +7,8 @@ import (
 )
 
 // A serverAhead is how far the server's clock is at least ahead of the leases' clock. A take from a
-// pocket shows a time that is not before that of any earlier answer.
+// pocket shows a time that is not before that of any earlier answer; on a cluster, whose machines
+// may have different clocks, of any that the window's machine gave about it.
 type serverAhead struct {
 	mu  sync.Mutex
 	low atomic.Int64 // ns
@@ -38,4 +39,22 @@ func (s *serverAhead) at(now time.Duration) int64 { return int64(now) + s.low.Lo
 // when returns the leases' time at which at returns a whole second.
 func (s *serverAhead) when(second int64) time.Duration {
 	return time.Duration(second*int64(time.Second) - s.low.Load())
+}
+
+// aheadOf returns what is known for a window.
+func (a *leases) aheadOf(e *leased) *serverAhead {
+	if p := e.place.Load(); p != nil && p.slot != noSlot {
+		return &e.ahead
+	}
+	return &a.ahead
+}
+
+// learnAhead is learn for the windows of a take, which one machine counts.
+func (a *leases) learnAhead(entries []*leased, server int64, asked, answered time.Duration) {
+	a.ahead.learn(server, asked, answered)
+	for _, e := range entries {
+		if e != nil && a.aheadOf(e) != &a.ahead {
+			e.ahead.learn(server, asked, answered)
+		}
+	}
 }

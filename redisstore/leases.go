@@ -144,7 +144,7 @@ func (a *leases) wish(e *leased, c *weir.Charge, now time.Duration) lease.Wish {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.trend.Wish(now, time.Duration(c.Per)*time.Second, c.Limit, a.ahead.at(now)/int64(time.Second))
+	return e.trend.Wish(now, time.Duration(c.Per)*time.Second, c.Limit, a.aheadOf(e).at(now)/int64(time.Second))
 }
 
 // take asks the lender for a take that no pocket serves. A take of windows without units, that
@@ -360,7 +360,7 @@ func (a *leases) fill(t *leaseTake) {
 		if l.Window.Reset != t.r.Used[i].Reset { // the answer has no marks
 			held[i] = a.recount(e, t.r.Used[i].Reset, t.r.Used[i].Count)
 			_, last := e.pocket.Of(t.r.Used[i].Reset)
-			latest = max(latest, a.ahead.at(last)/int64(time.Second))
+			latest = max(latest, a.aheadOf(e).at(last)/int64(time.Second))
 		} else {
 			if t.charges[i].Cost > 0 {
 				own[i] = e.pocket.Given() + t.charges[i].Cost
@@ -369,8 +369,8 @@ func (a *leases) fill(t *leaseTake) {
 			if had := e.pocket.Held(); e.pocket.Units() > 0 && had.Epoch < l.Window.Epoch && a.of.lasts(e, had.Epoch) {
 				l.Window.Epoch = had.Epoch
 			}
-			filled[i] = e.pocket.Fill(l, a.ahead.when(t.r.Now))
-			latest = max(latest, a.ahead.at(filled[i].Since)/int64(time.Second))
+			filled[i] = e.pocket.Fill(l, a.aheadOf(e).when(t.r.Now))
+			latest = max(latest, a.aheadOf(e).at(filled[i].Since)/int64(time.Second))
 		}
 	}
 	t.r.Now = min(latest, t.ends()-1)
@@ -458,7 +458,8 @@ func (a *leases) show(t *leaseTake) bool {
 		used := t.r.Used[i]
 		held, last := e.pocket.Of(used.Reset)
 		units[i] = min(held, used.Count)
-		latest = max(latest, a.ahead.at(last)/int64(time.Second)) // also if none is left by now
+		// also if none is left by now
+		latest = max(latest, a.aheadOf(e).at(last)/int64(time.Second))
 	}
 	t.r.Now = min(latest, ends-1)
 	for i := range t.charges {

@@ -304,7 +304,7 @@ func (n *simProcess) charge(ctx context.Context, t *leaseTake) error {
 			l.Deadline = sent + left
 		}
 		if t.entries[i] != nil {
-			t.entries[i].place.Store(&leasedPlace{name: string(t.charges[i].Key)})
+			t.entries[i].place.Store(&leasedPlace{name: string(t.charges[i].Key), slot: noSlot})
 		}
 	}
 	n.leases.ahead.learn(took*int64(time.Millisecond), sent, answered)

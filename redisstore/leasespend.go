@@ -59,7 +59,7 @@ func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *
 			return false
 		}
 	}
-	a.allow(r, spent[:len(charges)], now)
+	a.allow(r, a.aheadOf(entries[0]), spent[:len(charges)], now)
 	for i := range charges {
 		l := &spent[i]
 		if i == 0 || l.At < r.Ticket.At {
@@ -74,8 +74,8 @@ func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *
 }
 
 // allow makes r the receipt of a take at now that units of lots serve.
-func (a *leases) allow(r *weir.Receipt, lots []lease.Lot, now time.Duration) {
-	*r = weir.Receipt{Allowed: true, Leased: true, Now: a.ahead.at(now) / int64(time.Second)}
+func (a *leases) allow(r *weir.Receipt, ahead *serverAhead, lots []lease.Lot, now time.Duration) {
+	*r = weir.Receipt{Allowed: true, Leased: true, Now: ahead.at(now) / int64(time.Second)}
 	for i := range lots {
 		w := lots[i].Window
 		r.Used[i] = weir.Used{Count: lots[i].Count, Reset: w.Reset}

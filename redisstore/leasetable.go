@@ -39,6 +39,7 @@ type leased struct {
 	used  time.Duration // when a take was last noted
 
 	place atomic.Pointer[leasedPlace] // nil before the first lot
+	ahead serverAhead                 // of the window's machine, on a cluster
 }
 
 // A leasedPlace is where the server has a window.

@@ -72,7 +72,7 @@ func (s *slowLender) charge(ctx context.Context, t *leaseTake) error {
 		}
 		l.Deadline, l.Sent, l.Window.Epoch = 2*time.Hour, 0, s.epoch
 		if t.entries[i] != nil {
-			t.entries[i].place.Store(&leasedPlace{name: string(t.charges[i].Key)})
+			t.entries[i].place.Store(&leasedPlace{name: string(t.charges[i].Key), slot: noSlot})
 		}
 	}
 	return nil

@@ -81,9 +81,9 @@ func (s *Store) askFor(ctx context.Context, t *leaseTake) error {
 		return err
 	}
 	if answered, ok := s.leases.clock(); ok && t.r.Allowed {
-		s.leases.ahead.learn(t.r.Ticket.At*int64(time.Millisecond), sent, answered)
+		s.leases.learnAhead(t.entries[:len(t.charges)], t.r.Ticket.At*int64(time.Millisecond), sent, answered)
 	} else if ok {
-		s.leases.ahead.learn(t.r.Now*int64(time.Second), sent-time.Second, answered)
+		s.leases.learnAhead(t.entries[:len(t.charges)], t.r.Now*int64(time.Second), sent-time.Second, answered)
 	}
 	return nil
 }

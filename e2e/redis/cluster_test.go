@@ -344,3 +344,25 @@ func TestASettlementOnAHungMachineKeepsNoOthersWaiting(t *testing.T) {
 	cluster.Nodes[0].Resume(t)
 	<-settled
 }
+
+// The machines of a cluster have clocks of their own. What a node serves from leased units is dated
+// by the one that counts the window, as all its other answers are.
+func TestLeasedUnitsAreDatedByTheirMachine(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartClusterIn(t, new(redistest.Network), 3, 0)
+	for i, m := range c.Nodes {
+		m.Clock.Advance(time.Duration(3*i) * time.Second)
+	}
+	s := open(t, redisstore.Options{Addresses: c.Addrs(), Leases: redisstore.LeasesAuto})
+	n := newNode(t, s, lenient, hourly(1e6))
+	began := time.Now()
+	for i := range 500 * 8 {
+		d := n.decide(string("abcdefgh"[i%8])) // fails if its window ends in more than an hour
+		if left, least := d.Binding().Reset-d.Now, 3600-int64(time.Since(began).Seconds())-2; left < least {
+			t.Fatalf("at %d a window of an hour, opened a moment ago, ends in %d s", d.Now, left)
+		}
+	}
+	if s.Stats().Leases.Takes == 0 {
+		t.Error("no take was served from leased units")
+	}
+}
