@@ -210,6 +210,9 @@ func (a *leases) settling(ctx context.Context, o *order) {
 		}
 	}
 	o.leave = leave
+	for _, e := range t.entries[:len(t.charges)] {
+		o.tells = o.tells || e != nil && e.pocket.Units() > 0
+	}
 }
 
 // inTurn finds the windows of a take, and reports whether the turn of one of them is in use.

@@ -1,7 +1,9 @@
 package redisstore
 
 import (
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,4 +106,44 @@ func TestAWindowOfOtherRequestsIsNotLeased(t *testing.T) {
 		}
 	}
 	t.Errorf("%d units are leased after 1000 requests that they cannot serve", e.pocket.Units())
+}
+
+// A limit by caller beside one for everybody: units of a busy caller and of everybody are leased,
+// and requests of other callers, who have none, do not wait for each other because of these.
+func TestCallersWithoutUnitsDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const trip = 3 * time.Millisecond
+		a, lender := newSlowLeases()
+		a.eager = false
+		lender.most["h"], lender.most["e"] = 1e6, 1e6
+		lender.answered = func() { time.Sleep(trip) }
+		everybody, busy := of("e", 1e6, 1), of("h", 1e6, 1)
+		for range 2000 { // 20 seconds
+			ask(t, a, busy, everybody)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if a.served.Load() == 0 {
+			t.Fatal("nothing is served from units")
+		}
+		var all sync.WaitGroup
+		var slowest atomic.Int64
+		for i := range 4000 { // 2 seconds
+			caller := of(fmt.Sprint(i), 1e6, 1)
+			if i%20 == 0 {
+				caller = busy
+			}
+			all.Go(func() {
+				began := time.Now()
+				ask(t, a, caller, everybody)
+				took := int64(time.Since(began))
+				for was := slowest.Load(); took > was && !slowest.CompareAndSwap(was, took); was = slowest.Load() {
+				}
+			})
+			time.Sleep(time.Second / 2000)
+		}
+		all.Wait()
+		if most := time.Duration(slowest.Load()); most > 10*trip {
+			t.Errorf("one of 2000 requests a second took %v, and an answer of the store takes %v", most, trip)
+		}
+	})
 }

@@ -73,6 +73,7 @@ type leaseTake struct {
 	in [weir.MaxCharges]uint32 // see leaseTable.enterApart
 
 	entries [weir.MaxCharges]*leased    // nil: the window is not observed
+	wants   [weir.MaxCharges]bool       // units of the window are wished for if the others allow it
 	waited  bool                        // for its turn
 	marked  bool                        // the lender is asked for the marks of resets
 	wishes  [weir.MaxCharges]lease.Wish // only if marked
@@ -119,34 +120,6 @@ func (a *leases) know(charges []weir.Charge, hashes *[weir.MaxCharges]hash, refu
 	return refused
 }
 
-// look finds the windows of a take, and reports whether one has units or is being asked for, and
-// whether the take wishes for units of all of them.
-func (a *leases) look(t *leaseTake) (held, wishes bool) {
-	wishes = leasable(t.charges)
-	now, ok := a.clock()
-	wishes = wishes && ok
-	for i := range t.charges {
-		e := a.table.find(t.hashes[i])
-		t.entries[i] = e
-		if e == nil {
-			wishes = wishes && a.eager
-			continue
-		}
-		held = held || e.busy()
-		wishes = wishes && a.wish(e, &t.charges[i], now) != lease.Wish{}
-	}
-	return held, wishes
-}
-
-func (a *leases) wish(e *leased, c *weir.Charge, now time.Duration) lease.Wish {
-	if a.eager {
-		return lease.Wish{Units: 7, Part: 1000, Least: 1}
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.trend.Wish(now, time.Duration(c.Per)*time.Second, c.Limit, a.aheadOf(e).at(now)/int64(time.Second))
-}
-
 // take asks the lender for a take that no pocket serves. A take of windows without units, that
 // wishes for none, does not wait for others.
 func (a *leases) take(ctx context.Context, t *leaseTake, held, wishes bool) error {
@@ -163,9 +136,10 @@ func (a *leases) take(ctx context.Context, t *leaseTake, held, wishes bool) erro
 
 // askApart asks the lender for a take that is not in turn.
 func (a *leases) askApart(ctx context.Context, t *leaseTake) error {
+	sent, _ := a.clock()
 	err := a.of.charge(ctx, t)
 	if err == nil && t.r.Allowed {
-		a.observe(t)
+		a.observe(t, sent)
 	} else if err == nil {
 		a.refused(t)
 	}
@@ -194,19 +168,28 @@ func (a *leases) needsTurn(t *leaseTake) bool {
 	return false
 }
 
-// observe records a take that was not in turn.
-func (a *leases) observe(t *leaseTake) {
+// observe records a take that was not in turn, and was sent at sent.
+func (a *leases) observe(t *leaseTake, sent time.Duration) {
 	now, ok := a.clock()
-	if !ok || !leasable(t.charges) {
+	if !ok {
 		return
 	}
+	serves := leasable(t.charges) // whether leased units could
 	for i := range t.charges {
-		if t.entries[i] == nil {
-			if t.entries[i] = a.table.enter(t.hashes[i], now); t.entries[i] == nil {
-				continue
-			}
+		serves = serves && (t.wants[i] || t.wants == [weir.MaxCharges]bool{})
+	}
+	for i := range t.charges {
+		c := &t.charges[i]
+		if t.entries[i] == nil && leasable(t.charges) {
+			t.entries[i] = a.table.enter(t.hashes[i], now)
 		}
-		t.entries[i].note(&t.charges[i], now, t.charges[i].Cost, t.r.Used[i].Count, 0, t.r.Used[i].Reset)
+		e := t.entries[i]
+		if e != nil && leasable(t.charges) {
+			e.note(c, now, c.Cost, t.r.Used[i].Count, 0, t.r.Used[i].Reset)
+		}
+		if e != nil && t.wants[i] && !serves {
+			e.noteOther(c, now, now-sent)
+		}
 	}
 }
 
@@ -229,14 +212,24 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) error {
 	if !t.marked {
 		return a.askApart(ctx, t)
 	}
-	a.noteOthers(t)
+	others := a.servedNot(t)
+	sent, ok := a.clock()
+	useless := t.wishes == [weir.MaxCharges]lease.Wish{}
 	if holds(t.charges) { // its script knows nothing of marks
 		a.giveBackAll(ctx, t)
-		return a.of.charge(ctx, t)
+		err, useless = a.of.charge(ctx, t), false
+	} else {
+		err = a.askInTurn(ctx, t)
 	}
-	wishes := t.wishes != [weir.MaxCharges]lease.Wish{}
-	err = a.askInTurn(ctx, t)
-	if err == nil && !wishes {
+	if now, _ := a.clock(); ok {
+		for i, other := range others[:len(t.charges)] {
+			if other {
+				e := t.entries[i] // those that wait for its turn lose that time as well
+				e.noteOther(&t.charges[i], now, (now-sent)*time.Duration(1+e.waiting.Load()))
+			}
+		}
+	}
+	if err == nil && useless {
 		a.giveUselessBack(ctx, t)
 	}
 	return err
@@ -261,18 +254,6 @@ func (a *leases) askInTurn(ctx context.Context, t *leaseTake) error {
 			return nil
 		}
 		t.wishes = [weir.MaxCharges]lease.Wish{}
-	}
-}
-
-// giveUselessBack gives back what pockets have, after a take that they could not serve, of windows
-// of which nothing is wished for: such as a unit where each request costs three. While a pocket has
-// units, such takes wait for each other.
-func (a *leases) giveUselessBack(ctx context.Context, t *leaseTake) {
-	now, ok := a.clock()
-	for i, e := range t.entries[:len(t.charges)] {
-		if ok && e != nil && e.pocket.Units() > 0 && a.wish(e, &t.charges[i], now) == (lease.Wish{}) {
-			a.giveBack(ctx, e)
-		}
 	}
 }
 
@@ -304,43 +285,6 @@ func (a *leases) acquireToAsk(ctx context.Context, t *leaseTake) (served bool, d
 		}
 		leave()
 		a.giveTurnsBack(t)
-	}
-}
-
-// noteOthers records takes that units in the pockets cannot serve, and that have to wait for their
-// turns because of these.
-func (a *leases) noteOthers(t *leaseTake) {
-	for i, e := range t.entries[:len(t.charges)] {
-		if c := &t.charges[i]; e != nil && e.pocket.Units() > 0 && (!isLeasable(c) || e.pocket.Limit() != c.Limit) {
-			e.mu.Lock()
-			e.trend.Other(max(1, c.Cost))
-			e.mu.Unlock()
-		}
-	}
-}
-
-// wishFor sets what a take wishes for: units of all windows whose pockets are short, or of none.
-func (a *leases) wishFor(t *leaseTake) {
-	t.wishes = [weir.MaxCharges]lease.Wish{}
-	now, ok := a.clock()
-	if !ok || !leasable(t.charges) {
-		return
-	}
-	for i := range t.charges {
-		e := t.entries[i]
-		if e == nil {
-			t.wishes = [weir.MaxCharges]lease.Wish{}
-			return
-		}
-		if t.wishes[i] = a.wish(e, &t.charges[i], now); t.wishes[i].Units == 0 {
-			t.wishes = [weir.MaxCharges]lease.Wish{}
-			return
-		}
-	}
-	for i := range t.charges {
-		if t.entries[i].pocket.Units() >= t.charges[i].Cost {
-			t.wishes[i] = lease.Wish{}
-		}
 	}
 }
 

@@ -29,8 +29,10 @@ type leaseLine [8]atomic.Pointer[leased]
 type leased struct {
 	hash   hash
 	pocket lease.Pocket
-	turn        // held to ask for units, to fill the pocket, and until units are back at the server
-	gone   bool // it is not in the table any more; guarded by turn
+	// held to ask for units, to fill the pocket, and until units are back at the server
+	turn
+	gone    bool         // it is not in the table any more; guarded by turn
+	waiting atomic.Int64 // takes that wait for the turn
 	// returning: units are on their way back, so the pocket looks empty, and the server counts them
 	returning atomic.Bool
 
@@ -124,6 +126,13 @@ func (e *leased) note(c *weir.Charge, now time.Duration, own, count, granted, re
 	e.trend.Note(now, time.Duration(c.Per)*time.Second, own, count-c.Cost, count+granted, reset)
 }
 
+// noteOther records a request that leased units could not serve, and that lasted until now.
+func (e *leased) noteOther(c *weir.Charge, now, lasted time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.trend.Other(max(1, c.Cost), now, lasted)
+}
+
 // patience is Trend.Patience of the window of a charge.
 func (e *leased) patience(c *weir.Charge) time.Duration {
 	e.mu.Lock()
@@ -215,7 +224,10 @@ func (a *leases) acquireTurns(ctx context.Context, t *leaseTake) error {
 	slices.SortFunc(order[:n], func(i, j int) int { return t.hashes[i].compare(t.hashes[j]) })
 	for k, i := range order[:n] {
 		e := t.entries[i]
-		if err := e.acquire(ctx); err != nil {
+		e.waiting.Add(1)
+		err := e.acquire(ctx)
+		e.waiting.Add(-1)
+		if err != nil {
 			for _, j := range order[:k] {
 				if t.entries[j] != nil {
 					t.entries[j].release()
@@ -301,6 +313,9 @@ func (a *leaseTable) becameBusy(t *leaseTake) bool {
 	return false
 }
 
+// underWay returns how much is.
+func (a *apart) underWay() int64 { return a.count[0].Load() + a.count[1].Load() }
+
 func (a *apart) enter() uint32 {
 	for {
 		now := a.now.Load()
@@ -314,7 +329,7 @@ func (a *apart) enter() uint32 {
 
 // await waits for all that has begun before.
 func (a *apart) await(ctx context.Context) error {
-	if a.count[0].Load() == 0 && a.count[1].Load() == 0 {
+	if a.underWay() == 0 {
 		return nil
 	}
 	if err := a.acquire(ctx); err != nil {

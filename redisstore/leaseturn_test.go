@@ -110,7 +110,13 @@ func ask(t *testing.T, a *leases, charges ...weir.Charge) (r weir.Receipt) {
 	return r
 }
 
-func hashOf(c *weir.Charge) hash { return hash{lo: uint64(c.Key[0]), hi: uint64(c.Key[0])} }
+func hashOf(c *weir.Charge) (x hash) {
+	for _, b := range c.Key {
+		x.lo = x.lo<<8 | uint64(b)
+	}
+	x.hi = x.lo
+	return x
+}
 
 func of(key string, limit, cost int64) weir.Charge {
 	return weir.Charge{Key: []byte(key), Limit: limit, Per: 3600, Cost: cost}
@@ -493,7 +499,8 @@ func TestDroppedUnitsAreNotSpentOnes(t *testing.T) {
 	e := a.table.find(hashOf(&c))
 	wish := func() int64 {
 		now, _ := a.clock()
-		return a.wish(e, &c, now).Units
+		w, _ := a.wish(e, &c, hashOf(&c), now)
+		return w.Units
 	}
 	a.eager = true // so that it has as many as its lender lends
 	ask(t, a, of("a", 1e9, 100))

@@ -17,6 +17,7 @@ type order struct {
 	changes []orderedChange
 	begun   bool          // Store.begin was called
 	leave   func()        // of leases.settling; nil: pockets are not told the counts
+	tells   bool          // pockets have units of its windows, and are told the counts
 	done    chan struct{} // closed when err and the results are set, or when it will not be sent
 	err     error
 	again   bool       // it is to be sent again: its windows were moving

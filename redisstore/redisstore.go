@@ -234,7 +234,7 @@ func newStore(o Options) (*Store, error) {
 		renew:     make(chan struct{}, 1),
 		moved:     make(chan struct{}, 1),
 		held:      newHeld(),
-		settling:  settling{machines: make(map[string]*settleQueue)},
+		settling:  settling{queues: make(map[settlesAt]*settleQueue)},
 		pending:   pending{all: make(map[id]*pendingWindow)},
 		promoted:  newPromotions(),
 	}

@@ -13,7 +13,8 @@ const (
 	// maxSettleBatch is about how many changes are sent to the server together.
 	maxSettleBatch = 256
 	// maxSettleFlights bounds the batches that wait for a machine. There is a second one only if
-	// more waits than fits into the first.
+	// more waits than fits into the first, and none of orders that tell pockets the counts: these
+	// are told in the order in which the server has counted.
 	maxSettleFlights = 4
 	// maxSettling bounds the changes that wait to be sent to a machine.
 	maxSettling = 1 << 14
@@ -26,15 +27,22 @@ const (
 // A settling is the orders that wait to be sent, by machine: of a cluster one that does not answer
 // keeps none waiting for the others.
 type settling struct {
-	mu       sync.Mutex
-	closed   bool
-	machines map[string]*settleQueue // by address; "": the only one, or one that is not known
+	mu     sync.Mutex
+	closed bool
+	queues map[settlesAt]*settleQueue
+}
+
+// A settlesAt is where orders are sent: the address of a machine, "" for the only one or one that
+// is not known, and whether they tell pockets the counts.
+type settlesAt struct {
+	machine string
+	tells   bool
 }
 
 // A settleQueue is the orders that wait to be sent to one machine. Orders of one window are sent in
 // one queue as long as its slot stays where it is.
 type settleQueue struct {
-	machine string
+	at      settlesAt
 	waiting []*order
 	changes int // in waiting
 	flights int
@@ -44,10 +52,10 @@ var errSettling = errors.New("too many settlements wait for the server")
 
 // add queues an order. It is sent with others at once, or after an earlier batch was answered.
 func (q *settling) add(s *Store, o *order) error {
-	at := s.machineOf(o)
+	at := s.settlesAt(o)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch m := q.machines[at]; {
+	switch m := q.queues[at]; {
 	case q.closed:
 		return ErrClosed
 	case o.link == nil:
@@ -60,23 +68,25 @@ func (q *settling) add(s *Store, o *order) error {
 }
 
 // push queues an order, and sees that it is sent. q.mu is held.
-func (q *settling) push(s *Store, machine string, o *order) {
-	m := q.machines[machine]
+func (q *settling) push(s *Store, at settlesAt, o *order) {
+	m := q.queues[at]
 	if m == nil {
-		m = &settleQueue{machine: machine}
-		q.machines[machine] = m
+		m = &settleQueue{at: at}
+		q.queues[at] = m
 	}
 	m.waiting = append(m.waiting, o)
 	m.changes += len(o.changes)
 	flights := maxSettleFlights
-	if s.leases != nil {
-		flights = 1 // pockets are told the counts in the server's order
+	if at.tells {
+		flights = 1
 	}
 	if m.flights == 0 || m.flights < flights && m.changes > m.flights*maxSettleBatch {
 		m.flights++
 		s.done.Go(func() { s.settleWaiting(m) })
 	}
 }
+
+func (s *Store) settlesAt(o *order) settlesAt { return settlesAt{s.machineOf(o), o.tells} }
 
 // machineOf returns the address of the machine that has the windows of an order, "" if there is
 // only one or it is not known. On a cluster all are in one slot.
@@ -99,7 +109,7 @@ func (s *Store) settleAgain(o *order) {
 	_ = wait.For(s.closing, settleAgainDelay<<min(o.tries, maxSettleDoublings))
 	o.tries++
 	o.again = false
-	at := s.machineOf(o)
+	at := s.settlesAt(o)
 	s.settling.mu.Lock()
 	defer s.settling.mu.Unlock()
 	s.settling.push(s, at, o)
@@ -154,7 +164,7 @@ func (q *settling) next(m *settleQueue) (batch, dropped []*order) {
 	}
 	if batch == nil {
 		if m.flights--; m.flights == 0 {
-			delete(q.machines, m.machine)
+			delete(q.queues, m.at)
 		}
 	}
 	return batch, dropped

@@ -10,8 +10,9 @@ import (
 // use.
 //
 // The rule is that of docs/adr/0040-leases.md. A node alone on a key takes three fifths of what is
-// left each time, as far as it spends that in half of the window. A node among others takes its
-// share of three fifths, as far as it spends that in a sixtieth of the window, or in a second.
+// left each time, as far as it spends that in half of the window, or in 30 seconds. A node among
+// others takes its share of three fifths, as far as it spends that in a sixtieth of the window, or
+// in 10 seconds, but at least in one.
 type Trend struct {
 	at     time.Duration // of the last answer
 	recent float64       // units of late, each worth less with time: rate times memory
@@ -23,19 +24,29 @@ type Trend struct {
 	full, fullReset int64
 	// units of requests that the leased ones could not serve, each worth less with each answer
 	other float64
+	// how long such requests were at the store, in seconds, each worth less with time
+	blocked   float64
+	blockedAt time.Duration
 }
 
 const (
-	// memory is how long the rate remembers, as a part of the window.
-	memory = 6
+	// memory is how long the rate remembers, as a part of the window, and at most.
+	memory     = 6
+	mostMemory = time.Minute
+	// mostAlone and mostAhead bound what a node asks for ahead: it stays spent if the connection to
+	// the store is replaced, or if the node is killed.
+	mostAlone = 30 * time.Second
+	mostAhead = 10 * time.Second
 	// fading is what units are worth after the next answer.
 	fading = 0.9
 	// alone is the share from which a node counts as the only one on a key.
 	alone = 0.7
 	// part is how much of what is left all nodes together ask for, in thousandths.
 	part = 600
-	// few is the part of what this node spends that leased units may fail to serve.
-	few = 0.05
+	// few is the part of what this node spends that leased units may fail to serve, and mostBlocked
+	// the part of the time for which such requests may be at the store: one waits for another.
+	few         = 0.05
+	mostBlocked = 0.2
 	// Least is the least number of units worth leasing.
 	Least = 2
 )
@@ -48,7 +59,7 @@ func (t *Trend) Note(now, per time.Duration, own, before, after, reset int64) {
 	}
 	t.own = t.own*fading + float64(own)
 	t.all = t.all*fading + float64(own+max(0, before-t.count))
-	tau := (per / memory).Seconds()
+	tau := remembers(per)
 	passed := max(0, now-t.at).Seconds()
 	fades := math.Exp(-passed / tau)
 	spread := 1.0 // of units that were spent one by one since the last answer
@@ -64,10 +75,29 @@ func (t *Trend) Note(now, per time.Duration, own, before, after, reset int64) {
 // admits one, no more than the limit less that count is left to wish for.
 func (t *Trend) Refused(count, reset int64) { t.full, t.fullReset = count, reset }
 
-// Other records units of a request that leased ones could not serve: one under another limit, one
-// that needs the store's count, or one that only looks. Such requests wait for each other while
-// units are leased, so nothing is leased if they are more than a few.
-func (t *Trend) Other(units int64) { t.other += float64(units) }
+// Other records units of a request that leased ones could not serve, and that was at the store for
+// some time until now: one under another limit, one that needs the store's count or only looks, or
+// one of whose other windows nothing is leased. Such requests would wait for each other while units
+// are leased.
+func (t *Trend) Other(units int64, now, lasted time.Duration) {
+	t.other += float64(units)
+	t.blocked = t.blockedBy(now) + lasted.Seconds()
+	t.blockedAt = now
+}
+
+func (t *Trend) blockedBy(now time.Duration) float64 {
+	return t.blocked * math.Exp(-max(0, now-t.blockedAt).Seconds())
+}
+
+// Suits reports whether units of the window are worth leasing at now: the requests that they could
+// not serve are few, and seldom at the store.
+func (t *Trend) Suits(now time.Duration) bool {
+	return t.other <= few*t.own && t.blockedBy(now) <= mostBlocked
+}
+
+func remembers(per time.Duration) (seconds float64) {
+	return min(per/memory, mostMemory).Seconds()
+}
 
 // A Wish is how many units a node asks for beside the cost of a request.
 type Wish struct {
@@ -77,14 +107,15 @@ type Wish struct {
 }
 
 // Wish returns how many units of a window of length per under a limit the node wants at now, by the
-// store's clock second; the zero Wish if it should ask for each request.
-func (t *Trend) Wish(now, per time.Duration, limit, second int64) Wish {
-	tau := (per / memory).Seconds()
+// store's clock second; the zero Wish if it should ask for each request. At least so many requests
+// are waiting; if fewer would be granted, most of them would wait for one answer after the other.
+func (t *Trend) Wish(now, per time.Duration, limit, second, waiting int64) Wish {
+	tau := remembers(per)
 	rate := t.recent * math.Exp(-max(0, now-t.at).Seconds()/tau) / tau
-	ahead := max(per/60, time.Second)
+	ahead := max(min(per/60, mostAhead), time.Second)
 	share := t.share()
 	if share >= alone {
-		ahead = max(per/2, time.Second)
+		ahead = max(min(per/2, mostAlone), time.Second)
 	}
 	rest := limit
 	if t.reset > second {
@@ -94,7 +125,7 @@ func (t *Trend) Wish(now, per time.Duration, limit, second int64) Wish {
 		rest = min(rest, limit-t.full)
 	}
 	w := Wish{Units: int64(min(rate*ahead.Seconds(), float64(limit))), Part: int64(share * part), Least: Least}
-	if t.other > few*t.own || w.Units < Least || rest*w.Part/1000 < Least {
+	if min(w.Units, rest*w.Part/1000) < max(Least, 2*waiting) {
 		return Wish{}
 	}
 	return w
@@ -112,9 +143,9 @@ func (t *Trend) Alone(reset, count int64) bool {
 
 // Patience returns how long units may be idle before they should go back, of a window of length
 // per: a second, and if the node seldom has requests of the key, longer: up to a sixtieth of the
-// window, or a sixth if the node is alone on the key.
+// window, or a sixth if the node is alone on the key, and at most 30 seconds.
 func (t *Trend) Patience(per time.Duration) time.Duration {
-	rate := t.recent / (per / memory).Seconds()
+	rate := t.recent / remembers(per)
 	if rate <= 0 {
 		return time.Second
 	}
@@ -122,5 +153,6 @@ func (t *Trend) Patience(per time.Duration) time.Duration {
 	if t.share() >= alone {
 		most = per / 6
 	}
+	most = min(most, mostAlone)
 	return max(time.Second, min(most, time.Duration(3/rate*float64(time.Second))))
 }
