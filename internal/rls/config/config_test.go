@@ -144,6 +144,50 @@ func TestAWrongFileIsRefusedWithItsLine(t *testing.T) {
 	}
 }
 
+// The line of a problem is the one that has to be changed, whichever part of the reading finds it.
+func TestEveryKindOfProblemHasItsLine(t *testing.T) {
+	const descriptor = "domain: a\ndescriptors:\n  - key: a\n"
+	for _, c := range []struct{ kind, text, want string }{
+		{"the parser: a shorter indent", descriptor + "    value: b\n   rate_limit: {}\n", "5: not valid YAML: did not find expected '-' indicator, while parsing a block collection that begins on line 3"},
+		{"after comments and blank lines", "# x\n\n" + descriptor + "    # y\n\n   value: b\n", "8: not valid YAML: did not find expected '-' indicator"},
+		{"a list in a mapping", "domain: a\n- b\n", "2: not valid YAML: did not find expected key"},
+		{"a bracket too many", "domain: a\nx: [y]]\n", "2: not valid YAML: did not find expected key"},
+		{"a bracket alone", "domain: a\nx: ]\n", "2: not valid YAML: did not find expected node content"},
+		{"a bracket that is not closed", "domain: a\nx: [b\ny: c\n", "3: not valid YAML: did not find expected ',' or ']', while parsing a flow sequence that begins on line 2"},
+		{"at the end of the file", "domain: a\nx: [\n", "2: not valid YAML: did not find expected node content"},
+		{"at the end of the file, without a line break", "domain: a\nx: [", "2: not valid YAML: did not find expected node content"},
+		{"of one line", "domain: [a", "1: not valid YAML: did not find expected ',' or ']'"},
+		{"a brace that is not closed", descriptor + "    rate_limit: {unit: day\n  - key: b\n", "5: not valid YAML: did not find expected ',' or '}', while parsing a flow mapping that begins on line 4"},
+		{"the scanner: a tab", descriptor + "    rate_limit:\n\tunit: day\n", "5: not valid YAML: found character that cannot start any token"},
+		{"a longer indent", descriptor + "    rate_limit:\n      unit: day\n        name: b\n", "6: not valid YAML: mapping values are not allowed in this context"},
+		{"two colons", "domain: a\nx: y: z\n", "2: not valid YAML: mapping values are not allowed in this context"},
+		{"no colon", "domain: a\nx\n\ny: z\n", "2: not valid YAML: could not find expected ':'"},
+		{"no colon on the last line", "domain: a\nx\n", "2: not valid YAML: could not find expected ':'"},
+		{"a quote that is not closed", descriptor + "    value: 'b\n    shadow_mode: true\n", "4: not valid YAML: found unexpected end of stream"},
+		{"a quote that ends with the document", "domain: a\nx: 'y\n\n---\n", "2: not valid YAML: found unexpected document indicator"},
+		{"an escape in a text of two lines", descriptor + "    value: \"b\n      c\\q\"\n", "5: not valid YAML: found unknown escape character"},
+		{"carriage returns", "domain: a\r\nx: y\r\n z: 1\r\n", "3: not valid YAML: mapping values are not allowed in this context"},
+		{"the reader: a control character", "domain: a\nx: \x01\n", "2: not valid YAML: control characters are not allowed"},
+		{"no UTF-8", "domain: a\nx: y\nz: \xff\n", "3: not valid YAML: invalid leading UTF-8 octet"},
+		{"the composer: an unknown alias", descriptor + "    value: *b\n", "4: not valid YAML: unknown anchor 'b' referenced"},
+		{"a second document with an error", "domain: a\n---\nx: ]\n", "3: not valid YAML: did not find expected node content"},
+		{"a second document", "domain: a\n---\n\nx: y\n", "2: a second document"},
+		{"an unknown field", descriptor + "    # x\n    Value: b\n", `5: unknown field "Value" of a descriptor`},
+		{"a field twice", descriptor + "\n    key: b\n", `5: field "key" occurs twice: line 3 has it already`},
+		{"a list for a text", descriptor + "    value:\n      - b\n", "5: value is a list: it must be a text"},
+		{"a text for a list", descriptor + "    descriptors:\n      b\n", "5: descriptors is a single value: it must be a list"},
+		{"a text for a mapping", descriptor + "    rate_limit: |\n      unit: day\n", "4: rate_limit is a single value"},
+		{"a text for a number", descriptor + "    rate_limit:\n      unit: day\n      requests_per_unit: x\n", `6: requests_per_unit is "x"`},
+		{"a text for a bool", descriptor + "    shadow_mode:\n      maybe\n", `5: shadow_mode is "maybe"`},
+		{"a unit", descriptor + "    rate_limit:\n      requests_per_unit: 1\n      unit: eon\n", `6: unit "eon" is unknown`},
+	} {
+		_, err := Parse(filesOf(c.text), Options{})
+		if !strings.HasPrefix(fmt.Sprint(err), "f1.yaml:"+c.want) {
+			t.Errorf("%s: %q: %v\nwant f1.yaml:%s", c.kind, c.text, err, c.want)
+		}
+	}
+}
+
 func TestMetadataHasNumbersAndTexts(t *testing.T) {
 	root := parse(t, "domain: a\ndescriptors:\n- {key: k, metadata: {x: 1.5e300, y: '.nan', z: [1, {inf: inf}]}, rate_limit: {unit: day}}").Domain("a")
 	k, _ := root.Step("k", "")

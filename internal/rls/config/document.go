@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	yaml "go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // A document is one file, as it is spelled.
@@ -95,13 +95,13 @@ func (r *reading) read(source []byte) (d document, ok bool) {
 		r.report(1, "the file is empty: it needs a domain, such as: domain: edge")
 		return d, false
 	case err != nil:
-		r.syntax(err)
+		r.syntax(err, source)
 		return d, false
 	}
 	if err := decoder.Decode(&more); err == nil {
 		r.report(more.Line, "a second document: a file has one, so put this one into a file of its own")
 	} else if !errors.Is(err, io.EOF) {
-		r.syntax(err)
+		r.syntax(err, source)
 		return d, false
 	}
 	r.budget = len(source) + maxAliased // each node has a byte or more
@@ -119,19 +119,32 @@ func (r *reading) read(source []byte) (d document, ok bool) {
 	return d, ok && r.budget >= 0
 }
 
-// syntax reports an error of the parser, which has the line in its text.
-func (r *reading) syntax(err error) {
-	message := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 1
-	if rest, ok := strings.CutPrefix(message, "line "); ok {
-		if number, after, ok := strings.Cut(rest, ": "); ok {
-			if n, err := strconv.Atoi(number); err == nil {
-				line, message = n, after
-			}
-		}
+// syntax reports an error of the parser, on the line that has to be changed.
+func (r *reading) syntax(err error, source []byte) {
+	var at *yaml.LoadError
+	if !errors.As(err, &at) {
+		r.report(1, "not valid YAML: %v", err)
+		return
 	}
-	r.report(line, "not valid YAML: %s", message)
+	line, from := at.Mark.Line, at.ContextMark.Line
+	switch {
+	case at.Stage == yaml.ReaderStage: // it counts bytes, not lines
+		line = 1 + bytes.Count(source[:min(at.Mark.Index, len(source))], []byte("\n"))
+	case slices.Contains(noticedLate, at.Message):
+		line = from
+	}
+	// the end of the file is not one of its lines
+	line = max(1, min(line, 1+bytes.Count(bytes.TrimSuffix(source, []byte("\n")), []byte("\n"))))
+	within := ""
+	if from != 0 && from != line {
+		within = fmt.Sprintf(", %s that begins on line %d", at.ContextMsg, from)
+	}
+	r.report(line, "not valid YAML: %s%s", at.Message, within)
 }
+
+// noticedLate are the errors of what has to be changed where it begins, although the parser only
+// notices it after its end: a quote that is not closed, and a line without the colon of a key.
+var noticedLate = []string{"found unexpected end of stream", "found unexpected document indicator", "could not find expected ':'"}
 
 // visit returns the node that n stands for, or nil if too many were visited.
 func (r *reading) visit(n *yaml.Node) *yaml.Node {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	limits "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
-	yaml "go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/weirlimit/weir/internal/rls/config"
