@@ -113,7 +113,7 @@ func TestEnvoyIsAnsweredByTheLimitsOfAControlPlane(t *testing.T) {
 		t.Errorf("with a configuration: %s", got)
 	}
 	limit("2", limits.RateLimitUnit_YEAR, 3)
-	answer(`envoy-ratelimit has "1": resource 2:`)
+	answer(`envoy-ratelimit has "1": resource "2" of domain "gateway": descriptor rule-0-match-0: unit "YEAR": `)
 	limit("3", limits.RateLimitUnit_HOUR, 5)
 	answer(`envoy-ratelimit has "3": `)
 	if got := s.ask(t, rlsRequest("gateway", 0, "rule-0-match-0=x")); got != "OK OK/3" {

@@ -2,18 +2,22 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 )
 
 // Parse returns the configuration in files. The error has all problems, one a line, each with its
-// file and line, but at most 20 of each file.
+// file and line, or with its resource and descriptor, but at most 20 of each file.
 func Parse(files []File, o Options) (*Config, error) {
 	b := builder{Options: o, config: &Config{domains: map[string]*Node{}}, of: map[*Node]place{}}
 	var problems []error
 	for _, f := range files {
 		b.reading = &reading{file: f.Name}
-		if d, ok := b.read(f.Text); ok {
+		if f.resource != nil {
+			d := b.fromResource(f.resource)
+			b.domain(&d)
+		} else if d, ok := b.read(f.Text); ok {
 			b.domain(&d)
 		}
 		problems = append(problems, b.errors()...)
@@ -34,44 +38,57 @@ type builder struct {
 
 type place struct {
 	file string
-	line int
+	line int // 0 in a resource, which has no lines
+}
+
+func (p place) String() string {
+	if p.line == 0 {
+		return p.file
+	}
+	return fmt.Sprintf("%s:%d", p.file, p.line)
 }
 
 func (b *builder) domain(d *document) {
 	name := d.domain.string
 	root := b.config.domains[name]
+	b.at = nil
 	switch {
 	case d.domain.wrong:
 		root = new(Node)
 	case name == "":
-		b.report(max(d.domain.line, 1), "no domain: add it, such as: domain: edge")
+		b.report(d.domain.line, "no domain: add it, such as: domain: edge")
 		root = new(Node)
 	case root == nil:
 		root = new(Node)
 		b.config.domains[name] = root
 		b.of[root] = place{b.file, d.domain.line}
 	case !b.Merge:
-		at := b.of[root]
-		b.report(d.domain.line, "domain %q occurs twice: %s:%d has it already; give each domain one file, or join them with --rls-merge-domains", name, at.file, at.line)
+		one := "file"
+		if d.domain.line == 0 {
+			one = "resource"
+		}
+		b.report(d.domain.line, "domain %q occurs twice: %s has it already; give each domain one %s, or join them with --rls-merge-domains", name, b.of[root], one)
 		root = new(Node)
 	}
-	b.add(root, []string{name}, d.descriptors)
+	b.add(root, []string{name}, nil, d.descriptors)
 }
 
-// add adds descriptors to their parent. path is that of the parent. One with a
-// problem is built below a parent of its own, so that its other problems are reported too.
-func (b *builder) add(parent *Node, path []string, all []descriptor) {
+// add adds descriptors to their parent. path is that of the parent, and above the entries that lead
+// to it. One with a problem is built below a parent of its own, so that its other problems are
+// reported too.
+func (b *builder) add(parent *Node, path []string, above []entry, all []descriptor) {
 	for i := range all {
 		parent, d := parent, &all[i]
 		at := entry{d.key.string, d.value.string}
+		here := append(slices.Clip(above), at)
+		b.at = here
 		if parent.children == nil {
 			parent.children = make(map[entry]*Node, len(all))
 		}
 		if !b.checkKey(d) || d.value.wrong {
 			parent = &Node{children: map[entry]*Node{}}
 		} else if taken := parent.children[at]; taken != nil {
-			was := b.of[taken]
-			b.report(d.line, "descriptor %s occurs twice: %s:%d has it already", shown(at), was.file, was.line)
+			b.report(d.line, "descriptor %s occurs twice: %s has it already", shown(at), b.of[taken])
 			parent = &Node{children: map[entry]*Node{}}
 		}
 		own := append(slices.Clip(path), segment(at))
@@ -90,7 +107,7 @@ func (b *builder) add(parent *Node, path []string, all []descriptor) {
 		} else if d.share && !d.value.wrong {
 			b.report(d.line, "share_threshold of descriptor %s: it is only for a value with a star, such as: value: files/*", shown(at))
 		}
-		b.add(next, own, d.descriptors)
+		b.add(next, own, here, d.descriptors)
 	}
 }
 
@@ -159,4 +176,15 @@ func shown(at entry) string {
 		return at.key
 	}
 	return at.key + "=" + at.value
+}
+
+// pathOf returns the entries that lead to a descriptor for an error: key=value > key=value.
+func pathOf(all []entry) string {
+	levels := make([]string, len(all))
+	for i, at := range all {
+		if levels[i] = shown(at); at.key == "" {
+			levels[i] = "(no key)" + levels[i]
+		}
+	}
+	return strings.Join(levels, " > ")
 }

@@ -1,11 +1,13 @@
-// Package config reads the configuration of envoyproxy/ratelimit: files in YAML, each with a domain
-// and a tree of descriptors. It finds the limit of a descriptor, and counts nothing.
+// Package config reads the configuration of envoyproxy/ratelimit: files in YAML, or resources of a
+// control plane, each with a domain and a tree of descriptors. It finds the limit of a descriptor,
+// and counts nothing.
 //
 //	config.go    Config, Node and Rule, and one step from an entry to the next node
 //	unit.go      the units of time
 //	pattern.go   values with stars
 //	read.go      Read: a file or a directory
 //	document.go  one file, strictly, every problem with its line
+//	resource.go  one resource, which has no lines: every problem with its descriptor
 //	build.go     the tree of a document
 //	watch.go     Watch: the files again when they change
 package config
@@ -39,7 +41,7 @@ type Node struct {
 	ValueToMetric bool
 	// Value is the value of the descriptor as the configuration has it; empty: it has none.
 	Value string
-	// File and Line are where the descriptor begins.
+	// File and Line are where the descriptor begins; Line is 0 in a resource.
 	File string
 	Line int
 
@@ -111,7 +113,7 @@ type Rule struct {
 	// Metadata is what a response tells of the descriptor if it does not refuse; nil: nothing.
 	Metadata map[string]any
 
-	// File and Line are where the descriptor begins.
+	// File and Line are where the descriptor begins; Line is 0 in a resource.
 	File string
 	Line int
 }

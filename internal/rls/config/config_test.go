@@ -20,7 +20,7 @@ func parse(t testing.TB, texts ...string) *Config {
 
 func filesOf(texts ...string) (all []File) {
 	for i, text := range texts {
-		all = append(all, File{fmt.Sprintf("f%d.yaml", i+1), []byte(text)})
+		all = append(all, File{Name: fmt.Sprintf("f%d.yaml", i+1), Text: []byte(text)})
 	}
 	return all
 }

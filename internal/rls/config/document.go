@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A document is one file, as it is spelled.
+// A document is one file, as it is spelled, or one resource.
 type document struct {
 	domain      text
 	descriptors []descriptor
@@ -40,7 +40,7 @@ type limit struct {
 	replaces  []text
 }
 
-// A text is a value, and its line.
+// A text is a value, and its line; 0 in a resource.
 type text struct {
 	string
 	line  int
@@ -52,16 +52,17 @@ const maxProblems = 20
 
 // A problem is one of a file. Those of one file are reported in the order of their lines.
 type problem struct {
-	line int
-	text string
+	line int    // 0: it has none
+	text string // with the descriptor, if it has no line
 }
 
 // A reading reads one file, and collects its problems.
 type reading struct {
 	file     string
 	problems []problem
-	more     bool // there are more problems than are reported
-	budget   int  // nodes that may still be visited: aliases can make a small file a large one
+	more     bool    // there are more problems than are reported
+	at       []entry // the entries that lead to what is read of a resource
+	budget   int     // nodes that may still be visited: aliases can make a small file a large one
 }
 
 // maxAliased is how many more nodes of one file are visited than the file can have, because those
@@ -69,16 +70,21 @@ type reading struct {
 const maxAliased = 500_000
 
 func (r *reading) report(line int, format string, args ...any) {
-	if r.more = len(r.problems) == maxProblems; !r.more {
-		r.problems = append(r.problems, problem{line, fmt.Sprintf(format, args...)})
+	if r.more = len(r.problems) == maxProblems; r.more {
+		return
 	}
+	text := fmt.Sprintf(format, args...)
+	if line == 0 && len(r.at) > 0 {
+		text = fmt.Sprintf("descriptor %s: %s", pathOf(r.at), text)
+	}
+	r.problems = append(r.problems, problem{line, text})
 }
 
 // errors returns the problems in the order of their lines.
 func (r *reading) errors() (all []error) {
 	slices.SortStableFunc(r.problems, func(a, b problem) int { return a.line - b.line })
 	for _, p := range r.problems {
-		all = append(all, fmt.Errorf("%s:%d: %s", r.file, p.line, p.text))
+		all = append(all, fmt.Errorf("%s: %s", place{r.file, p.line}, p.text))
 	}
 	if r.more {
 		all = append(all, fmt.Errorf("%s: there are more problems", r.file))
@@ -104,6 +110,7 @@ func (r *reading) read(source []byte) (d document, ok bool) {
 		r.syntax(err, source)
 		return d, false
 	}
+	d.domain.line = 1                   // if there is none
 	r.budget = len(source) + maxAliased // each node has a byte or more
 	ok = r.fields(root.Content[0], "the file", func(name string, value *yaml.Node) bool {
 		switch name {
@@ -293,8 +300,10 @@ func (r *reading) replaces(n *yaml.Node) (all []text) {
 func (r *reading) text(name string, n *yaml.Node) text {
 	n = r.visit(n)
 	switch {
-	case n == nil || isNull(n):
+	case n == nil:
 		return text{}
+	case isNull(n):
+		return text{line: n.Line}
 	case n.Kind != yaml.ScalarNode:
 		r.report(n.Line, "%s is %s: it must be a text", name, kindOf(n))
 		return text{line: n.Line, wrong: true}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	limits "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 )
 
 // Options are the settings of reading. The zero value reads as envoyproxy/ratelimit does without
@@ -17,10 +19,12 @@ type Options struct {
 	Merge bool
 }
 
-// A File is the name and the text of one file.
+// A File is the name and the text of one file, or what OfResource returns.
 type File struct {
 	Name string
 	Text []byte
+
+	resource *limits.RateLimitConfig // in place of Text; nil: there is none
 }
 
 const (
@@ -56,7 +60,7 @@ func Files(path string) ([]File, error) {
 			return nil, fmt.Errorf("read the configuration %q: %w", path, err)
 		}
 		size += int64(len(text))
-		files = append(files, File{name, text})
+		files = append(files, File{Name: name, Text: text})
 	}
 	return files, nil
 }

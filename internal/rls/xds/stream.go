@@ -12,6 +12,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 
+	"github.com/weirlimit/weir/internal/rls/config"
 	"github.com/weirlimit/weir/internal/wait"
 )
 
@@ -63,19 +64,16 @@ func (f *follower) use(response *discovery.DiscoveryResponse) error {
 	if response.GetTypeUrl() != typeURL {
 		return fmt.Errorf("the response has type %q: expected %s", response.GetTypeUrl(), typeURL)
 	}
-	all := make([]*limits.RateLimitConfig, len(response.GetResources()))
-	for i, r := range response.GetResources() {
-		all[i] = new(limits.RateLimitConfig)
-		if err := r.UnmarshalTo(all[i]); err != nil {
+	all := make([]config.File, len(response.GetResources()))
+	for i, from := range response.GetResources() {
+		r := new(limits.RateLimitConfig)
+		if err := from.UnmarshalTo(r); err != nil {
 			return fmt.Errorf("resource %d: %w", i, err)
 		}
-		if hasUnknown(all[i].ProtoReflect()) {
-			f.Log.Warn("a resource of the control plane has fields that this version does not know; they have no effect", "resource", all[i].GetName())
+		if hasUnknown(r.ProtoReflect()) {
+			f.Log.Warn("a resource of the control plane has fields that this version does not know; they have no effect", "resource", r.GetName())
 		}
+		all[i] = config.OfResource(r, i)
 	}
-	files, err := filesOf(all)
-	if err != nil {
-		return err
-	}
-	return f.Use(files)
+	return f.Use(all)
 }

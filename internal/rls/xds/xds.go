@@ -1,9 +1,9 @@
 // Package xds gets configurations of Envoy's rate limit service from a control plane, such as Envoy
 // Gateway, over xDS: the aggregated discovery service, state of the world.
 //
-//	xds.go    Follow: one connection after another
-//	stream.go one stream: a request, responses, and what is answered to each
-//	text.go   resources as the files that package config reads
+//	xds.go      Follow: one connection after another
+//	stream.go   one stream: a request, responses, and what is answered to each
+//	unknown.go  whether a resource has fields that this version does not know
 package xds
 
 import (
@@ -31,7 +31,8 @@ type Options struct {
 	// TLS returns what a connection is secured by. It is called for each, so that changed files are
 	// used. nil: clear text.
 	TLS func() (*tls.Config, error)
-	// Use puts files in force, all of a response or none. An error goes to the control plane.
+	// Use puts the resources of a response in force, all or none. An error goes to the control
+	// plane.
 	Use func([]config.File) error
 	Log *slog.Logger
 	// Pause is the shortest time between two connections, and the time before a rejected response

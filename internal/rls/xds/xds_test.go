@@ -109,7 +109,7 @@ func TestAResponseIsUsedOrRejectedAndTheControlPlaneLearnsWhich(t *testing.T) {
 	}
 	for i := range 3 { // a control plane that goes on sending what cannot be used
 		p.send(t, s, "2", resource(t, "x", limits.RateLimitUnit_YEAR))
-		if got := asked(t, s); !strings.HasPrefix(got, `node has "1", answers "n2": resource x:`) || !strings.Contains(got, `unit "YEAR": the longest window is a month`) {
+		if got := asked(t, s); !strings.HasPrefix(got, `node has "1", answers "n2": resource "x" of domain "x": descriptor a=1: unit "YEAR": the longest window is a month`) {
 			t.Errorf("after invalid response %d: %s", i, got)
 		}
 	}
