@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/policyimport/nginx"
@@ -52,19 +53,19 @@ func TestLimitsBecomeLimiters(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"a rate", "limit_req zone=a;", "[/*] [10 per second by ip]"},
 		{"a burst has a window of the same average", "limit_req zone=a burst=20;", "[/*] [30 per 3 seconds by ip]"},
-		{"a burst that a minute has room for", "limit_req zone=m burst=4 nodelay;", "[/*] [5 per minute by ip]"},
-		{"a burst that it has not", "limit_req zone=m burst=5;", "[/*] [10 per 2 minutes by ip]"},
-		{"several zones", "limit_req zone=a; limit_req zone=m;", "[/*] [10 per second by ip 5 per minute by ip]"},
+		{"a rate a minute with a burst", "limit_req zone=m burst=4 nodelay;", "[/*] [5 per minute by ip]"},
+		{"one more", "limit_req zone=m burst=5;", "[/*] [6 per 72 seconds by ip]"},
+		{"several zones", "limit_req zone=a; limit_req zone=m;", "[/*] [10 per second by ip 1 per 12 seconds by ip]"},
 		{"requests under way", "limit_conn c 4;", "[/*] [] in flight 4 by ip"},
 		{"a server inherits", "limit_req zone=a; server { server_name x.example.com .y.example.com; }",
 			"[x.example.com/* y.example.com/* *.y.example.com/*] [10 per second by ip]"},
 		{"a location replaces what it inherits", "limit_req zone=a; server { location /l { limit_req zone=m; } location = /e { limit_req zone=m; } }",
-			"[/* /e/*] [10 per second by ip]\n[/l* /e] [5 per minute by ip]"},
+			"[/* /e/*] [10 per second by ip]\n[/l* /e] [1 per 12 seconds by ip]"},
 		{"another kind is inherited still", "limit_req zone=a; server { location ^~ /l/ { limit_conn c 2; } }",
 			"[/*] [10 per second by ip]\n[/l/*] [10 per second by ip] in flight 2 by ip"},
 		{"nested locations", "server { location /l { limit_req zone=a; location /l/m { limit_req zone=m; } } }",
-			"[/l*] [10 per second by ip]\n[/l/m*] [5 per minute by ip]"},
-		{"location / is the whole server", "limit_req zone=a; server { location / { limit_req zone=m; } }", "[/*] [5 per minute by ip]"},
+			"[/l*] [10 per second by ip]\n[/l/m*] [1 per 12 seconds by ip]"},
+		{"location / is the whole server", "limit_req zone=a; server { location / { limit_req zone=m; } }", "[/*] [1 per 12 seconds by ip]"},
 		{"a dry run", "server { limit_req_dry_run on; limit_req zone=a; }", "[/*] [10 per second by ip] shadow"},
 		{"keys", "limit_req_zone $http_x_key$host zone=k:1m rate=1r/s; limit_req_zone all zone=e:1m rate=2r/s; limit_req zone=k; limit_req zone=e;",
 			"[/*] [1 per second by ip+header:X-Key+host 2 per second by everyone]"},
@@ -87,7 +88,7 @@ func TestLimitsBecomeLimiters(t *testing.T) {
 }
 
 func TestAPlaceHasTheLimitsThatItHasInNginx(t *testing.T) {
-	const a, m, open = " [10 per second by ip]", " [5 per minute by ip]", " [2147483647 per second by ip]"
+	const a, m, open = " [10 per second by ip]", " [1 per 12 seconds by ip]", " [2147483647 per second by ip]"
 	for _, c := range []struct{ text, want string }{
 		{"server { location /api { limit_req zone=a; } location /api/open {} }", "[/api*]" + a + "\n[/api/open*]" + open},
 		{"server { location /api { limit_req zone=a; } location =/api/health {} }", "[/api* /api/health/*]" + a + "\n[/api/health]" + open},
@@ -154,6 +155,38 @@ func TestTheDefaultServerOfEachAddressIsNamed(t *testing.T) {
 		}
 		if len(want) == 0 && strings.Contains(notes, others) {
 			t.Errorf("%s: the notes are %s", text, notes)
+		}
+	}
+}
+
+// nginx counts 60r/m and 1r/s alike. A window has exactly the rate and room for the burst, and no
+// shorter one has.
+func TestARateHasOneWindowHoweverItIsSpelled(t *testing.T) {
+	window := func(rate string, burst int64) weir.Window {
+		t.Helper()
+		result, err := nginx.Import(write(t, "nginx.conf", fmt.Sprintf("limit_req_zone $binary_remote_addr zone=z:1m rate=%s;\nlimit_req zone=z burst=%d;", rate, burst)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.Policy.Limiters[0].Windows[0]
+	}
+	for _, burst := range []int64{0, 1, 20, 100} {
+		for _, n := range []int64{1, 2, 3, 10, 60} {
+			if a, b := window(fmt.Sprintf("%dr/s", n), burst), window(fmt.Sprintf("%dr/m", 60*n), burst); a.String() != b.String() {
+				t.Errorf("burst %d: %dr/s is %s, and %dr/m is %s", burst, n, a, 60*n, b)
+			}
+		}
+		for _, n := range []int64{1, 7, 30, 59, 60, 61, 90, 600} {
+			w := window(fmt.Sprintf("%dr/m", n), burst)
+			seconds := int64(w.Per / time.Second)
+			if w.Limit*60 != n*seconds || w.Limit <= burst {
+				t.Errorf("%dr/m burst=%d is %s: want its rate, and room for %d", n, burst, w, burst+1)
+			}
+			for s := int64(1); s < seconds; s++ {
+				if n*s%60 == 0 && n*s/60 > burst {
+					t.Errorf("%dr/m burst=%d is %s, and %d per %d seconds would do", n, burst, w, n*s/60, s)
+				}
+			}
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 type zone struct {
 	name string
 	key  weir.Key // nil: a policy cannot count by it
-	rate int64    // requests in each per; 0 for limit_conn_zone
+	rate int64    // requests in each per, in lowest terms of whole seconds; 0 for limit_conn_zone
 	per  time.Duration
 	at   *crossplane.Directive
 }
@@ -47,15 +47,25 @@ func (r *reader) readZone(d *crossplane.Directive) {
 	r.zones[strings.TrimSuffix(d.Directive, "_zone")+" "+z.name] = z
 }
 
+// parseRate reads a rate. nginx counts in requests a second, so 60r/m is 1r/s, and 40r/m is 2 every
+// 3 seconds.
 func parseRate(s string) (n int64, per time.Duration) {
-	for suffix, unit := range map[string]time.Duration{"r/s": time.Second, "r/m": time.Minute} {
+	for suffix, seconds := range map[string]int64{"r/s": 1, "r/m": 60} {
 		if digits, ok := strings.CutSuffix(s, suffix); ok {
 			if n, err := strconv.ParseInt(digits, 10, 64); err == nil && n > 0 && n <= weir.MaxLimit {
-				return n, unit
+				common := gcd(n, seconds)
+				return n / common, time.Duration(seconds/common) * time.Second
 			}
 		}
 	}
 	return 0, 0
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 var variable = regexp.MustCompile(`\$\{?([A-Za-z0-9_]+)\}?`)
@@ -153,9 +163,9 @@ func (r *reader) mapped(d, m *crossplane.Directive, name string) string {
 
 // window returns the window of a limit_req, and notes what it does differently.
 //
-// nginx admits burst+1 requests at once, and then the rate, one at a time. A window of the same
-// average admits as many at once: its length is the number of units in which the rate admits a
-// burst.
+// nginx admits burst+1 requests at once, and then the rate, one at a time. The window is the
+// shortest one with exactly that average and room for the burst, so that it admits as few more at
+// once as a window can. However a rate is spelled, its window is the same.
 func (r *reader) window(d *crossplane.Directive) (w weir.Window, ok bool) {
 	z, burst, nodelay, ok := r.request(d)
 	if !ok {
