@@ -36,7 +36,7 @@ func Usual() Meanings {
 
 // Policy returns the policy of a domain.
 func Policy(c *config.Config, domain string, m Meanings) *policyimport.Result {
-	t := translation{root: c.Domain(domain), meanings: m, names: policyimport.Names{}, rules: map[*config.Node]rule{}}
+	t := translation{root: c.Domain(domain), meanings: m, names: policyimport.Names{}, rules: map[*config.Node]rule{}, queries: map[string]bool{}}
 	var all []descriptor
 	c.Walk(domain, func(entries []config.Entry, n *config.Node) {
 		all = append(all, descriptor{slices.Clone(entries), n})
@@ -83,6 +83,7 @@ type translation struct {
 	open     []weir.Route
 	joining  []joining
 	limiters []*limiter
+	queries  map[string]bool // the paths of which noteQuery has a note
 }
 
 // A descriptor is one of the configuration.

@@ -65,7 +65,7 @@ func TestARequestHasAllWindowsThatEnvoyCounts(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0].String(), "f.yaml:4: 100 per minute by ip counts for limiter a by itself") {
+	if len(r.Notes) != 2 || !strings.Contains(fmt.Sprint(r.Notes), "f.yaml:4: 100 per minute by ip counts for limiter a by itself") {
 		t.Errorf("the notes are %q", r.Notes)
 	}
 }
@@ -164,6 +164,33 @@ func TestWhatIsBelowAPathIsKeptApartOrNamed(t *testing.T) {
 	}
 }
 
+// The value of :path has the query, and that of a route does not.
+func TestThatARouteCoversPathsWithAQueryIsNoted(t *testing.T) {
+	const wide = `{key: path, value: "/*", share_threshold: true, rate_limit: {unit: minute, requests_per_unit: 9}}`
+	for descriptors, want := range map[string][]string{
+		`{key: path, value: /login, rate_limit: {unit: minute, requests_per_unit: 5}}`:                                                                                  {"f.yaml:3: /login: Envoy's :path has the query, so a descriptor made of it does not match /login?x; the route /login covers that, too"},
+		`{key: path, value: /login, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: 5}}`:                                                               {"f.yaml:3: /login: "},
+		wide + ",\n" + `{key: path, value: /free, rate_limit: {unlimited: true}}`:                                                                                       {"f.yaml:4: /free: "},
+		`{key: path, value: /a, descriptors: [{key: method, value: POST, rate_limit: {unit: minute, requests_per_unit: 5}}]}`:                                           {"f.yaml:3: /a: Envoy's :path has the query, so a descriptor made of it does not match /a?x; the route POST /a covers that, too"},
+		`{key: url, value: /a, rate_limit: {unit: minute, requests_per_unit: 5}},` + "\n" + `{key: method, value: POST, rate_limit: {unit: day, requests_per_unit: 5}}`: {"f.yaml:3: /a: "},
+		wide: nil,
+		`{key: path, value: "/a/*", share_threshold: true, rate_limit: {unit: minute, requests_per_unit: 9}}`: nil,
+		`{key: remote_address, rate_limit: {unit: minute, requests_per_unit: 9}}`:                             nil,
+		`{key: method, value: POST, rate_limit: {unit: minute, requests_per_unit: 9}}`:                        nil,
+	} {
+		_, r := translated(t, descriptors, "url=path")
+		var got []string
+		for _, n := range r.Notes {
+			if strings.Contains(n.String(), "has the query") {
+				got = append(got, n.String())
+			}
+		}
+		if !slices.EqualFunc(got, want, strings.HasPrefix) || len(r.Lost()) > 0 {
+			t.Errorf("%s: %q, want %q; problems %q", descriptors, got, want, r.Lost())
+		}
+	}
+}
+
 // An enforced limiter hides the limiters in mode shadow whose routes are wider.
 func TestWhatIsTriedOutIsSoBeneathANarrowerLimit(t *testing.T) {
 	const post = `{key: method, value: POST, descriptors: [{key: path, value: /orders, rate_limit: {unit: minute, requests_per_unit: 10}}]},` + "\n"
@@ -193,6 +220,7 @@ func TestWhatAPolicyCannotSayIsReportedWithItsLine(t *testing.T) {
 		`{key: path, value: a, rate_limit: {unit: day, requests_per_unit: 1}}`:                                         "path=a: ",
 		`{key: path, value: example.com/x, rate_limit: {unit: day, requests_per_unit: 1}}`:                             "path=example.com/x: no path of a request begins so",
 		`{key: path, value: "POST /x", rate_limit: {unit: day, requests_per_unit: 1}}`:                                 "path=POST /x: no path of a request begins so",
+		`{key: path, value: "/a?x=1", rate_limit: {unit: day, requests_per_unit: 1}}`:                                  "path=/a?x=1: ",
 		`{key: path, value: "/{id}", rate_limit: {unit: day, requests_per_unit: 1}}`:                                   `path=/{id}: no route has a path with "{"`,
 		`{key: method, value: "GET evil.com", rate_limit: {unit: day, requests_per_unit: 1}}`:                          `method=GET evil.com: no route has a method with " "`,
 		`{key: path, value: "/a}", rate_limit: {unit: day, requests_per_unit: 1}}`:                                     `path=/a}: no route has a path with "}"`,

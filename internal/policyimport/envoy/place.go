@@ -163,6 +163,7 @@ func (t *translation) limit(p *place) {
 	hides := p.isOwn(enforced) || !sameRules(enforced, wider)
 	if hides || p.isOwn(ofMode(p.rules, true)) {
 		t.guard(p)
+		t.noteQuery(p)
 	}
 	switch {
 	case hides && len(enforced) > 0:
@@ -204,6 +205,17 @@ func (t *translation) guard(p *place) {
 	for _, r := range wide {
 		t.note(r.from, "%v also covers what begins with %s or %s., which Envoy does not count by %v", p.route, below.Path, strings.TrimRight(p.route.Path, "/"), r.window)
 	}
+}
+
+// noteQuery notes that a route covers a path with any query, where Envoy's :path has the query. A
+// value with a star at its end matches a query, too.
+func (t *translation) noteQuery(p *place) {
+	path := p.route.Path
+	if p.route.Prefix || t.queries[path] {
+		return
+	}
+	t.queries[path] = true
+	t.note(p.from, "%s: Envoy's :path has the query, so a descriptor made of it does not match %s?x; the route %v covers that, too", path, path, p.route)
 }
 
 // isOwn reports whether any of the rules is for just the route of a place.
