@@ -105,6 +105,15 @@ func (a *Answer) setIETF() {
 	a.ietf[1] = string(headers.AppendPolicy(buffer[:0], members))
 }
 
+// AddIETF adds RateLimit and RateLimit-Policy to the fields, as Options.IETF does, unless the
+// answer has no window to describe. It is for an answer inside or around one that has them, since
+// the fields of a response describe one of the two.
+func (a *Answer) AddIETF() {
+	if a.Values()[fieldLimit] != "" && a.ietf[0] == "" {
+		a.setIETF()
+	}
+}
+
 // memberLength returns the length of a window in seconds, or 0 for a calendar's: its spans differ,
 // and a policy's parameters describe all of them.
 func memberLength(w *weir.Window) int64 {

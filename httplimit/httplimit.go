@@ -31,7 +31,8 @@ type Options struct {
 	Identity *identity.Resolver
 
 	// IETF also writes RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10),
-	// with one member for each window.
+	// with one member for each window. A Middleware inside or around this one does so, too, for the
+	// requests of this one: the fields describe the one of the two that Wrap names.
 	IETF bool
 
 	// Credentials are the last sentences of a 401's message, by key source. They explain how to get
@@ -78,6 +79,7 @@ type Middleware struct {
 	identity  *identity.Resolver
 	judged    func(http.ResponseWriter, *identity.Caller, *answer.Answer)
 	ended     func(w http.ResponseWriter, reserved, used int64)
+	ietf      bool
 	exchanges sync.Pool
 	writers   seenWriter
 }
@@ -97,7 +99,7 @@ func New(d *weir.Decider, o Options) (*Middleware, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new middleware: %w", err)
 	}
-	m := &Middleware{judge: j, decider: d, identity: o.Identity, judged: o.Judged, ended: o.Ended}
+	m := &Middleware{judge: j, decider: d, identity: o.Identity, judged: o.Judged, ended: o.Ended, ietf: o.IETF}
 	m.exchanges.New = func() any { return &exchange{judge: j} }
 	return m, nil
 }

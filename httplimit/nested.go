@@ -11,6 +11,7 @@ import (
 // they share. It belongs to the exchange of the outer one.
 type innerAnswer struct {
 	written bool
+	ietf    bool // with RateLimit and RateLimit-Policy
 	binding weir.Standing
 }
 
@@ -25,10 +26,24 @@ func (e *exchange) bindsInner(h http.Header) bool {
 	return own.Window == nil || e.inner.binding.Binds(&own)
 }
 
+// agree adds the fields of the IETF draft to the answer if a limiter inside this one or around it
+// writes them. They then describe the limiter whose fields the response has, whichever it is, and
+// are never left from the other (D4, D23).
+func (x *response) agree() {
+	e := x.exchange
+	e.ietf = e.ietf || e.inner.ietf
+	for outer := responseUnder(x.ResponseWriter); outer != nil && !e.ietf; outer = responseUnder(outer.ResponseWriter) {
+		e.ietf = outer.exchange != nil && outer.exchange.ietf
+	}
+	if e.ietf {
+		e.answer.AddIETF()
+	}
+}
+
 // announce leaves the binding window of the response for the limiter around this one, if there is
 // one and the response has fields of a window.
 func (x *response) announce(binding weir.Standing) {
 	if outer := exchangeUnder(x.ResponseWriter); outer != nil && binding.Window != nil {
-		outer.inner = innerAnswer{true, binding}
+		outer.inner = innerAnswer{true, x.exchange.ietf, binding}
 	}
 }

@@ -41,6 +41,7 @@ type exchange struct {
 	request  identity.HTTPRequest
 	others   []answer.Field // what AppendOthers returned
 	inner    innerAnswer    // of a limiter that this one is around
+	ietf     bool           // the response has the fields of the IETF draft (agree)
 	shown    bool
 	held     bool  // the request ends with its hijacked connection
 	reads    bool  // the body of the response is read for its cost
@@ -52,7 +53,8 @@ type exchange struct {
 // begin returns an exchange for a request and its limiter.
 func (m *Middleware) begin(r *http.Request, match weir.Match) *exchange {
 	e := m.exchanges.Get().(*exchange)
-	e.request.Request, e.reads, e.left, e.inner.written = r, false, -1, false
+	e.request.Request, e.reads, e.left = r, false, -1
+	e.inner.written, e.inner.ietf, e.ietf = false, false, m.ietf
 	m.identity.Start(&e.caller, &e.request)
 	q := &e.question
 	q.Caller, q.Method, q.Match, q.Chosen, q.Public, q.Misdirected = &e.caller, r.Method, match, true, false, false
@@ -112,6 +114,7 @@ func (m *Middleware) pass(w http.ResponseWriter, r *http.Request, e *exchange) {
 func (x *response) refuse(method string) {
 	a := &x.exchange.answer
 	h := x.Header()
+	x.agree()
 	x.take(h)
 	x.put(h)
 	x.wrote = true
@@ -215,6 +218,7 @@ func (x *response) stamp(h http.Header, status int) {
 	if x.exchange.answer.Settles() {
 		x.exchange.settleHead(h, status)
 	}
+	x.agree()
 	if e := x.exchange; e.bindsInner(h) {
 		x.announce(e.inner.binding)
 		return
@@ -328,10 +332,18 @@ func exchangeOf(w http.ResponseWriter) *exchange {
 
 // exchangeUnder returns the exchange of the request that w answers, or nil.
 func exchangeUnder(w http.ResponseWriter) *exchange {
+	if x := responseUnder(w); x != nil {
+		return x.exchange
+	}
+	return nil
+}
+
+// responseUnder returns the response that w writes, or nil.
+func responseUnder(w http.ResponseWriter) *response {
 	for {
 		switch x := w.(type) {
 		case interface{ limited() *response }:
-			return x.limited().exchange
+			return x.limited()
 		case interface{ Unwrap() http.ResponseWriter }:
 			w = x.Unwrap()
 		default:
