@@ -7,12 +7,14 @@ import (
 	"net/http"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"go.yaml.in/yaml/v4"
 	"google.golang.org/grpc"
 
 	"github.com/weirlimit/weir"
@@ -408,6 +410,37 @@ func TestTheEnvoyExampleCountsWhatEnvoySends(t *testing.T) {
 		t.Error(wrong)
 	}
 	s.endRLS(t)
+}
+
+// Envoy's :path has the query, which must not lead around the limit of the leads.
+func TestTheEnvoyExampleMatchesAPathWithAnyQuery(t *testing.T) {
+	var envoy struct {
+		Limits []struct {
+			Actions []struct {
+				Match struct {
+					Value   string `yaml:"descriptor_value"`
+					Headers []struct {
+						Match struct {
+							Safe struct{ Regex string } `yaml:"safe_regex"`
+						} `yaml:"string_match"`
+					}
+				} `yaml:"header_value_match"`
+			}
+		} `yaml:"rate_limits"`
+	}
+	if err := yaml.Unmarshal([]byte(readText(t, examples+"envoy-rls/envoy.yaml")), &envoy); err != nil {
+		t.Fatal(err)
+	}
+	match := envoy.Limits[1].Actions[0].Match
+	// as Envoy matches: the whole value
+	whole := regexp.MustCompile("^(?:" + match.Headers[0].Match.Safe.Regex + ")$")
+	for path, want := range map[string]bool{
+		match.Value: true, match.Value + "?": true, match.Value + "?x=/y": true, match.Value + "/7": false, match.Value + "x": false, "/x" + match.Value: false,
+	} {
+		if whole.MatchString(path) != want {
+			t.Errorf("%s is a path of the leads: %v, want %v", path, !want, want)
+		}
+	}
 }
 
 // playEnvoy sends what the actions of examples/envoy-rls/envoy.yaml send, and returns the first
