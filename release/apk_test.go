@@ -53,7 +53,7 @@ func TestAnAPKHasTheStructureThatAlpineReads(t *testing.T) {
 			t.Errorf("%s has the sum %q", m.Name, m.PAXRecords["APK-TOOLS.checksum.SHA1"])
 		}
 	}
-	for name, mode := range map[string]int64{"usr/bin/weir": 0o755, "etc/init.d/weir": 0o755, "etc/weir/policy.yaml": 0o644, "etc/weir/weir.yaml": 0o644} {
+	for name, mode := range map[string]int64{"usr/bin/weir": 0o755, "etc/init.d/weir": 0o755, "etc/logrotate.d/weir": 0o644, "etc/weir/policy.yaml": 0o644, "etc/weir/weir.yaml": 0o644} {
 		if m, ok := byName[name]; !ok || m.Mode&0o777 != mode || m.Uid != 0 || m.Gid != 0 {
 			t.Errorf("%s: in the package %v, mode %o of %d:%d", name, ok, m.Mode, m.Uid, m.Gid)
 		}

@@ -113,8 +113,9 @@ func describe(p program, t *texts, f format, dir string) (*nfpm.Info, error) {
 	info.Contents = append(info.Contents, b.entry("/usr/bin/weir", p.Path, files.TypeFile, 0o755))
 	b.add("/etc/weir/policy.yaml", files.TypeConfigNoReplace, t.policy)
 	b.add("/etc/weir/weir.yaml", files.TypeConfigNoReplace, t.own("weir.yaml"))
-	if f.suffix == "apk" { // Alpine has OpenRC
+	if f.suffix == "apk" { // Alpine has OpenRC, which keeps no log
 		b.program("/etc/init.d/weir", t.own("weir.initd"))
+		b.add("/etc/logrotate.d/weir", files.TypeConfigNoReplace, t.own("weir.logrotate"))
 	} else {
 		for _, unit := range units {
 			b.add("/usr/lib/systemd/system/"+unit, files.TypeFile, t.own(unit))
