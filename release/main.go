@@ -122,6 +122,9 @@ func release(ctx context.Context, repository, commit, work, out string, platform
 		if err != nil {
 			return err
 		}
+		if err := checkTag(source, built.Version); err != nil {
+			return err
+		}
 		programs = append(programs, built)
 	}
 	host := filepath.Join(work, "weir")
