@@ -1,12 +1,14 @@
 package main
 
 import (
+	"archive/zip"
 	"bytes"
 	"debug/buildinfo"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +42,7 @@ func standIn(t *testing.T, dir string, touched time.Time) program {
 
 func someTexts(t *testing.T) *texts {
 	t.Helper()
-	x := &texts{bash: []byte("# bash\n"), zsh: []byte("#compdef weir\n"), fish: []byte("# fish\n")}
+	x := &texts{bash: []byte("# bash\n"), zsh: []byte("#compdef weir\n"), fish: []byte("# fish\n"), powershell: []byte("# PowerShell\n")}
 	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "LICENSES.txt"} {
 		x.documents = append(x.documents, file{Name: name, Content: []byte(name + "\n"), Mode: 0o644})
 	}
@@ -70,6 +72,37 @@ func TestTheSameProgramPackedElsewhereIsTheSameBytes(t *testing.T) {
 	check.Dir = outs[0]
 	if text, err := check.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, text)
+	}
+}
+
+func TestTheArchiveForWindowsHasWhatIsOfUseThere(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	p := standIn(t, dir, time.Unix(0, 0))
+	p.platform = platform{"windows", "arm64"}
+	if err := pack([]program{p}, someTexts(t), out); err != nil {
+		t.Fatal(err)
+	}
+	z, err := zip.OpenReader(filepath.Join(out, "weir_0.1.0_windows_arm64.zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	var names []string
+	for _, f := range z.File {
+		name, ok := strings.CutPrefix(f.Name, "weir_0.1.0_windows_arm64/")
+		if !ok || !f.Modified.Equal(p.Date) {
+			t.Errorf("%s has the date %v", f.Name, f.Modified)
+		}
+		names = append(names, name)
+	}
+	want := []string{"weir.exe", "LICENSE", "README.md", "CHANGELOG.md", "LICENSES.txt", "completions/weir.bash", "completions/_weir", "completions/weir.fish",
+		"completions/weir.ps1", "man/weir.1", "policy.yaml"}
+	if !slices.Equal(names, want) {
+		t.Errorf("it has %q, want %q", names, want)
+	}
+	if packages, _ := filepath.Glob(filepath.Join(out, "*.[dra][epk][bmk]")); len(packages) > 0 {
+		t.Errorf("there are packages of Linux beside it: %q", packages)
 	}
 }
 

@@ -28,6 +28,7 @@ var units = []string{"weir.service", "weir.socket"}
 type texts struct {
 	documents       []file // README, changelog, license, and the licenses of linked modules
 	bash, zsh, fish []byte // completions
+	powershell      []byte
 	manuals         []file
 	policy          []byte // to begin with
 }
@@ -52,6 +53,7 @@ func (t *texts) completions() []file {
 		{Name: "completions/weir.bash", Content: t.bash, Mode: 0o644},
 		{Name: "completions/_weir", Content: t.zsh, Mode: 0o644},
 		{Name: "completions/weir.fish", Content: t.fish, Mode: 0o644},
+		{Name: "completions/weir.ps1", Content: t.powershell, Mode: 0o644},
 	}
 }
 
@@ -70,7 +72,7 @@ func readTexts(ctx context.Context, weir, source string, at time.Time) (*texts, 
 		return nil, err
 	}
 	t.documents = append(t.documents, file{Name: "LICENSES.txt", Content: licenses, Mode: 0o644})
-	for shell, b := range map[string]*[]byte{"bash": &t.bash, "zsh": &t.zsh, "fish": &t.fish} {
+	for shell, b := range map[string]*[]byte{"bash": &t.bash, "zsh": &t.zsh, "fish": &t.fish, "powershell": &t.powershell} {
 		if *b, err = output(ctx, "", nil, weir, "completion", shell); err != nil {
 			return nil, err
 		}
