@@ -212,6 +212,7 @@ func TestValuesThatWouldNotLimitAreRefused(t *testing.T) {
 		{"Prometheus without access", "{serviceMonitor: {enabled: true}, settings: {upstream: 'http://api:3000'}}", "needs metrics.open"},
 		{"a value that the chart does not have", "{replica: 2, settings: {upstream: 'http://api:3000'}}", "replica"},
 		{"a setting that the chart decides", "{settings: {upstream: 'http://api:3000', listen: ':80'}}", "invalid propertyName 'listen'"},
+		{"a setting that is no flag", "{settings: {upstream: 'http://api:3000', trusted-proxy: [10.0.0.0/8]}}", "invalid propertyName 'trusted-proxy'"},
 		{"no second to leave the Service", "{preStopSeconds: 0, settings: {upstream: 'http://api:3000'}}", "preStopSeconds"},
 	} {
 		v, err := chartutil.ReadValues([]byte(c.values))
