@@ -213,6 +213,8 @@ func TestValuesThatWouldNotLimitAreRefused(t *testing.T) {
 		{"a value that the chart does not have", "{replica: 2, settings: {upstream: 'http://api:3000'}}", "replica"},
 		{"a setting that the chart decides", "{settings: {upstream: 'http://api:3000', listen: ':80'}}", "invalid propertyName 'listen'"},
 		{"a setting that is no flag", "{settings: {upstream: 'http://api:3000', trusted-proxy: [10.0.0.0/8]}}", "invalid propertyName 'trusted-proxy'"},
+		{"an autoscaler that cannot measure", "{autoscaling: {enabled: true}, store: {secret: s}, settings: {upstream: 'http://api:3000'}, resources: {requests: {cpu: null}}}", "resources.requests.cpu"},
+		{"an autoscaler whose bounds are swapped", "{autoscaling: {enabled: true, minReplicas: 9}, store: {secret: s}, settings: {upstream: 'http://api:3000'}}", "autoscaling.minReplicas"},
 		{"no second to leave the Service", "{preStopSeconds: 0, settings: {upstream: 'http://api:3000'}}", "preStopSeconds"},
 	} {
 		v, err := chartutil.ReadValues([]byte(c.values))

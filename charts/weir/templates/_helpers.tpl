@@ -39,6 +39,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and $several (not .Values.store.secret) -}}
 {{- fail "store.secret is empty, and there are several replicas: each would count by itself, and let the whole limit pass. Name the Secret with the URL of Redis or Valkey, or use one replica" -}}
 {{- end -}}
+{{- if .Values.autoscaling.enabled -}}
+{{- if not (dig "requests" "cpu" "" .Values.resources) -}}
+{{- fail "resources.requests.cpu is empty, and autoscaling.cpu is a percentage of it: the autoscaler would never scale" -}}
+{{- end -}}
+{{- if gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas) -}}
+{{- fail "autoscaling.minReplicas is more than autoscaling.maxReplicas: the cluster would refuse the autoscaler" -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.serviceMonitor.enabled (not .Values.metrics.open) -}}
 {{- fail "serviceMonitor.enabled needs metrics.open=true: without it /metrics asks for a token that Prometheus does not have" -}}
 {{- end -}}
