@@ -227,6 +227,25 @@ func TestValuesThatWouldNotLimitAreRefused(t *testing.T) {
 	}
 }
 
+// The text of a file in a ConfigMap is what the value has, whatever its first line begins with.
+func TestThePolicyArrivesAsItIs(t *testing.T) {
+	const policy, file = "  # indented\nlimiters: []\n", "\n   192.0.2.0/24\n198.51.100.0/24\n"
+	v := values(t, "one")
+	v["policy"], v["policyFiles"] = policy, map[string]any{"blocked.txt": file}
+	for _, text := range documents(t, v) {
+		var m core.ConfigMap
+		if !strings.Contains(text, "\nkind: ConfigMap\n") || !strings.Contains(text, "name: weir-policy\n") {
+			continue
+		}
+		decode(t, text, &m)
+		if m.Data["policy.yaml"] != policy || m.Data["blocked.txt"] != file {
+			t.Errorf("the ConfigMap has %q", m.Data)
+		}
+		return
+	}
+	t.Error("there is no ConfigMap of the policy")
+}
+
 func TestTheManifestsAreTheRenderedChart(t *testing.T) {
 	var want bytes.Buffer
 	want.WriteString("# The chart of charts/weir with the values of charts/weir/ci/plain-values.yaml: two pods that share a store.\n" +
