@@ -69,6 +69,18 @@ func (a *activeLeases) list() (all []*leased) {
 	return all
 }
 
+// holds reports whether a pocket has units.
+func (a *activeLeases) holds() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for e := range a.all {
+		if e.pocket.Units() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // keepReturning gives idle units back until ctx ends.
 func (a *leases) keepReturning(ctx context.Context) {
 	ticker := time.NewTicker(lookAtIdle)
@@ -98,6 +110,17 @@ func (a *leases) returnIdle(ctx context.Context) {
 // window somewhere. It returns the windows that it had no time for.
 func (a *leases) returnAll(ctx context.Context) (late []*leased) {
 	return a.returnThese(ctx, a.active.list())
+}
+
+// end gives back all units, and has no more asked for. What is just being asked for is not among
+// the units of the first time.
+func (a *leases) end(ctx context.Context) {
+	a.ending.Store(true)
+	for range 3 {
+		if a.returnAll(ctx); !a.active.holds() {
+			return
+		}
+	}
 }
 
 // maxReturning is how many windows' units are on their way back at the same time.

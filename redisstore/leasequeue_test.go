@@ -147,3 +147,45 @@ func TestCallersWithoutUnitsDoNotWaitForEachOther(t *testing.T) {
 		}
 	})
 }
+
+// A process that closes while it has requests leaves no units leased.
+func TestNoUnitsAreLeasedAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, lender := newSlowLeases()
+		lender.answered = func() { time.Sleep(time.Millisecond) }
+		var all sync.WaitGroup
+		done := make(chan struct{})
+		for _, key := range []string{"a", "b", "c", "d"} {
+			lender.most[key] = 7
+			all.Go(func() {
+				for {
+					ask(t, a, of(key, 1e6, 1))
+					time.Sleep(time.Millisecond / 4)
+					select {
+					case <-done:
+						return
+					default:
+					}
+				}
+			})
+		}
+		for range 20 {
+			time.Sleep(10300 * time.Microsecond)
+			a.end(t.Context())
+			if a.active.holds() {
+				t.Error("units are leased after the end")
+			}
+			a.ending.Store(false)
+		}
+		a.end(t.Context())
+		time.Sleep(10 * time.Millisecond)
+		close(done)
+		all.Wait()
+		if a.active.holds() {
+			t.Error("units were leased after the end")
+		}
+		if a.served.Load() == 0 || a.returned.Load() == 0 {
+			t.Errorf("%d takes were served from units, and %d units went back", a.served.Load(), a.returned.Load())
+		}
+	})
+}

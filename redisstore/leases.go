@@ -89,6 +89,7 @@ type leases struct {
 	table  leaseTable
 	ahead  serverAhead
 	active activeLeases
+	ending atomic.Bool // no units are asked for any more
 
 	served, granted, returned, returns, heldBack, stranded, claimed atomic.Int64
 }

@@ -18,7 +18,7 @@ func (a *leases) look(t *leaseTake) (held, wishes bool) {
 		e := a.table.find(t.hashes[i])
 		t.entries[i], t.wants[i] = e, false
 		if e == nil {
-			wishes = wishes && a.eager
+			wishes = wishes && a.eager && !a.ending.Load()
 			continue
 		}
 		held = held || e.busy()
@@ -31,7 +31,10 @@ func (a *leases) look(t *leaseTake) (held, wishes bool) {
 
 // wish returns what a take would wish for of a window, and whether units of it are worth leasing.
 func (a *leases) wish(e *leased, c *weir.Charge, x hash, now time.Duration) (w lease.Wish, suits bool) {
-	if a.eager {
+	switch {
+	case a.ending.Load():
+		return lease.Wish{}, false
+	case a.eager:
 		return lease.Wish{Units: 7, Part: 1000, Least: 1}, true
 	}
 	waiting := e.waiting.Load() + a.table.apartAt(x).underWay()

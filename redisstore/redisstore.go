@@ -261,7 +261,7 @@ func newStore(o Options) (*Store, error) {
 // takes return ErrClosed. A second call does nothing.
 func (s *Store) Close() error {
 	if s.leases != nil && s.closing.Err() == nil {
-		s.leases.returnAll(context.Background())
+		s.leases.end(context.Background())
 	}
 	s.close()
 	s.settling.close()
