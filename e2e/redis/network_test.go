@@ -243,13 +243,13 @@ func (s *storm) wait(seconds int) {
 	<-time.After(time.Duration(s.random.IntN(1000*seconds)) * time.Millisecond)
 }
 
-// paced has each node decide a request about every millisecond while during runs.
+// paced has each node decide a request every few milliseconds while during runs.
 func (s *storm) paced(during func()) {
 	over := make(chan struct{})
 	defer close(over)
 	for _, n := range s.nodes {
 		go func() {
-			tick := time.NewTicker(time.Millisecond)
+			tick := time.NewTicker(4 * time.Millisecond)
 			defer tick.Stop()
 			for i := 0; ; i++ {
 				n.decide(s.callers()[i%len(s.callers())])
@@ -314,7 +314,10 @@ func (s *storm) counted() (units int64) {
 	return units
 }
 
-var stormSeed = flag.Uint64("storm", 0, "the seed of TestNoStormLosesAUnit instead of its own ones")
+var (
+	stormSeed = flag.Uint64("storm", 0, "the seed of TestNoStormLosesAUnit instead of its own ones")
+	strikes   = flag.Int("strikes", 4, "how many faults, or two at a time, come one after the other in it")
+)
 
 // Whatever is cut off from whatever, suspended or killed, and whatever clock is set, the masters
 // that are left have every unit that a node admitted, but for those that are reported as lost.
@@ -334,7 +337,7 @@ func TestNoStormLosesAUnit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStorm(t, cmp.Or(*stormSeed, c.seed), c.cluster, redisstore.Options{Leases: c.leases})
-			s.paced(func() { s.strike(8) })
+			s.paced(func() { s.strike(*strikes) })
 			s.nothingIsLost()
 		})
 	}
