@@ -160,6 +160,7 @@ func (s *storm) troubles(master *redistest.Server) []fault {
 		setClock("a master", master), setClock("another machine", pick(s, others)),
 		{"a master is killed", func() (end func()) {
 			replaced := s.replacement(master)
+			followed(t, master) // one that has just joined, without data, could be promoted
 			master.Kill()
 			return func() {
 				replaced() // earlier it would be the master again, and have nothing
@@ -289,6 +290,11 @@ func (s *storm) nothingIsLost() {
 			break
 		}
 		<-time.After(100 * time.Millisecond)
+	}
+	for i, n := range s.nodes {
+		if emptied := n.store.Stats().Emptied; emptied > 0 {
+			t.Errorf("node %d has found a master without data", i)
+		}
 	}
 	if missing > lost {
 		t.Errorf("the masters lack %d units that were admitted, and %d are reported as lost", missing, lost)

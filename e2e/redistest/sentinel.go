@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -74,7 +75,8 @@ func (s *Sentinel) Join(t testing.TB) *Server {
 	return joined
 }
 
-// Leave ends a replica, and makes the Sentinels forget it.
+// Leave ends a replica, and makes the Sentinels forget it. It returns when they know each other
+// again: until then they replace no master, and can disagree about it.
 func (s *Sentinel) Leave(t testing.TB, replica *Server) {
 	t.Helper()
 	replica.Kill()
@@ -84,6 +86,9 @@ func (s *Sentinel) Leave(t testing.TB, replica *Server) {
 			watch.Do(t, "SENTINEL", "RESET", MasterName)
 		}
 	}
+	if err := eventually(s.ready); err != nil {
+		t.Fatalf("wait for the Sentinels without %s: %v", replica.Addr(), err)
+	}
 }
 
 func (s *Sentinel) ready() error {
@@ -92,7 +97,7 @@ func (s *Sentinel) ready() error {
 		if err != nil {
 			return err
 		}
-		if m["flags"] != "master" || m["num-slaves"] != "2" || m["num-other-sentinels"] != "2" {
+		if m["flags"] != "master" || m["num-slaves"] != strconv.Itoa(len(s.Nodes)-1) || m["num-other-sentinels"] != "2" {
 			return fmt.Errorf("%s knows of its master: %v", watch.Addr(), m)
 		}
 		replicas, err := watch.Try("SENTINEL", "REPLICAS", MasterName).ToArray()
