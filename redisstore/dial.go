@@ -27,10 +27,9 @@ func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config 
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
+	check := func() error { return nil }
 	if counts {
-		if err := s.checkMaster(ctx, address); err != nil {
-			return nil, err
-		}
+		check = s.checkMaster(ctx, address)
 	}
 	connect := d.DialContext
 	if s.options.Dial != nil {
@@ -52,7 +51,11 @@ func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config 
 		}
 		c = secured
 	}
-	if err := greet(ctx, c, address, config != nil); err != nil {
+	err = greet(ctx, c, address, config != nil)
+	if err == nil {
+		err = check()
+	}
+	if err != nil {
 		c.Close()
 		return nil, err
 	}

@@ -64,6 +64,8 @@ const (
 	// Parts of journalFine or older are merged into some of journalCoarse. A living master is told
 	// within two seconds that another has taken its place, a busy one later.
 	journalFine, journalCoarse = int64(8e9), int64(500e6)
+	// awayLasts is how long a machine of a cluster that is not seen may only be slow.
+	awayLasts = int64(1e9)
 	// maxJournal bounds the windows of all parts: some 20 MiB.
 	maxJournal = 1 << 17
 )
@@ -246,7 +248,8 @@ func (j *journal) missing(p promotion, now int64) (all []journalEntry) {
 
 // awayFrom reports whether other masters were seen, and this one was not, since it was last seen
 // before the last look, which has shown it. of is the history of the only one that matters; "": any
-// does. Then from is the first part that others may have counted. j.mu is held.
+// does. On a cluster, where of is not "", several are seen at a time, and one that is slow is not
+// away before awayLasts. Then from is the first part that others may have counted. j.mu is held.
 func (j *journal) awayFrom(by, of string) (from int, away bool) {
 	from = len(j.parts) - 2
 	for ; from > 0; from-- {
@@ -256,6 +259,9 @@ func (j *journal) awayFrom(by, of string) (from int, away bool) {
 		}
 		_, ok := at[of]
 		away = away || ok || of == "" && len(at) > 0
+	}
+	if of != "" && j.parts[len(j.parts)-1].opened-j.parts[from].opened < awayLasts {
+		away = false
 	}
 	return from, away
 }

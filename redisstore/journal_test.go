@@ -289,6 +289,7 @@ func TestWhatAReplacedMasterCountsIsCountedAgain(t *testing.T) {
 			for _, c := range r.counted {
 				want[c.window] += max(c.units, 0)
 			}
+			r.now += awayLasts
 			see("b", 20_000*(i+1))
 			if !r.j.wasAway("b", of) {
 				t.Fatal("its master was in use")

@@ -195,7 +195,8 @@ func (a *leases) observe(t *leaseTake, sent time.Duration) {
 }
 
 // takeInTurn asks the lender while no other take of these windows does.
-func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) error {
+func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) (err error) {
+	defer a.noteSlow(ctx, t, time.Now())
 	now, ok := a.clock()
 	for i := range t.charges {
 		if t.entries[i] == nil && ok && leasable(t.charges) {
@@ -234,6 +235,23 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) error {
 		a.giveUselessBack(ctx, t)
 	}
 	return err
+}
+
+// noteSlow records that a take in turn, which began at began, took more than half of the time that
+// it had: it waited for others, and these for settlements that were under way.
+func (a *leases) noteSlow(ctx context.Context, t *leaseTake, began time.Time) {
+	deadline, ok := ctx.Deadline()
+	if !ok || time.Since(began) <= deadline.Sub(began)/2 {
+		return
+	}
+	now, ok := a.clock()
+	for _, e := range t.entries[:len(t.charges)] {
+		if ok && e != nil {
+			e.mu.Lock()
+			e.trend.Slow(now)
+			e.mu.Unlock()
+		}
+	}
 }
 
 // askInTurn asks the lender for a take that has its turns, again if that may help.

@@ -37,7 +37,7 @@ func (a *leases) wish(e *leased, c *weir.Charge, x hash, now time.Duration) (w l
 	case a.eager:
 		return lease.Wish{Units: 7, Part: 1000, Least: 1}, true
 	}
-	waiting := e.waiting.Load() + a.table.apartAt(x).underWay()
+	waiting := (e.waiting.Load() + a.table.apartAt(x).underWay()) * max(1, c.Cost)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	second := a.aheadOf(e).at(now) / int64(time.Second)

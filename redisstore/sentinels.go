@@ -5,42 +5,63 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"strconv"
+	"time"
 
 	"github.com/redis/rueidis"
 )
 
-// checkMaster returns an error if Sentinels name another master than the server at address. The
-// client follows a master that has restarted, even while the Sentinels replace it: what is counted
-// there has begun from nothing, and is dropped when it becomes a replica. A Sentinel that has not
-// noticed yet, or does not answer, is no reason against a server.
-func (s *Store) checkMaster(ctx context.Context, address string) error {
+// maxCheckMaster is how long a new connection waits for the Sentinels.
+const maxCheckMaster = 250 * time.Millisecond
+
+// checkMaster begins to ask the Sentinels whether the server at address is the master. The function
+// that it returns waits for that, and returns an error if most of them name another, and none of
+// those that answer in time names this one. The client follows a master that has restarted, even
+// while the Sentinels replace it: what is counted there has begun from nothing, and is dropped when
+// it becomes a replica.
+func (s *Store) checkMaster(ctx context.Context, address string) (result func() error) {
 	if s.options.Master == "" {
-		return nil
+		return func() error { return nil }
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout/2)
-	defer cancel()
-	named := make(chan string, len(s.options.Addresses))
-	for _, sentinel := range s.options.Addresses {
-		go func() { named <- s.askSentinel(ctx, sentinel) }()
+	ctx, cancel := context.WithTimeout(ctx, maxCheckMaster)
+	all := s.options.Addresses
+	answers := make(chan namedMaster, len(all))
+	for _, sentinel := range all {
+		go func() { answers <- s.askSentinel(ctx, sentinel) }()
 	}
-	other := ""
-	for range s.options.Addresses {
-		switch is := <-named; is {
-		case "":
-		case address:
-			return nil
-		default:
-			other = is
+	return func() error {
+		defer cancel()
+		other, others, sentinels := "", 0, 0
+		for range all {
+			select {
+			case n := <-answers:
+				switch sentinels = max(sentinels, n.sentinels); n.address {
+				case "":
+				case address:
+					return nil
+				default:
+					other = n.address
+					others++
+				}
+			case <-ctx.Done():
+				return nil
+			}
 		}
+		if 2*others <= sentinels {
+			return nil
+		}
+		return fmt.Errorf("connect to %s: it is no longer the master %q, because the Sentinels name %s", address, s.options.Master, other)
 	}
-	if other == "" {
-		return nil
-	}
-	return fmt.Errorf("connect to %s: it is no longer the master %q, because the Sentinels name %s", address, s.options.Master, other)
 }
 
-// askSentinel returns the address of the master that a Sentinel names, or "" if it does not answer.
-func (s *Store) askSentinel(ctx context.Context, address string) string {
+// A namedMaster is what a Sentinel knows of the master.
+type namedMaster struct {
+	address   string // "" if it does not answer
+	sentinels int    // that watch it
+}
+
+// askSentinel asks the Sentinel at address. It ends with ctx.
+func (s *Store) askSentinel(ctx context.Context, address string) (n namedMaster) {
 	o := s.clientOptions()
 	o.InitAddress, o.Sentinel, o.ForceSingleClient = []string{address}, rueidis.SentinelOption{}, true
 	o.Username, o.Password, o.SelectDB = s.options.SentinelUsername, s.options.SentinelPassword, 0
@@ -50,12 +71,22 @@ func (s *Store) askSentinel(ctx context.Context, address string) string {
 	}
 	client, err := rueidis.NewClient(o)
 	if err != nil {
-		return ""
+		return n
 	}
-	defer client.Close()
-	parts, err := client.Do(ctx, client.B().SentinelGetMasterAddrByName().Master(s.options.Master).Build()).AsStrSlice()
+	defer func() { go client.Close() }()
+	name := s.options.Master
+	replies := client.DoMulti(ctx,
+		// this names the promoted replica as soon as there is one
+		client.B().SentinelGetMasterAddrByName().Master(name).Build(),
+		client.B().Arbitrary("SENTINEL", "MASTER", name).Build())
+	parts, err := replies[0].AsStrSlice()
 	if err != nil || len(parts) != 2 {
-		return ""
+		return n
 	}
-	return net.JoinHostPort(parts[0], parts[1])
+	about, err := replies[1].AsStrMap()
+	if err != nil {
+		return n
+	}
+	known, _ := strconv.Atoi(about["num-other-sentinels"])
+	return namedMaster{net.JoinHostPort(parts[0], parts[1]), known + 1}
 }

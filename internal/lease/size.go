@@ -25,8 +25,9 @@ type Trend struct {
 	// units of requests that the leased ones could not serve, each worth less with each answer
 	other float64
 	// how long such requests were at the store, in seconds, each worth less with time
-	blocked   float64
-	blockedAt time.Duration
+	blocked       float64
+	blockedAt     time.Duration
+	unsuitedUntil time.Duration
 }
 
 const (
@@ -44,9 +45,11 @@ const (
 	// part is how much of what is left all nodes together ask for, in thousandths.
 	part = 600
 	// few is the part of what this node spends that leased units may fail to serve, and mostBlocked
-	// the part of the time for which such requests may be at the store: one waits for another.
+	// the part of the time for which such requests may be at the store: one waits for another. If
+	// they were there for longer, nothing is leased for a while, or it would be again and again.
 	few         = 0.05
 	mostBlocked = 0.2
+	unsuited    = 10 * time.Second
 	// Least is the least number of units worth leasing.
 	Least = 2
 )
@@ -82,17 +85,23 @@ func (t *Trend) Refused(count, reset int64) { t.full, t.fullReset = count, reset
 func (t *Trend) Other(units int64, now, lasted time.Duration) {
 	t.other += float64(units)
 	t.blocked = t.blockedBy(now) + lasted.Seconds()
-	t.blockedAt = now
+	if t.blockedAt = now; t.blocked > mostBlocked {
+		t.Slow(now)
+	}
 }
+
+// Slow records that a request waited at now for so long, because units are leased, that it nearly
+// missed its deadline.
+func (t *Trend) Slow(now time.Duration) { t.unsuitedUntil = now + unsuited }
 
 func (t *Trend) blockedBy(now time.Duration) float64 {
 	return t.blocked * math.Exp(-max(0, now-t.blockedAt).Seconds())
 }
 
 // Suits reports whether units of the window are worth leasing at now: the requests that they could
-// not serve are few, and seldom at the store.
+// not serve are few, and seldom at the store, and none was slow for a while.
 func (t *Trend) Suits(now time.Duration) bool {
-	return t.other <= few*t.own && t.blockedBy(now) <= mostBlocked
+	return t.other <= few*t.own && now >= t.unsuitedUntil
 }
 
 func remembers(per time.Duration) (seconds float64) {
@@ -107,8 +116,8 @@ type Wish struct {
 }
 
 // Wish returns how many units of a window of length per under a limit the node wants at now, by the
-// store's clock second; the zero Wish if it should ask for each request. At least so many requests
-// are waiting; if fewer would be granted, most of them would wait for one answer after the other.
+// store's clock second; the zero Wish if it should ask for each request. Requests of about waiting
+// units wait: if fewer would be granted, most of them would wait for one answer after the other.
 func (t *Trend) Wish(now, per time.Duration, limit, second, waiting int64) Wish {
 	tau := remembers(per)
 	rate := t.recent * math.Exp(-max(0, now-t.at).Seconds()/tau) / tau

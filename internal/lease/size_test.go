@@ -103,12 +103,12 @@ func TestOtherRequestsKeepUnitsFromBeingLeased(t *testing.T) {
 		if got := trend.Suits(now); got != c.want {
 			t.Errorf("%d of 100 that last %v: units are leased: %v, want %v", c.other, c.lasted, got, c.want)
 		}
-		for range 50 { // only such as leased units can serve
+		for range 100 { // only such as leased units can serve
 			now += 100 * time.Millisecond
 			trend.Note(now, per, 100, 0, 100, reset)
 		}
 		if !trend.Suits(now) {
-			t.Errorf("5 s after %d of 100 that last %v no units are leased", c.other, c.lasted)
+			t.Errorf("10 s after %d of 100 that last %v no units are leased", c.other, c.lasted)
 		}
 	}
 }
