@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	f, err := pacer.OpenFile(path)
+	for tries := 0; err != nil && tries < 100; tries++ { // another process has held the lock
+		f, err = pacer.OpenFile(path)
+	}
 	if err != nil {
 		panic(err)
 	}

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"time"
 
 	"github.com/redis/rueidis"
 )
 
-// maxCheckMaster is how long a new connection waits for the Sentinels.
-const maxCheckMaster = 250 * time.Millisecond
+// maxCheckMaster is how long a new connection waits for the Sentinels, if none of those that have
+// answered names its server.
+const maxCheckMaster = dialTimeout / 2
 
 // checkMaster begins to ask the Sentinels whether the server at address is the master. The function
 // that it returns waits for that, and returns an error if most of them name another, and none of

@@ -11,7 +11,7 @@ import (
 
 // A node that is refused is admitted soon if another holds units of the window that it
 // does not use: it claims them. Alone on a key of a week, that node would keep them
-// for more than an hour. Windows of which nothing was leased are not claimed.
+// for some seconds. Windows of which nothing was leased are not claimed.
 func TestARefusedNodeGetsWhatAnotherHolds(t *testing.T) {
 	for _, kind := range []struct {
 		name  string
@@ -31,7 +31,7 @@ func TestARefusedNodeGetsWhatAnotherHolds(t *testing.T) {
 			addresses, servers := kind.start(t)
 			holder := open(t, redisstore.Options{Addresses: addresses, Leases: redisstore.LeasesAuto})
 			other := open(t, redisstore.Options{Addresses: addresses, Leases: redisstore.LeasesAuto})
-			const limit, week = 200, 7 * 86400
+			const limit, week = 60, 7 * 86400
 			spent, unleased := charge("a", limit, week, 1), charge("b", 1, week, 1)
 			take(t, holder, unleased)
 			if take(t, other, unleased).Allowed {

@@ -263,7 +263,7 @@ func TestAForeignValueAffectsOneCounter(t *testing.T) {
 			for _, windows := range [][]weir.Window{{hourly(100)}, {hourly(100), daily(100)}} {
 				server := redistest.Start(t)
 				n := newNode(t, open(t, at(server)), lenient, windows...)
-				n.decide("a")
+				n.until("a", weir.Counted)
 				name := counters(t, server)[0].name
 				server.Do(t, "DEL", name)
 				write := slices.Clone(c.write)
