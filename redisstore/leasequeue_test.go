@@ -155,8 +155,8 @@ func TestNoUnitsAreLeasedAfterTheEnd(t *testing.T) {
 		lender.answered = func() { time.Sleep(time.Millisecond) }
 		var all sync.WaitGroup
 		done := make(chan struct{})
+		lender.most["c"], lender.most["d"] = 7, 7
 		for _, key := range []string{"a", "b", "c", "d"} {
-			lender.most[key] = 7
 			all.Go(func() {
 				for {
 					ask(t, a, of(key, 1e6, 1))
