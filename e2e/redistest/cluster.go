@@ -101,7 +101,7 @@ func (c *Cluster) Slot(t testing.TB, key string) int {
 // MasterOf returns the node that serves a key.
 func (c *Cluster) MasterOf(t testing.TB, key string) *Server {
 	t.Helper()
-	return c.owner(t, c.Slot(t, key))
+	return c.MasterAt(t, c.Slot(t, key))
 }
 
 // Crash kills a master, waits until all nodes agree on its replacement, and returns that.
@@ -121,12 +121,6 @@ func (c *Cluster) Replacement(t testing.TB, master *Server) (wait func() *Server
 		t.Helper()
 		return c.awaitOwner(t, slot, func(id string) bool { return id != c.ids[master] })
 	}
-}
-
-// MasterAt returns the node that serves a slot.
-func (c *Cluster) MasterAt(t testing.TB, slot int) *Server {
-	t.Helper()
-	return c.owner(t, slot)
 }
 
 // Failover performs an orderly failover from a master to one of its replicas, waits until all nodes
@@ -167,7 +161,7 @@ func (c *Cluster) Reshard(t testing.TB, from, to *Server, n int) {
 // when every node knows.
 func (c *Cluster) BeginMove(t testing.TB, slot int, to *Server) (finish func()) {
 	t.Helper()
-	from, number := c.owner(t, slot), strconv.Itoa(slot)
+	from, number := c.MasterAt(t, slot), strconv.Itoa(slot)
 	to.Do(t, "CLUSTER", "SETSLOT", number, "IMPORTING", c.ids[from])
 	from.Do(t, "CLUSTER", "SETSLOT", number, "MIGRATING", c.ids[to])
 	for {
@@ -250,7 +244,8 @@ func (c *Cluster) slots(t testing.TB, master *Server) []int {
 	return nil
 }
 
-func (c *Cluster) owner(t testing.TB, slot int) *Server {
+// MasterAt returns the node that serves a slot.
+func (c *Cluster) MasterAt(t testing.TB, slot int) *Server {
 	t.Helper()
 	return c.awaitOwner(t, slot, func(string) bool { return true })
 }
