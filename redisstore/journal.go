@@ -249,8 +249,10 @@ func (j *journal) missing(p promotion, now int64) (all []journalEntry) {
 // awayFrom reports whether other masters were seen, and this one was not, since it was last seen
 // before the last look, which has shown it. of is the history of the only one that matters; "": any
 // does. On a cluster, where of is not "", several are seen at a time, and one that is slow is not
-// away before awayLasts. Then from is the first part that others may have counted. j.mu is held.
+// away before awayLasts. Then from is the first part that others may have counted: see elsewhere.
 func (j *journal) awayFrom(by, of string) (from int, away bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	from = len(j.parts) - 2
 	for ; from > 0; from-- {
 		at := j.parts[from-1].offsets
@@ -266,23 +268,12 @@ func (j *journal) awayFrom(by, of string) (from int, away bool) {
 	return from, away
 }
 
-// wasAway reports whether others may have counted while a master was away: see elsewhere.
-func (j *journal) wasAway(by, of string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	_, away := j.awayFrom(by, of)
-	return away
-}
-
 // elsewhere removes from the journal what others may have counted while a master was away, and
-// returns it. That master has received none of it, since its history goes on.
-func (j *journal) elsewhere(p promotion, now int64) (all []journalEntry) {
+// returns it. from is that of awayFrom, with no look in between. That master has received none of
+// it, since its history goes on.
+func (j *journal) elsewhere(from int, p promotion, now int64) (all []journalEntry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	from, away := j.awayFrom(p.by, p.of)
-	if !away {
-		return nil
-	}
 	return j.take(from, len(j.parts)-1, &p, now)
 }
 

@@ -276,7 +276,7 @@ func TestWhatAReplacedMasterCountsIsCountedAgain(t *testing.T) {
 			}
 			r.unnoted = nil
 			see("b", r.offset)
-			if r.j.wasAway("b", "a") {
+			if _, away := r.j.awayFrom("b", "a"); away {
 				t.Fatal("the replica was in use all the time")
 			}
 			of := rapid.SampledFrom([]string{"", "a"}).Draw(t, "of")
@@ -291,7 +291,8 @@ func TestWhatAReplacedMasterCountsIsCountedAgain(t *testing.T) {
 			}
 			r.now += awayLasts
 			see("b", 20_000*(i+1))
-			if !r.j.wasAway("b", of) {
+			from, away := r.j.awayFrom("b", of)
+			if !away {
 				t.Fatal("its master was in use")
 			}
 			r.epoch++
@@ -301,7 +302,7 @@ func TestWhatAReplacedMasterCountsIsCountedAgain(t *testing.T) {
 					got[e.name] += e.spent
 				}
 			}
-			again(r.j.elsewhere(promotion{of: of, by: "b", slots: slotSet{noSlot: true}, epoch: r.epoch, known: true}, r.second()))
+			again(r.j.elsewhere(from, promotion{of: of, by: "b", slots: slotSet{noSlot: true}, epoch: r.epoch, known: true}, r.second()))
 			for _, note := range r.unnoted {
 				note()
 			}

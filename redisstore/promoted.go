@@ -343,19 +343,22 @@ func (s *Store) lookForPromotion(l *link, m seenMachine, on bool) {
 // lookForReturn counts again what a master lacks because another one has counted meanwhile: while
 // hosts are cut off from each other, a Sentinel can lead back to the one that was replaced.
 func (s *Store) lookForReturn(l *link, m seenMachine) {
+	if s.promoted.replaced[m.history] { // what it counts is dropped
+		return
+	}
 	of, j := m.before, s.promoted.journal
 	if !l.cluster {
 		of = "" // there is only one
 	} else if of == "" {
 		return
 	}
-	// what one counts that was replaced is dropped
-	if s.promoted.replaced[m.history] || !j.wasAway(m.history, of) {
+	from, away := j.awayFrom(m.history, of)
+	if !away {
 		return
 	}
 	back := s.promotionOf(l, m)
 	back.of, back.first, back.known = of, 0, true
-	s.countAgain(nodes(l.client)[m.address], j.elsewhere(back, s.Now().Unix()), &back)
+	s.countAgain(nodes(l.client)[m.address], j.elsewhere(from, back, s.Now().Unix()), &back)
 }
 
 // promotionOf returns how a machine took its master's place. What is sent from now on begins a new
