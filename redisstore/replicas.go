@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
@@ -135,6 +134,15 @@ func (s *Store) isSameMachine() bool {
 	return s.link.Load() == r.link && r.link.uses() == r.used && s.epoch.outlives(r.epoch, noSlot)
 }
 
+// asideOptions are those of a client of one server, or Sentinel, that counts nothing: its
+// connections end no epoch (see dial).
+func (s *Store) asideOptions(addresses ...string) rueidis.ClientOption {
+	o := s.clientOptions()
+	o.InitAddress, o.Sentinel, o.ForceSingleClient = addresses, rueidis.SentinelOption{}, true
+	o.Dialer.Timeout = asideDial
+	return o
+}
+
 // connectToWait connects to the machine that counts takes. After an error, too, there may be a
 // client.
 func (s *Store) connectToWait(ctx context.Context) (err error) {
@@ -144,14 +152,11 @@ func (s *Store) connectToWait(ctx context.Context) (err error) {
 	if l == nil {
 		return s.notConnected()
 	}
-	o := s.clientOptions()
+	addresses := s.options.Addresses
 	if r.link, r.used = l, l.uses(); l.sentinel {
-		o.InitAddress = []string{r.used}
+		addresses = []string{r.used}
 	}
-	o.Sentinel, o.ForceSingleClient = rueidis.SentinelOption{}, true
-	// its connections end no epoch: see dial
-	o.Dialer = net.Dialer{Timeout: asideDial, KeepAlive: time.Second}
-	if r.client, err = rueidis.NewClient(o); err != nil {
+	if r.client, err = rueidis.NewClient(s.asideOptions(addresses...)); err != nil {
 		return classified(err)
 	}
 	ours, err := runID(ctx, r.client)

@@ -62,10 +62,8 @@ type namedMaster struct {
 
 // askSentinel asks the Sentinel at address. It ends with ctx.
 func (s *Store) askSentinel(ctx context.Context, address string) (n namedMaster) {
-	o := s.clientOptions()
-	o.InitAddress, o.Sentinel, o.ForceSingleClient = []string{address}, rueidis.SentinelOption{}, true
+	o := s.asideOptions(address)
 	o.Username, o.Password, o.SelectDB = s.options.SentinelUsername, s.options.SentinelPassword, 0
-	o.Dialer.Timeout = asideDial
 	o.DialCtxFn = func(_ context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
 		return s.dial(ctx, address, d, config)
 	}

@@ -39,8 +39,8 @@ type settlesAt struct {
 	tells   bool
 }
 
-// A settleQueue is the orders that wait to be sent to one machine. Orders of one window are sent in
-// one queue as long as its slot stays where it is.
+// A settleQueue is the orders that wait to be sent to one machine. As long as a pocket has units of
+// a window, and its slot stays where it is, the window's orders are sent in one queue.
 type settleQueue struct {
 	at      settlesAt
 	waiting []*order
