@@ -175,20 +175,24 @@ func (a *leases) observe(t *leaseTake, sent time.Duration) {
 	if !ok {
 		return
 	}
-	serves := leasable(t.charges) // whether leased units could
+	leasable := leasable(t.charges)
+	serves := leasable // leased units could, if some are wished for
 	for i := range t.charges {
-		serves = serves && (t.wants[i] || t.wants == [weir.MaxCharges]bool{})
+		serves = serves && t.wants[i]
 	}
 	for i := range t.charges {
 		c := &t.charges[i]
-		if t.entries[i] == nil && leasable(t.charges) {
+		if t.entries[i] == nil && leasable {
 			t.entries[i] = a.table.enter(t.hashes[i], now)
 		}
 		e := t.entries[i]
-		if e != nil && leasable(t.charges) {
+		if e == nil {
+			continue
+		}
+		if leasable {
 			e.note(c, now, c.Cost, t.r.Used[i].Count, 0, t.r.Used[i].Reset)
 		}
-		if e != nil && t.wants[i] && !serves {
+		if t.wants[i] && !serves {
 			e.noteOther(c, now, now-sent)
 		}
 	}
