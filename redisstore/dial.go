@@ -30,6 +30,9 @@ func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config 
 	check := func() error { return nil }
 	if counts {
 		check = s.checkMaster(ctx, address)
+		if err := s.checkStale(ctx, address); err != nil {
+			return nil, err
+		}
 	}
 	connect := d.DialContext
 	if s.options.Dial != nil {
@@ -63,7 +66,10 @@ func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config 
 		return yieldingConn{c}, nil
 	}
 	w := &watchedConn{Conn: c, epoch: &s.epoch, live: &s.promoted.live, address: address, began: s.local()}
-	s.promoted.live.begin(w)                        // before the machines are looked at
+	if err := s.promoted.live.begin(w); err != nil { // before the machines are looked at
+		c.Close()
+		return nil, err
+	}
 	if l := s.link.Load(); l == nil || !l.cluster { // a cluster's slots get other owners: readSlots
 		s.promoted.lookSoon()
 	}

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -61,14 +62,20 @@ func (g *gate) await(ctx, closed context.Context) (waited bool, err error) {
 // connections are those to servers that count, in the order in which they began. A client of
 // Sentinels uses a new one only a moment later, or never.
 type connections struct {
-	mu  sync.Mutex
-	all []*watchedConn
+	mu    sync.Mutex
+	all   []*watchedConn
+	stale map[string]*staleMaster // by address
 }
 
-func (c *connections) begin(w *watchedConn) {
+// begin adds a connection, unless it is to a stale master.
+func (c *connections) begin(w *watchedConn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.stale[w.address] != nil {
+		return fmt.Errorf("connect to %s: %w", w.address, errStale)
+	}
 	c.all = append(c.all, w)
+	return nil
 }
 
 // end removes a connection. Only the first call has an effect.

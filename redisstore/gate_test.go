@@ -63,7 +63,9 @@ func TestTheNewestConnection(t *testing.T) {
 	begin := func(address string) (*watchedConn, net.Conn) {
 		ours, theirs := net.Pipe()
 		w := &watchedConn{Conn: ours, epoch: new(epoch), live: &live, address: address, began: 5}
-		live.begin(w)
+		if err := live.begin(w); err != nil {
+			t.Fatal(err)
+		}
 		return w, theirs
 	}
 	check := func(want string) {
@@ -90,4 +92,41 @@ func TestTheNewestConnection(t *testing.T) {
 	}
 	c.Close()
 	check("")
+}
+
+// Connections to a stale master end, and no other begins until it is no longer one.
+func TestConnectionsToAStaleMaster(t *testing.T) {
+	var live connections
+	connection := func(address string) (*watchedConn, net.Conn) {
+		ours, theirs := net.Pipe()
+		return &watchedConn{Conn: ours, epoch: new(epoch), live: &live, address: address}, theirs
+	}
+	old, theirs := connection("a:1")
+	other, _ := connection("b:1")
+	if err := errors.Join(live.begin(old), live.begin(other)); err != nil {
+		t.Fatal(err)
+	}
+	m := new(staleMaster)
+	live.leave("a:1", m)
+	if _, err := theirs.Read(make([]byte, 1)); err == nil {
+		t.Error("its connection has not ended")
+	}
+	again, _ := connection("a:1")
+	if err := live.begin(again); !errors.Is(err, errStale) {
+		t.Errorf("another begins: %v", err)
+	}
+	if got, due := live.staleAt("a:1", askStaleEvery); got != m || !due {
+		t.Errorf("%v, %v: it is not asked", got, due)
+	}
+	if got, due := live.staleAt("a:1", 2*askStaleEvery-1); got != m || due {
+		t.Errorf("%v, %v: it is asked again at once", got, due)
+	}
+	live.rejoined("a:1", new(staleMaster)) // another has been found since
+	if live.begin(again) == nil {
+		t.Error("the end of an earlier one ends it")
+	}
+	live.rejoined("a:1", m)
+	if err := live.begin(again); err != nil {
+		t.Error(err)
+	}
 }

@@ -27,7 +27,7 @@ type promotions struct {
 	used       string              // the machine that it used then, if it is one of Sentinels
 	machines   map[string]*machine // by address
 	histories  map[string]bool     // of masters that were seen
-	replaced   map[string]bool     // histories of masters whose places replicas have taken
+	replaced   map[string]slotSet  // by a master's history, what the replica in its place counts
 	replicated int64               // when one with replicas was last seen, by this process's clock
 	looks      uint64
 	answers    chan seenMachine
@@ -60,7 +60,7 @@ const (
 func newPromotions() promotions {
 	return promotions{
 		journal: newJournal(), soon: make(chan struct{}, 1),
-		machines: make(map[string]*machine), histories: make(map[string]bool), replaced: make(map[string]bool), answers: make(chan seenMachine),
+		machines: make(map[string]*machine), histories: make(map[string]bool), replaced: make(map[string]slotSet), answers: make(chan seenMachine),
 	}
 }
 
@@ -195,6 +195,7 @@ func (s *Store) lookAtMachines(l *link, soon bool, timeout time.Duration) bool {
 	for _, m := range all {
 		if m.master {
 			offsets[m.history] = m.offset
+			p.machines[m.address].counted = m.history
 		} else if at := p.machines[m.address]; at.counted != "" {
 			ended[at.counted] = true
 			at.counted = ""
@@ -322,16 +323,17 @@ func (s *Store) lookForPromotion(l *link, m seenMachine, on bool) {
 	if !m.master {
 		return
 	}
-	at.counted = m.history
 	known := p.histories[m.history]
 	p.histories[m.history] = true
+	if !known {
+		s.lookForStale(l, m)
+	}
 	switch {
 	case !on:
 	case known:
 		s.lookForReturn(l, m)
 	case m.before != "":
-		p.replaced[m.before] = true
-		promoted := s.promotionOf(l, m)
+		promoted := s.promotionOf(m, p.replaced[m.before])
 		if !p.histories[m.before] { // what was promoted in between is not known
 			promoted.of, promoted.first = was, 0
 		}
@@ -343,7 +345,7 @@ func (s *Store) lookForPromotion(l *link, m seenMachine, on bool) {
 // lookForReturn counts again what a master lacks because another one has counted meanwhile: while
 // hosts are cut off from each other, a Sentinel can lead back to the one that was replaced.
 func (s *Store) lookForReturn(l *link, m seenMachine) {
-	if s.promoted.replaced[m.history] { // what it counts is dropped
+	if _, replaced := s.promoted.replaced[m.history]; replaced { // what it counts is dropped
 		return
 	}
 	of, j := m.before, s.promoted.journal
@@ -356,15 +358,15 @@ func (s *Store) lookForReturn(l *link, m seenMachine) {
 	if !away {
 		return
 	}
-	back := s.promotionOf(l, m)
+	back := s.promotionOf(m, s.slotsOf(l, m.address))
 	back.of, back.first, back.known = of, 0, true
 	s.countAgain(nodes(l.client)[m.address], j.elsewhere(from, back, s.Now().Unix()), &back)
 }
 
-// promotionOf returns how a machine took its master's place. What is sent from now on begins a new
-// epoch.
-func (s *Store) promotionOf(l *link, m seenMachine) promotion {
-	promoted := promotion{of: m.before, by: m.history, first: m.beforeMissing, slots: s.slotsOf(l, m.address)}
+// promotionOf returns how a machine took its master's place, and counts slots now. What is sent
+// from now on begins a new epoch.
+func (s *Store) promotionOf(m seenMachine, slots slotSet) promotion {
+	promoted := promotion{of: m.before, by: m.history, first: m.beforeMissing, slots: slots}
 	s.epoch.endOf(m.address)
 	s.epoch.answers(m.address)
 	promoted.epoch = s.epoch.n.Load()

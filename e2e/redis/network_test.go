@@ -347,3 +347,31 @@ func TestNoStormLosesAUnit(t *testing.T) {
 		})
 	}
 }
+
+// A master whose place a replica has taken goes on while it does not hear of that. A node that
+// reaches both sends it nothing more, since all that it counts is dropped.
+func TestAStaleMasterCountsNothing(t *testing.T) {
+	t.Parallel()
+	s := newStorm(t, 5, true, redisstore.Options{})
+	master := s.master()
+	replica := s.cluster.ReplicaOf(t, master)
+	s.paced(func() {
+		master.Clock.Advance(-time.Minute) // it does not notice that no other machine answers
+		for _, other := range s.others(master) {
+			s.network.Part(master.Host(), other.Host())
+		}
+		eventually(t, "the replica takes its place", func() bool { return replica.Info(t, "replication")["role"] == "master" })
+		for _, n := range s.nodes {
+			for _, caller := range s.callers() {
+				for range 20 {
+					n.until(caller, weir.Counted)
+				}
+			}
+		}
+		if master.Info(t, "replication")["role"] != "master" {
+			t.Error("the master has heard that it was replaced")
+		}
+		s.network.Heal(t)
+	})
+	s.nothingIsLost()
+}

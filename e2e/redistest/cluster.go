@@ -127,7 +127,14 @@ func (c *Cluster) Replacement(t testing.TB, master *Server) (wait func() *Server
 // know, and returns the new master.
 func (c *Cluster) Failover(t testing.TB, master *Server) *Server {
 	t.Helper()
-	slot := c.slots(t, master)[0]
+	slot, replica := c.slots(t, master)[0], c.ReplicaOf(t, master)
+	replica.Do(t, "CLUSTER", "FAILOVER")
+	return c.awaitOwner(t, slot, func(id string) bool { return id == c.ids[replica] })
+}
+
+// ReplicaOf returns a running replica of a master.
+func (c *Cluster) ReplicaOf(t testing.TB, master *Server) *Server {
+	t.Helper()
 	peers, err := c.peers(master)
 	if err != nil {
 		t.Fatal(err)
@@ -135,8 +142,7 @@ func (c *Cluster) Failover(t testing.TB, master *Server) *Server {
 	for _, s := range c.Nodes {
 		following := func(p peer) bool { return p.id == c.ids[s] && p.master == c.ids[master] }
 		if s.Running() && slices.ContainsFunc(peers, following) {
-			s.Do(t, "CLUSTER", "FAILOVER")
-			return c.awaitOwner(t, slot, func(id string) bool { return id == c.ids[s] })
+			return s
 		}
 	}
 	t.Fatalf("%s has no replica", master.Addr())
