@@ -71,7 +71,7 @@ type connections struct {
 func (c *connections) begin(w *watchedConn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stale[w.address] != nil {
+	if m := c.stale[w.address]; m != nil && !m.rejoined {
 		return fmt.Errorf("connect to %s: %w", w.address, errStale)
 	}
 	c.all = append(c.all, w)

@@ -106,7 +106,7 @@ func TestConnectionsToAStaleMaster(t *testing.T) {
 	if err := errors.Join(live.begin(old), live.begin(other)); err != nil {
 		t.Fatal(err)
 	}
-	m := new(staleMaster)
+	m := &staleMaster{history: "h", by: seenMachine{address: "b:1", master: true, history: "i", before: "h"}}
 	live.leave("a:1", m)
 	if _, err := theirs.Read(make([]byte, 1)); err == nil {
 		t.Error("its connection has not ended")
@@ -121,12 +121,36 @@ func TestConnectionsToAStaleMaster(t *testing.T) {
 	if got, due := live.staleAt("a:1", 2*askStaleEvery-1); got != m || due {
 		t.Errorf("%v, %v: it is asked again at once", got, due)
 	}
-	live.rejoined("a:1", new(staleMaster)) // another has been found since
-	if live.begin(again) == nil {
-		t.Error("the end of an earlier one ends it")
+	if !live.isLeft("a:1", m.by) || live.isLeft("b:1", m.by) || live.isLeft("a:1", seenMachine{history: "j", before: "h"}) {
+		t.Error("it was left for another replica")
 	}
-	live.rejoined("a:1", m)
-	if err := live.begin(again); err != nil {
-		t.Error(err)
+	live.rejoin(m)
+	if err := live.begin(again); err != nil || !live.isLeft("a:1", m.by) {
+		t.Errorf("it has rejoined: %v", err)
+	}
+}
+
+// A stale master is left for as long as the replica in its place is seen there.
+func TestAStaleMasterIsLeftForAReplicaThatIsSeen(t *testing.T) {
+	by := seenMachine{address: "b:1", master: true, history: "i", before: "h"}
+	follows, renamed := by, by
+	follows.master, renamed.history = false, "j"
+	for name, c := range map[string]struct {
+		all  []seenMachine
+		now  int64
+		left bool
+	}{
+		"seen":               {[]seenMachine{by}, 2 * staleLasts, true},
+		"not seen lately":    {nil, staleLasts - 1, true},
+		"not seen":           {nil, staleLasts, false},
+		"a replica again":    {[]seenMachine{follows}, 1, false},
+		"of another history": {[]seenMachine{renamed}, 1, false},
+	} {
+		var live connections
+		live.leave("a:1", &staleMaster{history: "h", by: by})
+		live.keepStale(c.all, c.now)
+		if got := live.isLeft("a:1", by); got != c.left {
+			t.Errorf("%s: left: %v", name, got)
+		}
 	}
 }

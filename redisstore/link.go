@@ -25,6 +25,7 @@ const (
 	checkEvery    = time.Second            // between two checks of the server
 	checkTimeout  = time.Second            // for one check
 	lookEvery     = 100 * time.Millisecond // at the owners of a cluster's slots, at most
+	refreshEvery  = 5 * time.Second        // the machines of a cluster that the client knows
 	maxFailures   = 2                      // in a row, before it reconnects
 	lingerTimeout = 3 * time.Second        // for commands in flight on an old connection
 )
@@ -265,6 +266,7 @@ func (s *Store) clientOptions() rueidis.ClientOption {
 		ClientName:          "weir",
 		PipelineMultiplex:   -1, // one connection, so that concurrent commands share packets
 		DialCtxFn:           s.dial,
+		ClusterOption:       rueidis.ClusterOption{ShardsRefreshInterval: refreshEvery},
 		Dialer:              net.Dialer{Timeout: dialTimeout, KeepAlive: time.Second},
 		ConnWriteTimeout:    o.Timeout,
 		AlwaysPipelining:    true,

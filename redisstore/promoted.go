@@ -27,7 +27,7 @@ type promotions struct {
 	used       string              // the machine that it used then, if it is one of Sentinels
 	machines   map[string]*machine // by address
 	histories  map[string]bool     // of masters that were seen
-	replaced   map[string]slotSet  // by a master's history, what the replica in its place counts
+	replaced   map[string]bool     // histories of masters whose places replicas have taken
 	replicated int64               // when one with replicas was last seen, by this process's clock
 	looks      uint64
 	answers    chan seenMachine
@@ -60,7 +60,7 @@ const (
 func newPromotions() promotions {
 	return promotions{
 		journal: newJournal(), soon: make(chan struct{}, 1),
-		machines: make(map[string]*machine), histories: make(map[string]bool), replaced: make(map[string]slotSet), answers: make(chan seenMachine),
+		machines: make(map[string]*machine), histories: make(map[string]bool), replaced: make(map[string]bool), answers: make(chan seenMachine),
 	}
 }
 
@@ -207,6 +207,9 @@ func (s *Store) lookAtMachines(l *link, soon bool, timeout time.Duration) bool {
 	if on {
 		p.journal.saw(part, offsets, ended, s.local(), s.Now().Unix())
 	}
+	if l.cluster {
+		s.leaveStale(l, all) // before any epoch ends: what they have answered is late
+	}
 	for _, m := range all {
 		s.lookForPromotion(l, m, on)
 	}
@@ -319,33 +322,30 @@ func (s *Store) lookForPromotion(l *link, m seenMachine, on bool) {
 	p := &s.promoted
 	at := p.machines[m.address]
 	was := at.history
-	at.history = m.history
-	if !m.master {
-		return
-	}
-	known := p.histories[m.history]
-	p.histories[m.history] = true
-	if !known {
-		s.lookForStale(l, m)
-	}
-	switch {
-	case !on:
-	case known:
-		s.lookForReturn(l, m)
-	case m.before != "":
-		promoted := s.promotionOf(m, p.replaced[m.before])
+	if m.master && on && !p.histories[m.history] && m.before != "" {
+		slots, err := s.slotsOf(l, m.address)
+		if err != nil {
+			return // it is looked at again
+		}
+		p.replaced[m.before] = true
+		promoted := s.promotionOf(m, slots)
 		if !p.histories[m.before] { // what was promoted in between is not known
 			promoted.of, promoted.first = was, 0
 		}
 		// a cluster's client may take its slots for another machine's, which may be dead
 		s.countAgain(nodes(l.client)[m.address], p.journal.missing(promoted, s.Now().Unix()), &promoted)
+	} else if m.master && on && p.histories[m.history] {
+		s.lookForReturn(l, m)
+	}
+	if at.history = m.history; m.master {
+		p.histories[m.history] = true
 	}
 }
 
 // lookForReturn counts again what a master lacks because another one has counted meanwhile: while
 // hosts are cut off from each other, a Sentinel can lead back to the one that was replaced.
 func (s *Store) lookForReturn(l *link, m seenMachine) {
-	if _, replaced := s.promoted.replaced[m.history]; replaced { // what it counts is dropped
+	if s.promoted.replaced[m.history] { // what it counts is dropped
 		return
 	}
 	of, j := m.before, s.promoted.journal
@@ -358,7 +358,11 @@ func (s *Store) lookForReturn(l *link, m seenMachine) {
 	if !away {
 		return
 	}
-	back := s.promotionOf(m, s.slotsOf(l, m.address))
+	slots, err := s.slotsOf(l, m.address)
+	if err != nil {
+		return
+	}
+	back := s.promotionOf(m, slots)
 	back.of, back.first, back.known = of, 0, true
 	s.countAgain(nodes(l.client)[m.address], j.elsewhere(from, back, s.Now().Unix()), &back)
 }
@@ -374,22 +378,24 @@ func (s *Store) promotionOf(m seenMachine, slots slotSet) promotion {
 }
 
 // slotsOf returns the slots that a machine counts.
-func (s *Store) slotsOf(l *link, address string) slotSet {
+func (s *Store) slotsOf(l *link, address string) (slotSet, error) {
 	if !l.cluster {
-		return slotSet{noSlot: true}
+		return slotSet{noSlot: true}, nil
 	}
 	ctx, cancel := context.WithTimeout(s.closing, checkTimeout)
 	defer cancel()
 	// another machine may not know yet that it owns them
 	if node := nodes(l.client)[address]; node != nil {
-		if owners, err := askSlots(ctx, node, address); err == nil {
-			if own := owners.of(address); len(own) > 0 {
-				return own
-			}
+		owners, err := askSlots(ctx, node, address)
+		if err != nil {
+			return nil, err
+		}
+		if own := owners.of(address); len(own) > 0 {
+			return own, nil
 		}
 	}
 	s.readSlots(ctx, l.client)
-	return s.epoch.slotsOf(address)
+	return s.epoch.slotsOf(address), nil
 }
 
 // countAgain gives units to the server that it lacks, or to the machine of it that to is. p is nil

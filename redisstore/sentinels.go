@@ -64,10 +64,7 @@ type namedMaster struct {
 func (s *Store) askSentinel(ctx context.Context, address string) (n namedMaster) {
 	o := s.asideOptions(address)
 	o.Username, o.Password, o.SelectDB = s.options.SentinelUsername, s.options.SentinelPassword, 0
-	o.DialCtxFn = func(_ context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
-		return s.dial(ctx, address, d, config)
-	}
-	client, err := rueidis.NewClient(o)
+	client, err := s.connectAside(ctx, o)
 	if err != nil {
 		return n
 	}
@@ -87,4 +84,12 @@ func (s *Store) askSentinel(ctx context.Context, address string) (n namedMaster)
 	}
 	known, _ := strconv.Atoi(about["num-other-sentinels"])
 	return namedMaster{net.JoinHostPort(parts[0], parts[1]), known + 1}
+}
+
+// connectAside connects a client that counts nothing. It ends with ctx.
+func (s *Store) connectAside(ctx context.Context, o rueidis.ClientOption) (rueidis.Client, error) {
+	o.DialCtxFn = func(_ context.Context, address string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
+		return s.dial(ctx, address, d, config)
+	}
+	return rueidis.NewClient(o)
 }
