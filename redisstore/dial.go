@@ -29,10 +29,10 @@ func (s *Store) dial(ctx context.Context, address string, d *net.Dialer, config 
 	defer context.AfterFunc(s.closing, cancel)()
 	check := func() error { return nil }
 	if counts {
-		check = s.checkMaster(ctx, address)
 		if err := s.checkStale(ctx, address); err != nil {
 			return nil, err
 		}
+		check = s.checkMaster(ctx, address)
 	}
 	connect := d.DialContext
 	if s.options.Dial != nil {

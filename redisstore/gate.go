@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -71,8 +70,8 @@ type connections struct {
 func (c *connections) begin(w *watchedConn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if m := c.stale[w.address]; m != nil && !m.rejoined {
-		return fmt.Errorf("connect to %s: %w", w.address, errStale)
+	if c.staleNow(w.address) != nil {
+		return staleError(w.address)
 	}
 	c.all = append(c.all, w)
 	return nil

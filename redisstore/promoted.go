@@ -258,8 +258,7 @@ func (s *Store) readMachines(l *link, soon bool, timeout time.Duration) (all []s
 		s.done.Go(func() { // the client may wait for a connection whatever its context
 			ctx, cancel := context.WithTimeout(s.closing, checkTimeout)
 			defer cancel()
-			info, err := node.Do(ctx, node.B().Info().Section("replication").Build()).ToString()
-			seen := parseReplication(info)
+			seen, err := askReplication(ctx, node)
 			_, refused := rueidis.IsRedisErr(err)
 			seen.look, seen.address, seen.replied, seen.ok = look, address, err == nil || refused, err == nil && seen.history != ""
 			select {
@@ -301,6 +300,12 @@ func (s *Store) noteAnswer(m seenMachine) {
 	}
 }
 
+// askReplication asks a machine for INFO replication.
+func askReplication(ctx context.Context, node rueidis.Client) (seenMachine, error) {
+	info, err := node.Do(ctx, node.B().Info().Section("replication").Build()).ToString()
+	return parseReplication(info), err
+}
+
 // parseReplication decodes INFO replication. Some services leave out what it needs.
 func parseReplication(info string) (m seenMachine) {
 	number := func(name string) int64 {
@@ -322,7 +327,11 @@ func (s *Store) lookForPromotion(l *link, m seenMachine, on bool) {
 	p := &s.promoted
 	at := p.machines[m.address]
 	was := at.history
-	if m.master && on && !p.histories[m.history] && m.before != "" {
+	switch known := p.histories[m.history]; {
+	case !on || !m.master:
+	case known:
+		s.lookForReturn(l, m)
+	case m.before != "":
 		slots, err := s.slotsOf(l, m.address)
 		if err != nil {
 			return // it is looked at again
@@ -334,8 +343,6 @@ func (s *Store) lookForPromotion(l *link, m seenMachine, on bool) {
 		}
 		// a cluster's client may take its slots for another machine's, which may be dead
 		s.countAgain(nodes(l.client)[m.address], p.journal.missing(promoted, s.Now().Unix()), &promoted)
-	} else if m.master && on && p.histories[m.history] {
-		s.lookForReturn(l, m)
 	}
 	if at.history = m.history; m.master {
 		p.histories[m.history] = true

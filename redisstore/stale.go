@@ -38,6 +38,8 @@ type staleMaster struct {
 
 var errStale = errors.New("a replica has taken its place in the cluster, of which it may not have heard")
 
+func staleError(address string) error { return fmt.Errorf("connect to %s: %w", address, errStale) }
+
 // leaveStale ends the connections to stale masters that a look has shown, and goes back to those
 // whose replicas have gone.
 func (s *Store) leaveStale(l *link, all []seenMachine) {
@@ -51,14 +53,17 @@ func (s *Store) leaveStale(l *link, all []seenMachine) {
 			if address == by.address || m.counted != by.before || p.live.isLeft(address, by) {
 				continue
 			}
-			if !s.goesOn(address, by.before) {
-				continue // an orderly failover: it has just become a replica
-			}
 			slots, err := s.slotsOf(l, by.address)
 			if err == nil && len(slots) == 0 { // such as a replica that was reset
 				continue
 			}
-			p.live.leave(address, &staleMaster{history: by.before, by: by, slots: slots, seen: s.local()})
+			stale := &staleMaster{history: by.before, by: by, slots: slots, seen: s.local()}
+			if s.goesOn(address, by.before) {
+				p.live.leave(address, stale)
+			} else {
+				stale.rejoined = true // an orderly failover: it has just become a replica
+				p.live.noteStale(address, stale)
+			}
 		}
 	}
 }
@@ -97,9 +102,8 @@ func (s *Store) checkStale(ctx context.Context, address string) error {
 	if m == nil {
 		return nil
 	}
-	stale := fmt.Errorf("connect to %s: %w", address, errStale)
 	if !due {
-		return stale
+		return staleError(address)
 	}
 	client, err := s.connectAside(ctx, s.asideOptions(address))
 	if err != nil {
@@ -114,7 +118,7 @@ func (s *Store) checkStale(ctx context.Context, address string) error {
 			s.log.Warn("a master of the cluster has not heard that a replica has taken its place: nothing is sent to it until it has",
 				"store", s.addresses, "machine", address, "replica", m.by.address)
 		})
-		return stale
+		return staleError(address)
 	}
 	s.promoted.live.rejoin(m)
 	return nil
@@ -142,12 +146,6 @@ func (m *staleMaster) counts(ctx context.Context, client rueidis.Client, address
 	return false, nil
 }
 
-// askReplication asks a machine about its replication.
-func askReplication(ctx context.Context, node rueidis.Client) (seenMachine, error) {
-	info, err := node.Do(ctx, node.B().Info().Section("replication").Build()).ToString()
-	return parseReplication(info), err
-}
-
 // leave ends the connections to an address, and keeps others from beginning.
 func (c *connections) leave(address string, m *staleMaster) {
 	for _, w := range c.noteStale(address, m) {
@@ -155,6 +153,7 @@ func (c *connections) leave(address string, m *staleMaster) {
 	}
 }
 
+// noteStale notes a master that was replaced, and returns the connections to it.
 func (c *connections) noteStale(address string, m *staleMaster) (all []*watchedConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,15 +174,13 @@ func (c *connections) keepStale(all []seenMachine, now int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for address, m := range c.stale {
+		changed := false
 		for _, by := range all {
-			if by.address != m.by.address {
-				continue
-			}
-			if m.seen = now; !by.master || by.history != m.by.history {
-				m.seen = now - staleLasts
+			if by.address == m.by.address {
+				m.seen, changed = now, !by.master || by.history != m.by.history
 			}
 		}
-		if now-m.seen >= staleLasts {
+		if changed || now-m.seen >= staleLasts {
 			delete(c.stale, address)
 		}
 	}
@@ -202,14 +199,19 @@ func (c *connections) isLeft(address string, by seenMachine) bool {
 func (c *connections) staleAt(address string, now int64) (m *staleMaster, due bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if m = c.stale[address]; m == nil || m.rejoined {
-		return nil, false
-	}
-	if now-m.asked < askStaleEvery {
+	if m = c.staleNow(address); m == nil || now-m.asked < askStaleEvery {
 		return m, false
 	}
 	m.asked = now
 	return m, true
+}
+
+// staleNow returns the stale master at an address, nil if there is none. c.mu is held.
+func (c *connections) staleNow(address string) *staleMaster {
+	if m := c.stale[address]; m != nil && !m.rejoined {
+		return m
+	}
+	return nil
 }
 
 // rejoin allows connections to a machine again.
