@@ -14,13 +14,34 @@ import (
 // attached returns the far end of a pair whose near end a task reads and writes, which runs f.
 func attached(t *testing.T, f func(*Task, *Conn)) (far net.Conn) {
 	t.Helper()
-	taken, far := pair(t)
-	near := taken.(*Conn)
-	go Run(func(task *Task) {
-		near.Attach(task)
-		f(task, near)
-	})
+	near, far := pair(t)
+	runs(near.(*Conn), f)
 	return far
+}
+
+// runs has a task run f, which reads and writes c.
+func runs(c *Conn, f func(*Task, *Conn)) {
+	go Run(func(task *Task) {
+		c.Attach(task)
+		f(task, c)
+	})
+}
+
+// ofEachPoller returns connections whose near ends are of a poller each, every poller's, and their
+// far ends.
+func ofEachPoller(t *testing.T) map[*Conn]net.Conn {
+	t.Helper()
+	all, has := map[*Conn]net.Conn{}, map[*poller]bool{}
+	for process.pollers.Load() == nil || len(all) < len(*process.pollers.Load()) {
+		one, other := pair(t)
+		for near, far := range map[net.Conn]net.Conn{one: other, other: one} {
+			if c := near.(*Conn); !has[c.poller] {
+				has[c.poller], all[c] = true, far
+				break
+			}
+		}
+	}
+	return all
 }
 
 // The poller runs a task from the moment when its socket is ready until it waits again.
@@ -151,8 +172,8 @@ func TestATaskThatWaitsToWriteHoldsUpNoOther(t *testing.T) {
 	})
 	_, _ = slow.Write([]byte{1})
 	<-writing
-	for range 2 * runtime.GOMAXPROCS(0) { // on each poller
-		echo := attached(t, func(_ *Task, c *Conn) {
+	for near, echo := range ofEachPoller(t) {
+		runs(near, func(_ *Task, c *Conn) {
 			p := make([]byte, 1)
 			for {
 				if _, err := c.Read(p); err != nil {
@@ -185,13 +206,16 @@ func TestATaskThatWaitsToWriteHoldsUpNoOther(t *testing.T) {
 // twice, and then no more; it goes on too.
 func TestRelieveEndsTheWaitForATaskThatDoesNotDetach(t *testing.T) {
 	blocked, release := make(chan struct{}, 1), make(chan struct{})
-	for range runtime.GOMAXPROCS(0) { // one of each poller
-		far := attached(t, func(_ *Task, c *Conn) {
+	for near, far := range ofEachPoller(t) {
+		runs(near, func(_ *Task, c *Conn) {
 			_, _ = c.Read(make([]byte, 1))
 			blocked <- struct{}{}
 			<-release
 			_, _ = c.Write([]byte{2})
 		})
+		for near.reads.state.Load() != waiting { // else its read may not wait, and the poller not run it
+			runtime.Gosched()
+		}
 		_, _ = far.Write([]byte{1})
 		<-blocked
 		defer func() {
