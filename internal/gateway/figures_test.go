@@ -67,21 +67,25 @@ func TestUpstreamFailuresAreCountedByStatus(t *testing.T) {
 			}
 		}
 	})
-	e := open(t, nil, func(op *Options) { o.use(op); op.Limits.Upstream = 50 * time.Millisecond })
-	want := map[int]int64{502: 0, 504: 0}
+	patient := open(t, nil, o.use)
+	hasty := open(t, nil, func(op *Options) { o.use(op); op.Limits.Upstream = 50 * time.Millisecond })
 	for _, c := range []struct {
+		by     *edge
 		path   string
 		status int
-		own    bool // the upstream's own answer
-	}{{"/fine", 200, true}, {"/ends", 502, false}, {"/late", 504, false}, {"/own", 502, true}, {"/ends", 502, false}} {
-		if got := e.ask("POST " + c.path).StatusCode; got != c.status {
+		want   map[int]int64 // after that
+	}{
+		{patient, "/fine", 200, map[int]int64{502: 0, 504: 0}},
+		{patient, "/ends", 502, map[int]int64{502: 1, 504: 0}},
+		{patient, "/own", 502, map[int]int64{502: 1, 504: 0}}, // the upstream's own answer
+		{patient, "/ends", 502, map[int]int64{502: 2, 504: 0}},
+		{hasty, "/late", 504, map[int]int64{502: 0, 504: 1}},
+	} {
+		if got := c.by.ask("POST " + c.path).StatusCode; got != c.status {
 			t.Errorf("%s: %d, want %d", c.path, got, c.status)
 		}
-		if !c.own {
-			want[c.status]++
-		}
-		if got := e.gateway.Upstreams()[0].Unanswered; !maps.Equal(got, want) {
-			t.Errorf("after %s: %v, want %v", c.path, got, want)
+		if got := c.by.gateway.Upstreams()[0].Unanswered; !maps.Equal(got, c.want) {
+			t.Errorf("after %s: %v, want %v", c.path, got, c.want)
 		}
 	}
 }
