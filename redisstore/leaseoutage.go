@@ -52,7 +52,7 @@ func (a *leases) pass(charges []weir.Charge, hashes *[weir.MaxCharges]hash, outa
 		}
 		lots[i] = l
 	}
-	a.allow(r, a.aheadOf(entries[0]), lots[:len(charges)], now)
+	a.allow(r, entries[:len(charges)], lots[:len(charges)], now)
 	return true
 }
 

@@ -71,6 +71,29 @@ func TestAGatePassesByLeasedUnits(t *testing.T) {
 	}
 }
 
+// On a cluster what is known of a machine's clock may be older for one window than for another: what
+// units of both serve shows a time at which both are open.
+func TestATakeOfTwoWindowsIsBeforeTheOpeningOfNeither(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newSlowLeases()
+		first, second := of("a", 100, 1), of("b", 100, 1)
+		now, _ := a.clock()
+		a.ahead.learn(time.Now().UnixNano(), now, now)
+		ask(t, a, first, second)
+		at := time.Now().Add(10 * time.Second)
+		for c, late := range map[*weir.Charge]time.Duration{&first: 2 * time.Second, &second: 0} {
+			e := a.table.find(hashOf(c))
+			e.place.Store(&leasedPlace{name: string(c.Key), slot: 1})
+			e.ahead.learn(at.UnixNano(), now, now+late) // the answer was under way for so long
+		}
+		for _, in := range [][]weir.Charge{{first, second}, {second, first}} {
+			if r := ask(t, a, in...); !r.Leased || r.Now != at.Unix() {
+				t.Errorf("leased: %t, at %d; want %d", r.Leased, r.Now, at.Unix())
+			}
+		}
+	})
+}
+
 // Requests under another limit, such as exempt ones, leave units to those for which they were
 // leased.
 func TestRequestsUnderAnotherLimitLeaveUnits(t *testing.T) {

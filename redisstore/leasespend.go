@@ -59,7 +59,7 @@ func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *
 			return false
 		}
 	}
-	a.allow(r, a.aheadOf(entries[0]), spent[:len(charges)], now)
+	a.allow(r, entries[:len(charges)], spent[:len(charges)], now)
 	for i := range charges {
 		l := &spent[i]
 		if i == 0 || l.At < r.Ticket.At {
@@ -73,9 +73,13 @@ func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *
 	return true
 }
 
-// allow makes r the receipt of a take at now that units of lots serve.
-func (a *leases) allow(r *weir.Receipt, ahead *serverAhead, lots []lease.Lot, now time.Duration) {
-	*r = weir.Receipt{Allowed: true, Leased: true, Now: ahead.at(now) / int64(time.Second)}
+// allow makes r the receipt of a take at now that units of lots of some windows serve. It shows the
+// latest of the times that are known for these.
+func (a *leases) allow(r *weir.Receipt, entries []*leased, lots []lease.Lot, now time.Duration) {
+	*r = weir.Receipt{Allowed: true, Leased: true}
+	for _, e := range entries {
+		r.Now = max(r.Now, a.aheadOf(e).at(now)/int64(time.Second))
+	}
 	for i := range lots {
 		w := lots[i].Window
 		r.Used[i] = weir.Used{Count: lots[i].Count, Reset: w.Reset}

@@ -1,6 +1,8 @@
 package redis_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -119,6 +121,31 @@ func TestAStoreThatLeasesEagerlyIsExactForOneProcess(t *testing.T) {
 	}
 }
 
+// A stillStore is a store whose takes end before its stillClock moves. On a cluster, a process knows
+// the time of a window from answers about that window: if the clock moved while one was under way,
+// units show an earlier time than another window's answer did.
+type stillStore struct {
+	*redisstore.Store
+	still *sync.RWMutex
+}
+
+func (s stillStore) Take(ctx context.Context, charges []weir.Charge, r *weir.Receipt) error {
+	s.still.RLock()
+	defer s.still.RUnlock()
+	return s.Store.Take(ctx, charges, r)
+}
+
+type stillClock struct {
+	storetest.Clock
+	still *sync.RWMutex
+}
+
+func (c stillClock) Advance(d time.Duration) {
+	c.still.Lock()
+	defer c.still.Unlock()
+	c.Clock.Advance(d)
+}
+
 // leases runs the contract's tests with leases.
 func (k clockedKind) leases(t *testing.T, how redisstore.Leasing, without ...string) {
 	t.Helper()
@@ -126,6 +153,10 @@ func (k clockedKind) leases(t *testing.T, how redisstore.Leasing, without ...str
 	storetest.RunExcept(t, func(t *testing.T) (weir.Store, storetest.Clock) {
 		s, clock := empty(t)
 		t.Cleanup(func() { served += s.Stats().Leases.Takes })
+		if k.name == "cluster" {
+			still := new(sync.RWMutex)
+			return stillStore{s, still}, stillClock{clock, still}
+		}
 		return s, clock
 	}, without...)
 	if served == 0 {
