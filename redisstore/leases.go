@@ -23,6 +23,7 @@ import (
 //	leases.go      a take that asks the server, in turn
 //	leasespend.go  a take that pockets serve
 //	leasetable.go  the windows whose requests are observed
+//	leaserefill.go  pockets are filled before they are empty
 //	leaseahead.go  the server's time of takes that it was not asked for
 //	leaseback.go   units go back: idle ones, at a reset, and at the end
 //	leaseclaim.go  a refusal calls for what other processes hold
@@ -56,6 +57,8 @@ type lender interface {
 	outlives(e *leased, epoch uint64) bool
 	// answers reports whether the server answered when it was last asked.
 	answers() bool
+	// prepare makes a refill ready for charge, and reports whether it can be charged.
+	prepare(t *leaseTake) bool
 }
 
 // A leaseTake is a take that its lender is asked for.
@@ -76,6 +79,7 @@ type leaseTake struct {
 	wants   [weir.MaxCharges]bool       // units of the window are wished for if the others allow it
 	waited  bool                        // for its turn
 	marked  bool                        // the lender is asked for the marks of resets
+	early   bool                        // a refill: what it costs goes into the pockets
 	wishes  [weir.MaxCharges]lease.Wish // only if marked
 	lots    [weir.MaxCharges]lease.Lot  // of the answer, if it is allowed and marked
 }
@@ -89,13 +93,14 @@ type leases struct {
 	table  leaseTable
 	ahead  serverAhead
 	active activeLeases
-	ending atomic.Bool // no units are asked for any more
+	chores chan func(context.Context) // that are to begin
+	ending atomic.Bool                // no units are asked for any more
 
 	served, granted, returned, returns, heldBack, stranded, claimed atomic.Int64
 }
 
 func newLeases(of lender, clock func() (time.Duration, bool), how Leasing) *leases {
-	a := &leases{of: of, clock: clock, eager: how == LeasesEager, active: activeLeases{all: make(map[*leased]*idling)}}
+	a := &leases{of: of, clock: clock, eager: how == LeasesEager, active: activeLeases{all: make(map[*leased]*idling)}, chores: make(chan func(context.Context), maxChores)}
 	a.table.init()
 	return a
 }
@@ -225,7 +230,7 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) (err error) {
 		a.giveBackAll(ctx, t)
 		err, useless = a.of.charge(ctx, t), false
 	} else {
-		err = a.askInTurn(ctx, t)
+		err = a.askInTurn(ctx, t, now)
 	}
 	if now, _ := a.clock(); ok {
 		for i, other := range others[:len(t.charges)] {
@@ -254,18 +259,20 @@ func (a *leases) noteSlow(ctx context.Context, t *leaseTake, began time.Time) {
 			e.mu.Lock()
 			e.trend.Slow(now)
 			e.mu.Unlock()
+			a.giveBackSlow(e)
 		}
 	}
 }
 
-// askInTurn asks the lender for a take that has its turns, again if that may help.
-func (a *leases) askInTurn(ctx context.Context, t *leaseTake) error {
+// askInTurn asks the lender for a take that has its turns, and began at began, again if that may
+// help.
+func (a *leases) askInTurn(ctx context.Context, t *leaseTake, began time.Duration) error {
 	for outdated := false; ; outdated = true {
 		if err := a.of.charge(ctx, t); err != nil {
 			return err
 		}
 		if t.r.Allowed {
-			a.fill(t)
+			a.fill(t, began)
 			return nil
 		}
 		a.refused(t)
@@ -311,9 +318,9 @@ func (a *leases) acquireToAsk(ctx context.Context, t *leaseTake) (served bool, d
 	}
 }
 
-// fill puts what was granted into the pockets. The take is not before others were given units of
-// its windows, and before each of them ends.
-func (a *leases) fill(t *leaseTake) {
+// fill puts what was granted into the pockets, to a take that began at began. The take is not
+// before others were given units of its windows, and before each of them ends.
+func (a *leases) fill(t *leaseTake, began time.Duration) {
 	now, _ := a.clock()
 	var own, held [weir.MaxCharges]int64
 	var filled [weir.MaxCharges]lease.Filled
@@ -330,7 +337,12 @@ func (a *leases) fill(t *leaseTake) {
 			latest = max(latest, a.aheadOf(e).at(last)/int64(time.Second))
 		} else {
 			if t.charges[i].Cost > 0 {
-				own[i] = e.pocket.Given() + t.charges[i].Cost
+				own[i] = e.pocket.Given()
+			}
+			if t.early {
+				l.Units += t.charges[i].Cost
+			} else {
+				own[i] += t.charges[i].Cost
 			}
 			// of a cluster another machine may have been replaced meanwhile
 			if had := e.pocket.Held(); e.pocket.Units() > 0 && had.Epoch < l.Window.Epoch && a.of.lasts(e, had.Epoch) {
@@ -358,6 +370,7 @@ func (a *leases) fill(t *leaseTake) {
 			continue
 		}
 		e.note(&t.charges[i], now, own[i], l.Count-l.Units, l.Units, l.Window.Reset)
+		e.noteAsked(&t.charges[i], now, now-began, own[i], f.Units)
 		if f.Units > 0 {
 			a.active.add(e, l.Window.Reset, e.patience(&t.charges[i]))
 		}

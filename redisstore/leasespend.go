@@ -70,6 +70,7 @@ func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *
 		}
 	}
 	a.served.Add(1)
+	a.refillLow(charges, entries[:len(charges)])
 	return true
 }
 

@@ -33,12 +33,17 @@ type leased struct {
 	turn
 	gone    bool         // it is not in the table any more; guarded by turn
 	waiting atomic.Int64 // takes that wait for the turn
+	// a pocket with fewer units is to be filled again, see noteAsked; 0: only when it is empty
+	low  atomic.Int64
+	slow atomic.Bool // its units are about to go back, see giveBackSlow
 	// returning: units are on their way back, so the pocket looks empty, and the server counts them
 	returning atomic.Bool
 
-	mu    sync.Mutex
-	trend lease.Trend
-	used  time.Duration // when a take was last noted
+	mu     sync.Mutex
+	trend  lease.Trend
+	used   time.Duration // when a take was last noted
+	took   time.Duration // how long questions take with their turns, lately at most
+	filled time.Duration // when the pocket was last filled
 
 	place atomic.Pointer[leasedPlace] // nil before the first lot
 	ahead serverAhead                 // of the window's machine, on a cluster

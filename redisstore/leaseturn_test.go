@@ -36,6 +36,8 @@ func newSlowLeases() (*leases, *slowLender) {
 	return newLeases(lender, func() (time.Duration, bool) { return time.Hour + time.Since(began), true }, LeasesEager), lender
 }
 
+func (s *slowLender) prepare(*leaseTake) bool { return true }
+
 func (s *slowLender) charge(ctx context.Context, t *leaseTake) error {
 	s.mu.Lock()
 	s.asked++

@@ -168,6 +168,20 @@ func (s *Store) readLots(granted []int64, marks []rueidis.RedisMessage, t *lease
 	return nil
 }
 
+// prepare implements lender.
+func (s *Store) prepare(t *leaseTake) bool {
+	t.epoch = s.epoch.now() // before the link
+	if t.link = s.link.Load(); t.link == nil || s.promoted.gate.isShut() {
+		return false
+	}
+	for i := range t.charges {
+		t.hashes[i] = t.link.hasher.hash(&t.charges[i])
+		t.names[i] = t.link.hasher.name(&t.charges[i], t.hashes[i])
+	}
+	t.asked = s.local()
+	return !t.link.cluster || sameSlot(t.names[:len(t.charges)])
+}
+
 // lasts implements lender.
 func (s *Store) lasts(e *leased, epoch uint64) bool {
 	at := e.place.Load()

@@ -185,6 +185,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	}
 	if s.leases != nil {
 		s.done.Go(func() { s.leases.keepReturning(s.closing) })
+		s.done.Go(func() { s.leases.keepDoing(s.closing) })
 		s.done.Go(s.sendClaims)
 	}
 	return s, nil

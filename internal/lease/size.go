@@ -119,8 +119,7 @@ type Wish struct {
 // store's clock second; the zero Wish if it should ask for each request. Requests of about waiting
 // units wait: if fewer would be granted, most of them would wait for one answer after the other.
 func (t *Trend) Wish(now, per time.Duration, limit, second, waiting int64) Wish {
-	tau := remembers(per)
-	rate := t.recent * math.Exp(-max(0, now-t.at).Seconds()/tau) / tau
+	rate := t.Rate(now, per)
 	ahead := max(min(per/60, mostAhead), time.Second)
 	share := t.share()
 	if share >= alone {
@@ -138,6 +137,12 @@ func (t *Trend) Wish(now, per time.Duration, limit, second, waiting int64) Wish 
 		return Wish{}
 	}
 	return w
+}
+
+// Rate returns how many units of a window of length per this node has spent lately, in a second.
+func (t *Trend) Rate(now, per time.Duration) float64 {
+	tau := remembers(per)
+	return t.recent * math.Exp(-max(0, now-t.at).Seconds()/tau) / tau
 }
 
 // share is this node's share of what all spend. One unit of others is assumed, so that a node is

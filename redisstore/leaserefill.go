@@ -1,0 +1,161 @@
+package redisstore
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/lease"
+)
+
+const (
+	// maxRefill bounds the time for a refill, with its turns.
+	maxRefill = time.Second
+	// maxChores is how many may wait to begin. Without a refill, a take finds the pocket empty, and
+	// asks.
+	maxChores = 256
+)
+
+// A refill is a take that is asked for before a pocket is empty, so that no request waits for the
+// turn, for settlements and for the answer. What it costs goes into the pockets with what is
+// granted.
+type refill struct {
+	leaseTake
+	charge [weir.MaxCharges]weir.Charge
+	low    *leased
+}
+
+// noteAsked keeps how long a question took with its turns, and below how many units the next one
+// is due: those that are spent in twice that time. own units were spent since the last answer, and
+// units are in the pocket now. Near the end of a budget, where each answer grants less, none is
+// asked early.
+func (e *leased) noteAsked(c *weir.Charge, now, took time.Duration, own, units int64) {
+	e.mu.Lock()
+	e.took = min(max(took, e.took-e.took/8), maxRefill)
+	rate := e.trend.Rate(now, time.Duration(c.Per)*time.Second)
+	// at the beginning of a burst that is too low
+	if passed := now - e.filled; passed > 0 {
+		rate = max(rate, float64(own)/passed.Seconds())
+	}
+	e.filled = now
+	low := int64(2 * e.took.Seconds() * rate)
+	e.mu.Unlock()
+	if units < 2*low {
+		low = 0
+	}
+	e.low.Store(low)
+}
+
+// refillLow has the pockets of a take refilled if one that it has spent from is low. It does not
+// block.
+func (a *leases) refillLow(charges []weir.Charge, entries []*leased) {
+	for _, e := range entries {
+		low := e.low.Load()
+		if e.pocket.Units() >= low || !e.low.CompareAndSwap(low, 0) { // once until it is filled
+			continue
+		}
+		r := &refill{low: e}
+		r.charges, r.r, r.early, r.waited, r.marked = r.charge[:len(charges)], new(weir.Receipt), true, true, true
+		for i := range charges { // the caller uses its keys again
+			c := &r.charge[i]
+			*c, r.hashes[i] = charges[i], entries[i].hash
+			c.Key, c.Cost = slices.Clone(c.Key), 1
+		}
+		a.begin(func(ctx context.Context) { a.refill(ctx, r) })
+		return
+	}
+}
+
+// begin has a chore done in the background. It does not block: without a place the chore is left.
+func (a *leases) begin(chore func(context.Context)) (begun bool) {
+	select {
+	case a.chores <- chore:
+		return true
+	default:
+		return false
+	}
+}
+
+// keepDoing does chores until ctx ends.
+func (a *leases) keepDoing(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case chore := <-a.chores:
+			all.Go(func() { chore(ctx) })
+		}
+	}
+}
+
+// refill asks the lender for units of windows, unless they are not worth it any more.
+func (a *leases) refill(ctx context.Context, r *refill) {
+	t := &r.leaseTake
+	ctx, cancel := context.WithTimeout(ctx, maxRefill)
+	defer cancel()
+	began, ok := a.clock()
+	if !ok || !a.of.prepare(t) {
+		return
+	}
+	for i := range t.charges {
+		if t.entries[i] = a.table.find(t.hashes[i]); t.entries[i] == nil {
+			return
+		}
+	}
+	done, err := a.acquire(ctx, t)
+	if err != nil {
+		return
+	}
+	defer done()
+	if r.low.low.Load() > 0 || !a.wishEarly(t) { // filled meanwhile, or not worth it
+		return
+	}
+	if err := a.of.charge(ctx, t); err != nil {
+		return
+	}
+	if !t.r.Allowed {
+		a.refused(t)
+	} else {
+		a.fill(t, began)
+	}
+}
+
+// giveBackSlow has the units of a window go back, since takes have to wait because of them. Those
+// that wait may all miss their deadlines, and then none of them could do it.
+func (a *leases) giveBackSlow(e *leased) {
+	if e.pocket.Units() == 0 || e.slow.Swap(true) {
+		return
+	}
+	if !a.begin(func(ctx context.Context) {
+		defer e.slow.Store(false)
+		ctx, cancel := context.WithTimeout(ctx, maxReturn)
+		defer cancel()
+		a.returnOne(ctx, e)
+	}) {
+		e.slow.Store(false)
+	}
+}
+
+// wishEarly sets what a refill wishes for, and reports whether units of all windows are worth it.
+func (a *leases) wishEarly(t *leaseTake) bool {
+	now, ok := a.clock()
+	t.wishes = [weir.MaxCharges]lease.Wish{}
+	for i := range t.charges {
+		e := t.entries[i]
+		if !ok || e == nil {
+			return false
+		}
+		w, suits := a.wish(e, &t.charges[i], t.hashes[i], now)
+		if w == (lease.Wish{}) || !suits {
+			return false
+		}
+		if w.Units -= e.pocket.Units(); w.Units >= w.Least {
+			t.wishes[i] = w
+		}
+	}
+	return true
+}
