@@ -116,8 +116,20 @@ func (a *leases) returnAll(ctx context.Context) (late []*leased) {
 // the units of the first time.
 func (a *leases) end(ctx context.Context) {
 	a.ending.Store(true)
+	a.awaitChores(ctx)
 	for range 3 {
 		if a.returnAll(ctx); !a.active.holds() {
+			return
+		}
+	}
+}
+
+// awaitChores waits for refills, and for units that go back, that have begun.
+func (a *leases) awaitChores(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, maxReturn)
+	defer cancel()
+	for p := (poll{ctx: ctx, since: time.Now()}); a.doing.Load() > 0; {
+		if p.wait() != nil {
 			return
 		}
 	}

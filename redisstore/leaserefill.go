@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxRefill bounds the time for a refill, with its turns.
-	maxRefill = time.Second
+	// maxRefill bounds the time for a refill, with its turns: takes may wait for these.
+	maxRefill = 250 * time.Millisecond
 	// maxChores is how many may wait to begin. Without a refill, a take finds the pocket empty, and
 	// asks.
 	maxChores = 256
@@ -24,6 +24,7 @@ const (
 type refill struct {
 	leaseTake
 	charge [weir.MaxCharges]weir.Charge
+	costs  [weir.MaxCharges]int64 // of the take that found a pocket low
 	low    *leased
 }
 
@@ -60,7 +61,7 @@ func (a *leases) refillLow(charges []weir.Charge, entries []*leased) {
 		r.charges, r.r, r.early, r.waited, r.marked = r.charge[:len(charges)], new(weir.Receipt), true, true, true
 		for i := range charges { // the caller uses its keys again
 			c := &r.charge[i]
-			*c, r.hashes[i] = charges[i], entries[i].hash
+			*c, r.costs[i], r.hashes[i] = charges[i], charges[i].Cost, entries[i].hash
 			c.Key, c.Cost = slices.Clone(c.Key), 1
 		}
 		a.begin(func(ctx context.Context) { a.refill(ctx, r) })
@@ -70,10 +71,12 @@ func (a *leases) refillLow(charges []weir.Charge, entries []*leased) {
 
 // begin has a chore done in the background. It does not block: without a place the chore is left.
 func (a *leases) begin(chore func(context.Context)) (begun bool) {
+	a.doing.Add(1)
 	select {
 	case a.chores <- chore:
 		return true
 	default:
+		a.doing.Add(-1)
 		return false
 	}
 }
@@ -87,7 +90,10 @@ func (a *leases) keepDoing(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case chore := <-a.chores:
-			all.Go(func() { chore(ctx) })
+			all.Go(func() {
+				defer a.doing.Add(-1)
+				chore(ctx)
+			})
 		}
 	}
 }
@@ -111,7 +117,7 @@ func (a *leases) refill(ctx context.Context, r *refill) {
 		return
 	}
 	defer done()
-	if r.low.low.Load() > 0 || !a.wishEarly(t) { // filled meanwhile, or not worth it
+	if r.low.low.Load() > 0 || !a.wishEarly(r) { // filled meanwhile, or not worth it
 		return
 	}
 	if err := a.of.charge(ctx, t); err != nil {
@@ -124,24 +130,31 @@ func (a *leases) refill(ctx context.Context, r *refill) {
 	}
 }
 
-// giveBackSlow has the units of a window go back, since takes have to wait because of them. Those
+// giveBackSoon has the units of a window go back, since takes have to wait because of them. Those
 // that wait may all miss their deadlines, and then none of them could do it.
-func (a *leases) giveBackSlow(e *leased) {
+func (a *leases) giveBackSoon(e *leased) {
 	if e.pocket.Units() == 0 || e.slow.Swap(true) {
 		return
 	}
-	if !a.begin(func(ctx context.Context) {
-		defer e.slow.Store(false)
-		ctx, cancel := context.WithTimeout(ctx, maxReturn)
-		defer cancel()
-		a.returnOne(ctx, e)
-	}) {
+	if !a.begin(func(ctx context.Context) { a.giveBackSlow(ctx, e) }) {
 		e.slow.Store(false)
 	}
 }
 
-// wishEarly sets what a refill wishes for, and reports whether units of all windows are worth it.
-func (a *leases) wishEarly(t *leaseTake) bool {
+func (a *leases) giveBackSlow(ctx context.Context, e *leased) {
+	defer e.slow.Store(false)
+	ctx, cancel := context.WithTimeout(ctx, maxReturn)
+	defer cancel()
+	// in an outage the units would not arrive, and may be of use: see keeps
+	if epoch, _ := e.pocket.Lasts(); a.of.lasts(e, epoch) && a.of.reaches(ctx, e) {
+		a.returnOne(ctx, e)
+	}
+}
+
+// wishEarly sets what a refill wishes for, and reports whether units of all windows are worth it,
+// and some of the one that is low are needed.
+func (a *leases) wishEarly(r *refill) (needed bool) {
+	t := &r.leaseTake
 	now, ok := a.clock()
 	t.wishes = [weir.MaxCharges]lease.Wish{}
 	for i := range t.charges {
@@ -149,13 +162,16 @@ func (a *leases) wishEarly(t *leaseTake) bool {
 		if !ok || e == nil {
 			return false
 		}
-		w, suits := a.wish(e, &t.charges[i], t.hashes[i], now)
+		c := t.charges[i]
+		c.Cost = r.costs[i]
+		w, suits := a.wish(e, &c, t.hashes[i], now)
 		if w == (lease.Wish{}) || !suits {
 			return false
 		}
 		if w.Units -= e.pocket.Units(); w.Units >= w.Least {
 			t.wishes[i] = w
+			needed = needed || e == r.low
 		}
 	}
-	return true
+	return needed
 }

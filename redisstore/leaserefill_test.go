@@ -121,3 +121,79 @@ func TestRequestsDoNotMissTheirDeadlinesForLong(t *testing.T) {
 		t.Errorf("%d of %d requests missed their deadline", missed, offered)
 	}
 }
+
+// While the store does not answer, units that keep requests waiting stay where they are: they would
+// not arrive, and on_store_failure: pocket spends them.
+func TestSlowUnitsStayInAnOutage(t *testing.T) {
+	for name, gone := range map[string]bool{"no answer": false, "no connection": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &simStore{fault: simSound, keys: make(map[string]*simKey)}
+				n := &simNode{store: s, start: time.Now(), delay: time.Millisecond, even: true}
+				n.boot(LeasesEager)
+				c := weir.Charge{Key: []byte("caller"), Limit: 100, Per: 3600, Cost: 1, OnFailure: weir.FailPocket | weir.FailDeny}
+				n.take([]weir.Charge{c})
+				e := n.now.Load().leases.table.find(simHash(&c))
+				before := e.pocket.Units()
+				n.away.Store(true)
+				if gone {
+					n.epoch.Add(1)
+				}
+				exact := c
+				exact.Exact = true // the pocket cannot serve it
+				n.take([]weir.Charge{exact})
+				time.Sleep(2 * maxReturn)
+				if units := e.pocket.Units(); before == 0 || units != before {
+					t.Errorf("%d units are left of %d", units, before)
+				}
+				n.end()
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// A refill that is under way when the store is closed leaves nothing spent.
+func TestARefillIsOverAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &simStore{fault: simSound, keys: make(map[string]*simKey)}
+		n := &simNode{store: s, start: time.Now(), delay: 20 * time.Millisecond, even: true}
+		n.boot(LeasesEager)
+		c := weir.Charge{Key: []byte("caller"), Limit: 100, Per: 3600, Cost: 1}
+		n.take([]weir.Charge{c})
+		a := n.now.Load().leases
+		e := a.table.find(simHash(&c))
+		time.Sleep(200*time.Millisecond - time.Since(n.start))
+		for e.low.Store(7); e.pocket.Units() > 0; {
+			n.take([]weir.Charge{c})
+		}
+		synctest.Wait()
+		a.returnIdle(t.Context()) // forgets the empty pocket
+		a.end(t.Context())
+		n.end()
+		synctest.Wait()
+		if w := s.keys["caller"].open; s.early == 0 || w.count != w.admitted {
+			t.Errorf("%d refills; %d units are spent, and %d were admitted", s.early, w.count, w.admitted)
+		}
+	})
+}
+
+// What a refill costs is known to be lost if its answer leases nothing.
+func TestARefillThatLeasesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, lender := newSlowLeases()
+		c := of("a", 100, 1)
+		ask(t, a, c)
+		e := a.table.find(hashOf(&c))
+		for e.low.Store(7); e.pocket.Units() > 6; {
+			ask(t, a, c)
+		}
+		lender.unmarked, lender.most["a"] = true, 0
+		(<-a.chores)(t.Context())
+		w := lender.store.keys["a"].open
+		const given = 1 // out of the pocket
+		if lost := a.stranded.Load(); lost != 1 || w.count != w.admitted+given+e.pocket.Units()+lost {
+			t.Errorf("%d units are spent, %d were admitted, %d are left and %d are lost", w.count, w.admitted, e.pocket.Units(), lost)
+		}
+	})
+}

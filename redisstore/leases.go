@@ -57,6 +57,8 @@ type lender interface {
 	outlives(e *leased, epoch uint64) bool
 	// answers reports whether the server answered when it was last asked.
 	answers() bool
+	// reaches asks the server of a window, and reports whether it answers.
+	reaches(ctx context.Context, e *leased) bool
 	// prepare makes a refill ready for charge, and reports whether it can be charged.
 	prepare(t *leaseTake) bool
 }
@@ -94,6 +96,7 @@ type leases struct {
 	ahead  serverAhead
 	active activeLeases
 	chores chan func(context.Context) // that are to begin
+	doing  atomic.Int64               // chores that have not ended
 	ending atomic.Bool                // no units are asked for any more
 
 	served, granted, returned, returns, heldBack, stranded, claimed atomic.Int64
@@ -259,7 +262,7 @@ func (a *leases) noteSlow(ctx context.Context, t *leaseTake, began time.Time) {
 			e.mu.Lock()
 			e.trend.Slow(now)
 			e.mu.Unlock()
-			a.giveBackSlow(e)
+			a.giveBackSoon(e)
 		}
 	}
 }
@@ -335,6 +338,9 @@ func (a *leases) fill(t *leaseTake, began time.Duration) {
 			held[i] = a.recount(e, t.r.Used[i].Reset, t.r.Used[i].Count)
 			_, last := e.pocket.Of(t.r.Used[i].Reset)
 			latest = max(latest, a.aheadOf(e).at(last)/int64(time.Second))
+			if t.early {
+				a.stranded.Add(t.charges[i].Cost)
+			}
 		} else {
 			if t.charges[i].Cost > 0 {
 				own[i] = e.pocket.Given()

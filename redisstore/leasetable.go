@@ -35,7 +35,7 @@ type leased struct {
 	waiting atomic.Int64 // takes that wait for the turn
 	// a pocket with fewer units is to be filled again, see noteAsked; 0: only when it is empty
 	low  atomic.Int64
-	slow atomic.Bool // its units are about to go back, see giveBackSlow
+	slow atomic.Bool // its units are about to go back, see giveBackSoon
 	// returning: units are on their way back, so the pocket looks empty, and the server counts them
 	returning atomic.Bool
 

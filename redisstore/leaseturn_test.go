@@ -24,6 +24,7 @@ type slowLender struct {
 	mu    sync.Mutex
 	asked int
 
+	silent       bool   // it does not answer whether it is there
 	unmarked     bool   // its answers have no marks, and lend nothing
 	looksAtEpoch func() // is called when it is asked whether a connection lasts; nil: nothing
 	answered     func() // is called while an answer is on its way
@@ -37,6 +38,8 @@ func newSlowLeases() (*leases, *slowLender) {
 }
 
 func (s *slowLender) prepare(*leaseTake) bool { return true }
+
+func (s *slowLender) reaches(context.Context, *leased) bool { return !s.silent }
 
 func (s *slowLender) charge(ctx context.Context, t *leaseTake) error {
 	s.mu.Lock()

@@ -107,7 +107,7 @@ func (s *Store) askMarked(ctx context.Context, t *leaseTake, sent time.Duration)
 	}
 	t.lots = [weir.MaxCharges]lease.Lot{}
 	reply, asked, err := s.askInTime(ctx, t.link, &t.link.lease, names[:2*n], args, t.charges, t.asked)
-	if redisErr, ok := rueidis.IsRedisErr(err); ok && redisErr.IsTryAgain() {
+	if redisErr, ok := rueidis.IsRedisErr(err); ok && redisErr.IsTryAgain() && !t.early {
 		// Its slot moves, and not all of its keys exist. Without a mark nothing is leased.
 		return s.ask(ctx, t.link, t.names[:n], t.charges, t.asked, t.hashes[:], t.r)
 	}
@@ -166,6 +166,16 @@ func (s *Store) readLots(granted []int64, marks []rueidis.RedisMessage, t *lease
 		}
 	}
 	return nil
+}
+
+// reaches implements lender.
+func (s *Store) reaches(ctx context.Context, e *leased) bool {
+	l, at := s.link.Load(), e.place.Load()
+	if l == nil || at == nil {
+		return false
+	}
+	_, err := s.do(ctx, l, l.client.B().Get().Key(at.name).Build())
+	return err == nil
 }
 
 // prepare implements lender.
