@@ -342,7 +342,8 @@ func (n *simProcess) answers() bool { return !n.away.Load() }
 func (n *simProcess) prepare(*leaseTake) bool { return true }
 
 func (n *simProcess) reaches(ctx context.Context, _ *leased) bool {
-	return n.travel(ctx) && n.travel(ctx)
+	there := n.travel(ctx)
+	return there && n.travel(ctx)
 }
 
 // lose puts the store out of reach for a time: the connection has ended. Then there is another one.
