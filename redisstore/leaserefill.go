@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -151,7 +152,11 @@ func (a *leases) giveBackSlow(ctx context.Context, e *leased) {
 	}
 }
 
-// wishEarly sets what a refill wishes for, and reports whether units of all windows are worth it,
+// errNotOpen means that a window of a refill has ended, or was reset. A window opens with the first
+// request, so a refill opens none.
+var errNotOpen = errors.New("the window is not open any more")
+
+// wishEarly sets what a refill wishes for, of which windows, and reports whether units of all windows are worth it,
 // and some of the one that is low are needed.
 func (a *leases) wishEarly(r *refill) (needed bool) {
 	t := &r.leaseTake
@@ -166,6 +171,12 @@ func (a *leases) wishEarly(r *refill) (needed bool) {
 		c.Cost = r.costs[i]
 		w, suits := a.wish(e, &c, t.hashes[i], now)
 		if w == (lease.Wish{}) || !suits {
+			return false
+		}
+		e.pocket.Lock()
+		t.opened[i] = e.pocket.Held().Reset
+		e.pocket.Unlock()
+		if t.opened[i] == 0 {
 			return false
 		}
 		if w.Units -= e.pocket.Units(); w.Units >= w.Least {

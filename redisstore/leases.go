@@ -82,6 +82,7 @@ type leaseTake struct {
 	waited  bool                        // for its turn
 	marked  bool                        // the lender is asked for the marks of resets
 	early   bool                        // a refill: what it costs goes into the pockets
+	opened  [weir.MaxCharges]int64      // the resets that the windows must have; only if early
 	wishes  [weir.MaxCharges]lease.Wish // only if marked
 	lots    [weir.MaxCharges]lease.Lot  // of the answer, if it is allowed and marked
 }

@@ -129,13 +129,16 @@ func (s *simStore) awaitOpened(ctx context.Context, c *weir.Charge) {
 }
 
 // take is lease.lua.
-func (s *simStore) take(t *leaseTake) {
+func (s *simStore) take(t *leaseTake) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	*t.r = weir.Receipt{Allowed: true, Now: now.Unix(), Ticket: weir.Ticket{At: now.UnixMilli(), Epoch: t.epoch}}
 	for i := range t.charges {
 		c, k := &t.charges[i], s.key(&t.charges[i])
+		if t.early && (k.open == nil || k.open.reset != t.opened[i]) {
+			return errNotOpen
+		}
 		if k.open != nil {
 			t.r.Used[i] = weir.Used{Count: k.open.count, Reset: k.open.reset}
 		}
@@ -144,7 +147,7 @@ func (s *simStore) take(t *leaseTake) {
 		}
 	}
 	if !t.r.Allowed {
-		return
+		return nil
 	}
 	for i := range t.charges {
 		c, k := &t.charges[i], s.key(&t.charges[i])
@@ -179,6 +182,7 @@ func (s *simStore) take(t *leaseTake) {
 		s.keeps(t, i, k.open)
 		t.lots[i].Count = t.r.Used[i].Count + t.lots[i].Units
 	}
+	return nil
 }
 
 // keeps fails if a node will take an answer for one of another window than that of its units, which
@@ -299,10 +303,13 @@ func (n *simProcess) charge(ctx context.Context, t *leaseTake) error {
 	if !n.travel(ctx) {
 		return errSimLost
 	}
-	n.store.take(t)
+	failed := n.store.take(t)
 	took := time.Now().UnixMilli()
 	if !n.travel(ctx) {
 		return errSimLost
+	}
+	if failed != nil {
+		return failed
 	}
 	answered, _ := n.clock()
 	if n.store.fault == simFromAnswer {

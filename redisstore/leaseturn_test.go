@@ -58,7 +58,10 @@ func (s *slowLender) charge(ctx context.Context, t *leaseTake) error {
 	for i := range t.charges {
 		t.wishes[i].Units = min(t.wishes[i].Units, s.most[string(t.charges[i].Key)])
 	}
-	s.store.take(t)
+	if err := s.store.take(t); err != nil {
+		t.charges = asked
+		return err
+	}
 	if gate && s.slow != nil {
 		<-s.slow
 	}

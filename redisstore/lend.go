@@ -93,7 +93,7 @@ func (s *Store) askFor(ctx context.Context, t *leaseTake) error {
 func (s *Store) askMarked(ctx context.Context, t *leaseTake, sent time.Duration) error {
 	n := len(t.charges)
 	var names [2 * weir.MaxCharges]string
-	var buf [6*weir.MaxCharges + 1]string
+	var buf [7*weir.MaxCharges + 1]string
 	args := buf[:0]
 	for i := range n {
 		names[i], names[n+i] = t.names[i], t.names[i]+resetName
@@ -104,6 +104,13 @@ func (s *Store) askMarked(ctx context.Context, t *leaseTake, sent time.Duration)
 	}
 	for i := range n {
 		args = append(args, s.numbers.text(t.wishes[i].Least))
+	}
+	for i := range n {
+		reset := int64(-1)
+		if t.early {
+			reset = t.opened[i] % resetMod
+		}
+		args = append(args, s.numbers.text(reset))
 	}
 	t.lots = [weir.MaxCharges]lease.Lot{}
 	reply, asked, err := s.askInTime(ctx, t.link, &t.link.lease, names[:2*n], args, t.charges, t.asked)
@@ -117,6 +124,9 @@ func (s *Store) askMarked(ctx context.Context, t *leaseTake, sent time.Duration)
 	all, err := reply.ToArray()
 	if err != nil {
 		return err
+	}
+	if len(all) == 0 && t.early {
+		return errNotOpen
 	}
 	if len(all) != 1 && len(all) != 1+2*n {
 		return errReply

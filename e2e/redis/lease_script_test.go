@@ -236,6 +236,7 @@ func (m *scriptModel) empty(t *rapid.T) {
 
 // A leaseAnswer is the decoded reply of lease.lua.
 type leaseAnswer struct {
+	Closed         bool // a window is not the one that it must be
 	Void           bool // too late, or in another span
 	Ms             int64
 	Allowed        bool
@@ -291,7 +292,8 @@ func (m *scriptModel) take(t *rapid.T) {
 	for _, k := range which {
 		keys = append(keys, m.windows[k].name+":reset")
 	}
-	args := append(append(append(append(units, parts...), least...), windows...), (m.ms()+late)%(1000*scriptResets))
+	must, closed := m.drawResets(t, which)
+	args := append(append(append(append(append(units, parts...), least...), must...), windows...), (m.ms()+late)%(1000*scriptResets))
 	if !ones || !relative {
 		args = append(args, costs...)
 	}
@@ -299,10 +301,13 @@ func (m *scriptModel) take(t *rapid.T) {
 		args = append(args, ends...)
 	}
 	got, err := decodeLease(m.run.eval(m.run.lease, keys, args...), charges, m.now())
-	if maybe && !want.Void {
+	if closed {
+		want = leaseAnswer{Closed: true}
+	}
+	if maybe && !want.Void && !closed {
 		want.Void = got.Void
 	}
-	if !want.Void {
+	if !want.Void && !closed {
 		want.Allowed = true
 		for i, k := range which {
 			u := m.windows[k].Used.At(m.now(), charges[i].End(m.now()))
@@ -347,6 +352,19 @@ func (m *scriptModel) take(t *rapid.T) {
 	}
 }
 
+// drawResets draws the resets that windows must have, or -1, and reports whether one has another.
+func (m *scriptModel) drawResets(t *rapid.T, which []int) (must []any, closed bool) {
+	for _, k := range which {
+		reset := int64(-1)
+		if w := &m.windows[k]; rapid.IntRange(0, 3).Draw(t, "must be open") == 0 {
+			reset = (w.Reset + rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(t, "another")) % scriptResets
+			closed = closed || w.Reset <= m.now() || w.Reset%scriptResets != reset
+		}
+		must = append(must, reset)
+	}
+	return must, closed
+}
+
 // decodeLease decodes a reply, as the store does at a time in Unix seconds.
 func decodeLease(reply rueidis.RedisResult, charges []weir.Charge, now int64) (a leaseAnswer, err error) {
 	m, err := reply.ToMessage()
@@ -360,6 +378,9 @@ func decodeLease(reply rueidis.RedisResult, charges []weir.Charge, now int64) (a
 	all, err := m.ToArray()
 	if err != nil {
 		return a, err
+	}
+	if len(all) == 0 {
+		return leaseAnswer{Closed: true}, nil
 	}
 	n, err := all[0].AsIntSlice()
 	if err != nil {
