@@ -71,8 +71,8 @@ func TestAGatePassesByLeasedUnits(t *testing.T) {
 	}
 }
 
-// On a cluster what is known of a machine's clock may be older for one window than for another: what
-// units of both serve shows a time at which both are open.
+// On a cluster what is known of a machine's clock may be older for one window than for another:
+// what units of both serve shows a time at which both are open.
 func TestATakeOfTwoWindowsIsBeforeTheOpeningOfNeither(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := newSlowLeases()

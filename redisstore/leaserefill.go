@@ -156,8 +156,8 @@ func (a *leases) giveBackSlow(ctx context.Context, e *leased) {
 // request, so a refill opens none.
 var errNotOpen = errors.New("the window is not open any more")
 
-// wishEarly sets what a refill wishes for, of which windows, and reports whether units of all windows are worth it,
-// and some of the one that is low are needed.
+// wishEarly sets what a refill wishes for, of which windows, and reports whether units of all of
+// them are worth it, and some of the one that is low are needed.
 func (a *leases) wishEarly(r *refill) (needed bool) {
 	t := &r.leaseTake
 	now, ok := a.clock()

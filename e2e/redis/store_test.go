@@ -121,9 +121,9 @@ func TestAStoreThatLeasesEagerlyIsExactForOneProcess(t *testing.T) {
 	}
 }
 
-// A stillStore is a store whose takes end before its stillClock moves. On a cluster, a process knows
-// the time of a window from answers about that window: if the clock moved while one was under way,
-// units show an earlier time than another window's answer did.
+// A stillStore is a store whose takes end before its stillClock moves. On a cluster, a process
+// knows the time of a window from answers about that window: if the clock moved while one was under
+// way, units show an earlier time than another window's answer did.
 type stillStore struct {
 	*redisstore.Store
 	still *sync.RWMutex

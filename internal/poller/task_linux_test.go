@@ -213,7 +213,7 @@ func TestRelieveEndsTheWaitForATaskThatDoesNotDetach(t *testing.T) {
 			<-release
 			_, _ = c.Write([]byte{2})
 		})
-		for near.reads.state.Load() != waiting { // else its read may not wait, and the poller not run it
+		for near.reads.state.Load() != waiting { // else the poller may not run it
 			runtime.Gosched()
 		}
 		_, _ = far.Write([]byte{1})
