@@ -18,12 +18,28 @@ import (
 type leaseTable struct {
 	apart [1 << 12]apart // shared by some windows each
 	lines [leaseLines]leaseLine
-	locks [64]sync.Mutex // to change a line
+	locks [64]sync.Mutex    // to change a line
+	last  [1 << 17]lastTake // of windows for which there was no place
 }
 
 const leaseLines = 1 << 13 // of 8 windows: 65,536
 
-type leaseLine [8]atomic.Pointer[leased]
+type leaseLine struct {
+	lows [8]atomic.Uint64 // lower halves of hashes: a look reads an entry if its own is there
+	all  [8]atomic.Pointer[leased]
+}
+
+// A lastTake is a part of a window's hash, and the time of a take of it in milliseconds.
+type lastTake struct{ atomic.Uint64 }
+
+// note records a take at now, and returns how long ago the one before it was. It returns false if
+// that was not of the same window.
+func (s *lastTake) note(x hash, now time.Duration) (ago time.Duration, ok bool) {
+	const time32 = uint64(1)<<32 - 1
+	ms := uint64(now/time.Millisecond) & time32
+	last := s.Swap(x.lo&^time32 | ms)
+	return time.Duration((ms-last)&time32) * time.Millisecond, last&^time32 == x.lo&^time32
+}
 
 // A leased is one window's key.
 type leased struct {
@@ -39,9 +55,10 @@ type leased struct {
 	// returning: units are on their way back, so the pocket looks empty, and the server counts them
 	returning atomic.Bool
 
+	used atomic.Int64 // when a take was last noted: a time.Duration
+
 	mu     sync.Mutex
 	trend  lease.Trend
-	used   time.Duration // when a take was last noted
 	took   time.Duration // how long questions take with their turns, lately at most
 	filled time.Duration // when the pocket was last filled
 
@@ -64,35 +81,61 @@ func (x hash) compare(y hash) int {
 
 func (a *leaseTable) find(x hash) *leased {
 	line := &a.lines[x.hi%leaseLines]
-	for k := range line {
-		if e := line[k].Load(); e != nil && e.hash == x {
+	for k := range line.lows {
+		if line.lows[k].Load() != x.lo {
+			continue
+		}
+		if e := line.all[k].Load(); e != nil && e.hash == x {
 			return e
 		}
 	}
 	return nil
 }
 
+// set makes e the kth of the line. Until it returns, find may not find it.
+func (l *leaseLine) set(k int, e *leased) {
+	l.all[k].Store(e)
+	l.lows[k].Store(e.hash.lo)
+}
+
+func (l *leaseLine) isFull() bool {
+	for k := range l.all {
+		if l.all[k].Load() == nil {
+			return false
+		}
+	}
+	return true
+}
+
 // enter returns the entry of a window, a new one if it has none. It returns nil if there is no
-// place: each is of a window that has units or is asked for.
+// place: each is of a window that has units, that is asked for, or that had a take since the last
+// one of this window. So keys that are always new take no place.
 func (a *leaseTable) enter(x hash, now time.Duration) *leased {
+	line, ago := &a.lines[x.hi%leaseLines], time.Duration(0)
+	if line.isFull() {
+		var again bool
+		if ago, again = a.last[x.hi/leaseLines%uint64(len(a.last))].note(x, now); !again {
+			return nil
+		}
+	}
 	lock := &a.locks[x.hi%uint64(len(a.locks))]
 	lock.Lock()
 	defer lock.Unlock()
 	if e := a.find(x); e != nil {
 		return e
 	}
-	e := &leased{hash: x, turn: newTurn(), used: now}
-	line := &a.lines[x.hi%leaseLines]
+	e := &leased{hash: x, turn: newTurn()}
+	e.used.Store(int64(now))
 	for {
 		var victim *leased
 		at := -1
-		for k := range line {
-			old := line[k].Load()
+		for k := range line.all {
+			old := line.all[k].Load()
 			if old == nil {
-				line[k].Store(e)
+				line.set(k, e)
 				return e
 			}
-			if !old.busy() && (victim == nil || old.since() < victim.since()) {
+			if used := old.used.Load(); used < int64(now-ago) && !old.busy() && (victim == nil || used < victim.used.Load()) {
 				victim, at = old, k
 			}
 		}
@@ -107,7 +150,7 @@ func (a *leaseTable) enter(x hash, now time.Duration) *leased {
 		fits := victim.pocket.Units() == 0
 		if fits {
 			victim.gone = true
-			line[at].Store(e)
+			line.set(at, e)
 		}
 		victim.release()
 		if fits {
@@ -116,18 +159,12 @@ func (a *leaseTable) enter(x hash, now time.Duration) *leased {
 	}
 }
 
-func (e *leased) since() time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.used
-}
-
 // note records what this node has spent of a window since the last answer, and what the server
 // counts with the cost of the charge, without the units that it granted.
 func (e *leased) note(c *weir.Charge, now time.Duration, own, count, granted, reset int64) {
+	e.used.Store(int64(now))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.used = now
 	e.trend.Note(now, time.Duration(c.Per)*time.Second, own, count-c.Cost, count+granted, reset)
 }
 
