@@ -36,6 +36,17 @@ func (s *serverAhead) learn(server int64, asked, answered time.Duration) {
 // at returns the server's time in Unix ns.
 func (s *serverAhead) at(now time.Duration) int64 { return int64(now) + s.low.Load() }
 
+// raise records that the difference is not below low.
+func (s *serverAhead) raise(low int64) {
+	if s.low.Load() >= low {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.low.Store(max(low, s.low.Load()))
+	s.any = true
+}
+
 // when returns the leases' time at which at returns a whole second.
 func (s *serverAhead) when(second int64) time.Duration {
 	return time.Duration(second*int64(time.Second) - s.low.Load())
@@ -47,6 +58,21 @@ func (a *leases) aheadOf(e *leased) *serverAhead {
 		return &e.ahead
 	}
 	return &a.ahead
+}
+
+// latestOf returns the latest that is known for windows of one machine, and makes it known for all
+// of them: what is shown for one is not before what was shown for it with another.
+func (a *leases) latestOf(entries []*leased) *serverAhead {
+	latest := a.aheadOf(entries[0])
+	for _, e := range entries[1:] {
+		if s := a.aheadOf(e); s.low.Load() > latest.low.Load() {
+			latest = s
+		}
+	}
+	for _, e := range entries {
+		a.aheadOf(e).raise(latest.low.Load())
+	}
+	return latest
 }
 
 // learnAhead is learn for the windows of a take, which one machine counts.

@@ -91,6 +91,9 @@ func TestATakeOfTwoWindowsIsBeforeTheOpeningOfNeither(t *testing.T) {
 				t.Errorf("leased: %t, at %d; want %d", r.Leased, r.Now, at.Unix())
 			}
 		}
+		if r := ask(t, a, first); !r.Leased || r.Now != at.Unix() {
+			t.Errorf("the first window afterwards: leased: %t, at %d; want %d", r.Leased, r.Now, at.Unix())
+		}
 	})
 }
 

@@ -27,6 +27,7 @@ type refill struct {
 	charge [weir.MaxCharges]weir.Charge
 	costs  [weir.MaxCharges]int64 // of the take that found a pocket low
 	low    *leased
+	at     int64 // below so many units
 }
 
 // noteAsked keeps how long a question took with its turns, and below how many units the next one
@@ -58,14 +59,16 @@ func (a *leases) refillLow(charges []weir.Charge, entries []*leased) {
 		if e.pocket.Units() >= low || !e.low.CompareAndSwap(low, 0) { // once until it is filled
 			continue
 		}
-		r := &refill{low: e}
+		r := &refill{low: e, at: low}
 		r.charges, r.r, r.early, r.waited, r.marked = r.charge[:len(charges)], new(weir.Receipt), true, true, true
 		for i := range charges { // the caller uses its keys again
 			c := &r.charge[i]
 			*c, r.costs[i], r.hashes[i] = charges[i], charges[i].Cost, entries[i].hash
 			c.Key, c.Cost = slices.Clone(c.Key), 1
 		}
-		a.begin(func(ctx context.Context) { a.refill(ctx, r) })
+		if !a.begin(func(ctx context.Context) { a.refill(ctx, r) }) {
+			r.leave()
+		}
 		return
 	}
 }
@@ -99,8 +102,13 @@ func (a *leases) keepDoing(ctx context.Context) {
 	}
 }
 
+// leave has another take try, if the pocket was not filled meanwhile. That one may be of other
+// windows beside the one that is low: this one's may be full, or not worth leasing.
+func (r *refill) leave() { r.low.low.CompareAndSwap(0, r.at/2) }
+
 // refill asks the lender for units of windows, unless they are not worth it any more.
 func (a *leases) refill(ctx context.Context, r *refill) {
+	defer r.leave()
 	t := &r.leaseTake
 	ctx, cancel := context.WithTimeout(ctx, maxRefill)
 	defer cancel()

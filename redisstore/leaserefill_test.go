@@ -197,3 +197,62 @@ func TestARefillThatLeasesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A caller whose own limit is reached does not keep the pocket of all from being filled.
+func TestARefillThatIsLeftIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, lender := newSlowLeases()
+		full, other, all := of("a", 8, 1), of("b", 1000, 1), of("z", 1e6, 1)
+		lender.most["z"] = 7
+		ask(t, a, full, all)
+		ask(t, a, other, all)
+		e := a.table.find(hashOf(&all))
+		e.low.Store(7)
+		ask(t, a, full, all)
+		(<-a.chores)(t.Context())
+		for e.pocket.Units() > 1 {
+			ask(t, a, other, all)
+		}
+		if len(a.chores) == 0 {
+			t.Errorf("the pocket of all has %d units, and no refill begins", e.pocket.Units())
+		}
+	})
+}
+
+// Every unit that the lender has charged for later takes is in one of the figures.
+func TestAUnitOfARefillIsCountedAsGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newSlowLeases()
+		c := of("a", 100, 1)
+		ask(t, a, c)
+		e := a.table.find(hashOf(&c))
+		for range 3 {
+			e.low.Store(100)
+			ask(t, a, c)
+			(<-a.chores)(t.Context())
+		}
+		a.giveBack(t.Context(), e)
+		if g, became := a.granted.Load(), a.served.Load()+a.returned.Load()+a.stranded.Load()+a.heldBack.Load(); g != became {
+			t.Errorf("%d granted: %d served, %d returned, %d stranded, %d held back", g, a.served.Load(), a.returned.Load(), a.stranded.Load(), a.heldBack.Load())
+		}
+	})
+}
+
+// A server that was emptied may have the window again, with the same end. The units of before are
+// not part of its count.
+func TestUnitsThatTheServerHasLostAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, lender := newSlowLeases()
+		c := of("a", 100, 1)
+		ask(t, a, c)
+		e, w := a.table.find(hashOf(&c)), lender.store.keys["a"].open
+		lender.store.keys["a"].open = &simWindow{from: w.from, reset: w.reset, count: 1, admitted: 1}
+		e.low.Store(100)
+		ask(t, a, c)
+		lender.most["a"] = 2
+		(<-a.chores)(t.Context())
+		if r := ask(t, a, c); !r.Leased || r.Used[0].Count != 2 || a.stranded.Load() != 6 {
+			t.Errorf("leased: %t, as number %d, with %d units stranded; want number 2, and the 6 of before", r.Leased, r.Used[0].Count, a.stranded.Load())
+		}
+	})
+}

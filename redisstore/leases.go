@@ -340,6 +340,7 @@ func (a *leases) fill(t *leaseTake, began time.Duration) {
 			_, last := e.pocket.Of(t.r.Used[i].Reset)
 			latest = max(latest, a.aheadOf(e).at(last)/int64(time.Second))
 			if t.early {
+				a.granted.Add(t.charges[i].Cost)
 				a.stranded.Add(t.charges[i].Cost)
 			}
 		} else {
@@ -370,7 +371,9 @@ func (a *leases) fill(t *leaseTake, began time.Duration) {
 			t.r.Used[i].Count -= held[i]
 			continue
 		}
-		a.granted.Add(l.Units)
+		if a.granted.Add(l.Units); t.early {
+			a.granted.Add(t.charges[i].Cost)
+		}
 		a.stranded.Add(f.Dropped)
 		t.r.Used[i].Count = l.Count - f.Units
 		if t.charges[i].Cost <= 0 { // a take that only looks does not use units

@@ -77,10 +77,7 @@ func (a *leases) spend(charges []weir.Charge, hashes *[weir.MaxCharges]hash, r *
 // allow makes r the receipt of a take at now that units of lots of some windows serve. It shows the
 // latest of the times that are known for these.
 func (a *leases) allow(r *weir.Receipt, entries []*leased, lots []lease.Lot, now time.Duration) {
-	*r = weir.Receipt{Allowed: true, Leased: true}
-	for _, e := range entries {
-		r.Now = max(r.Now, a.aheadOf(e).at(now)/int64(time.Second))
-	}
+	*r = weir.Receipt{Allowed: true, Leased: true, Now: a.latestOf(entries).at(now) / int64(time.Second)}
 	for i := range lots {
 		w := lots[i].Window
 		r.Used[i] = weir.Used{Count: lots[i].Count, Reset: w.Reset}

@@ -184,8 +184,11 @@ func (s *Store) reaches(ctx context.Context, e *leased) bool {
 	if l == nil || at == nil {
 		return false
 	}
-	_, err := s.do(ctx, l, l.client.B().Get().Key(at.name).Build())
-	return err == nil
+	reply, err := s.do(ctx, l, l.client.B().Get().Key(at.name).Build())
+	if err != nil || reply.Error() != nil && !rueidis.IsRedisNil(reply.Error()) {
+		return false
+	}
+	return s.answers() // it may answer this, and take no writes
 }
 
 // prepare implements lender.

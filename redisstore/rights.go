@@ -150,7 +150,7 @@ func (s *Store) tryScripts(ctx context.Context, client rueidis.Client) error {
 	}{
 		// the first creates the windows, the second finds them full
 		{&l.take, names, s.numbers.takeArguments(nil, both, 0, s.neverLate())},
-		{&l.lease, append(names[:2:2], marks...), s.numbers.takeArguments([]string{"0", "0", "0", "0", "0", "0"}, both, 0, s.neverLate())},
+		{&l.lease, append(names[:2:2], marks...), s.numbers.takeArguments([]string{"0", "0", "0", "0", "0", "0", "-1", "-1"}, both, 0, s.neverLate())},
 		{&l.give, []string{names[0], names[0] + givenName}, []string{"1", "2", soon}},
 		{&l.settle, []string{marks[0], marks[1], names[0]}, []string{"", "", "1", "0", "1"}},
 		{&l.settleMarked, []string{names[0], marks[0]}, []string{"0", "1", "1"}},
@@ -163,8 +163,12 @@ func (s *Store) tryScripts(ctx context.Context, client rueidis.Client) error {
 		{&l.grant, grants, []string{"", "", maxGrants, "nobody", "0", "0"}},
 	} {
 		for _, whole := range []bool{true, false} {
-			if err := client.Do(ctx, t.script.command(l, whole, t.keys, t.args)).Error(); err != nil {
+			reply := client.Do(ctx, t.script.command(l, whole, t.keys, t.args))
+			if err := reply.Error(); err != nil {
 				return s.diagnosed(ctx, client, err)
+			}
+			if parts, err := reply.ToArray(); err == nil && len(parts) == 0 && t.script == &l.lease {
+				return errReply // it has taken nothing
 			}
 		}
 	}

@@ -58,7 +58,8 @@ func (p *Pocket) Unlock() { p.mu.Unlock() }
 // Fill adds, locked, the units of an answer to what the pocket has, and makes it know the answer's
 // count.
 // The store showed its time in the answer at seen. If the pocket has units of another window, Fill
-// drops those: they stay spent at the store.
+// drops those: they stay spent at the store. It drops them too if the answer's count lacks them:
+// the store has lost their window since, and this one only ends with it.
 //
 // A lot without units leaves the limit of those that the pocket has.
 //
@@ -67,7 +68,7 @@ func (p *Pocket) Unlock() { p.mu.Unlock() }
 func (p *Pocket) Fill(l Lot, seen time.Duration) (f Filled) {
 	old, granted := p.lot, l.Units
 	f.Since = seen
-	if old.Window == l.Window {
+	if old.Window == l.Window && l.Count >= l.Units+old.Units {
 		// Each deadline is before the end of the window, so the later one is as well.
 		l.Units += old.Units
 		l.Deadline, l.At = max(l.Deadline, old.Deadline), min(l.At, old.At)
@@ -87,7 +88,7 @@ func (p *Pocket) Fill(l Lot, seen time.Duration) (f Filled) {
 // Filled is what Fill has done.
 type Filled struct {
 	Units   int64         // in the pocket now
-	Dropped int64         // of another window
+	Dropped int64         // of another window, or of one that the store has lost
 	Since   time.Duration // no take from the pocket has been at a later time
 }
 

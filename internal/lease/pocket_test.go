@@ -136,7 +136,7 @@ func TestADeadlineIsBeforeTheResetOnASlowClock(t *testing.T) {
 
 func TestEachUnitIsSpentOrDrainedOnce(t *testing.T) {
 	const fills, each, spenders = 2000, 7, 4
-	const others0 = -fills * each // so that the limit is far away
+	const far = 2 * fills * each // limit
 	var p lease.Pocket
 	var spent, drained atomic.Int64
 	var stop atomic.Bool
@@ -144,7 +144,7 @@ func TestEachUnitIsSpentOrDrainedOnce(t *testing.T) {
 	for range spenders {
 		others.Go(func() {
 			for !stop.Load() {
-				if spend(&p, 2, 0) {
+				if _, _, ok := p.Spend(2, far, 0); ok {
 					spent.Add(2)
 				}
 			}
@@ -152,8 +152,10 @@ func TestEachUnitIsSpentOrDrainedOnce(t *testing.T) {
 	}
 	filler.Go(func() {
 		for i := range fills {
+			l := lot(minute, each, int64(i)*each, time.Second)
+			l.Limit = far
 			p.Lock()
-			p.Fill(lot(minute, each, others0, time.Second), 0)
+			p.Fill(l, 0)
 			p.Unlock()
 			if i%3 == 0 {
 				drained.Add(p.Drain().Units)
