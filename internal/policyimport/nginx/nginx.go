@@ -96,8 +96,6 @@ type reader struct {
 	open    []weir.Route                     // what nginx does not limit, and another route would
 	notes   []policyimport.Note
 
-	byAddress bool // a zone counts by address, and that is noted
-
 	// defaults are the servers that have the requests for hosts that none names.
 	defaults map[*crossplane.Directive]bool
 }

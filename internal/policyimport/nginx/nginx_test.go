@@ -346,12 +346,13 @@ func TestWhatIsSaidOfAPlaceIsTrue(t *testing.T) {
 	}
 }
 
-func TestThatIPv6IsCountedByNetworkIsNotedOnce(t *testing.T) {
+func TestThatIPv6IsCountedByNetworkIsNotedForEachZone(t *testing.T) {
 	for text, want := range map[string]int{
-		zones + "limit_req zone=a; limit_req zone=m; limit_conn c 5;":                                     1,
-		"map $o $k { 0 $binary_remote_addr; }\nlimit_req_zone $k zone=k:1m rate=1r/s; limit_req zone=k;":  1,
-		"limit_req_zone $http_x_key zone=k:1m rate=1r/s; limit_req zone=k;":                               0,
-		"limit_req_zone $server_name zone=k:1m rate=1r/s; limit_conn_zone all zone=c:1m; limit_conn c 2;": 0,
+		zones + "limit_req zone=a; limit_req zone=m; limit_conn c 5;":                                                                                                    2,
+		"map $o $k { 0 $binary_remote_addr; }\nlimit_req_zone $k zone=k:1m rate=1r/s; limit_req zone=k;":                                                                 1,
+		"limit_req_zone $binary_remote_addr zone=a:1m rate=1r/s;\nlimit_req_zone $remote_addr$host zone=b:1m rate=1r/s;\nlimit_conn_zone $binary_remote_addr zone=c:1m;": 3,
+		"limit_req_zone $http_x_key zone=k:1m rate=1r/s; limit_req zone=k;":                                                                                              0,
+		"limit_req_zone $server_name zone=k:1m rate=1r/s; limit_conn_zone all zone=c:1m; limit_conn c 2;":                                                                0,
 	} {
 		result, err := nginx.Import(write(t, "nginx.conf", text))
 		if err != nil {

@@ -93,8 +93,7 @@ func (r *reader) key(d *crossplane.Directive, text string) weir.Key {
 		if variable.ReplaceAllString(text, "") == "" && canBeEmpty(key[1:]) {
 			r.note(d, "a request for which the key %s is empty: nginx does not limit it; %s counts it by its address. No policy leaves it out", text, key)
 		}
-	} else if !r.byAddress {
-		r.byAddress = true
+	} else {
 		r.note(d, "nginx counts each IPv6 address by itself; Weir counts those of one /64 together, because a host chooses its address in that freely (--ipv6-prefix 128 counts each)")
 	}
 	return key
