@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	crossplane "github.com/nginxinc/nginx-go-crossplane"
 
@@ -244,6 +245,13 @@ func (r *reader) nameOthers(block []*crossplane.Directive) {
 			r.lost(d, "%s: %s", name, why)
 		}
 	}
+	for _, name := range []string{"set", "auth_request_set"} {
+		for _, d := range find(block, name) {
+			if len(d.Args) > 0 && strings.EqualFold(d.Args[0], "$limit_rate") {
+				r.lost(d, "%s %s: %s", name, d.Args[0], others["limit_rate"])
+			}
+		}
+	}
 	if all := find(block, "set_real_ip_from"); len(all) > 0 {
 		r.note(all[0], "set_real_ip_from: nginx counts by the address that a proxy states. So does Weir for the proxies of --trusted-proxies: without it, all callers behind them are one")
 	}
@@ -252,6 +260,10 @@ func (r *reader) nameOthers(block []*crossplane.Directive) {
 var others = map[string]string{
 	"limit_rate":          "a policy limits requests, not bytes",
 	"limit_rate_after":    "a policy limits requests, not bytes",
+	"proxy_limit_rate":    "a policy limits requests, not bytes",
+	"fastcgi_limit_rate":  "a policy limits requests, not bytes",
+	"uwsgi_limit_rate":    "a policy limits requests, not bytes",
+	"scgi_limit_rate":     "a policy limits requests, not bytes",
 	"limit_conn_dry_run":  "the limit in flight refuses requests here: a policy tries out a whole limiter (mode: shadow)",
 	"limit_req_log_level": "refusals are in the access log and in the metrics",
 }
