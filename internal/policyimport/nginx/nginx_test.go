@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -367,6 +368,40 @@ func TestThatIPv6IsCountedByNetworkIsNotedForEachZone(t *testing.T) {
 		}
 		if n := strings.Count(fmt.Sprint(result.Notes), "Weir counts those of one /64 together"); n != want {
 			t.Errorf("%s: noted %d times, want %d: %v", text, n, want, result.Notes)
+		}
+	}
+}
+
+// One limiter can have places whose refusals nginx answers with different statuses.
+func TestEachOtherStatusOfARefusalIsNamed(t *testing.T) {
+	const plain = "nginx answers a refused request 503; Weir answers 429"
+	for text, want := range map[string][]string{
+		"server { location /a { limit_req zone=a; limit_req_status 429; } location /b { limit_req zone=a;\nlimit_req_status 444; } }":                   {"4: limit_req_status 444: Weir answers 429"},
+		"server { location /a { limit_req zone=a; limit_req_status 429; } location /b {\nlimit_req zone=a; } }":                                         {"4: " + plain},
+		"server { location /a {\nlimit_req zone=a; } location /b {\nlimit_req zone=a; } }":                                                              {"4: " + plain, "5: " + plain},
+		"server { limit_req zone=a; limit_req_status 429; location /b {\nlimit_req_status 444; } }":                                                     {"4: limit_req_status 444"},
+		"server { limit_req zone=a; limit_conn c 1; limit_req_status 429; limit_conn_status 429; location /b {\nlimit_conn_status 403; } }":             {"4: limit_conn_status 403"},
+		"server { limit_req zone=a; limit_conn c 1; limit_req_status 429;\nlimit_conn_status 403; }":                                                    {"4: limit_conn_status 403"},
+		"server { limit_req zone=a; limit_req_status 429; location /a { limit_req zone=m; }\nlocation /A { limit_req zone=m; limit_req_status 598; } }": {"4: limit_req_status 598"},
+		"server { limit_req zone=a; limit_req_status 429; }\nserver { listen 81; limit_req zone=a; limit_req_status 598; }":                             {"4: limit_req_status 598"},
+		"server { limit_req zone=a; limit_req_status 429; location ~ x {\nlimit_req_status 500; } }":                                                    {"4: limit_req_status 500"},
+		"server { limit_req zone=a; limit_req_status 429; location ~ x { limit_req_status 429; } location /b { limit_req zone=m; } location = /c { } }": nil,
+		"limit_req_status 503; server { location /b { limit_req zone=m; limit_req_status 429; } location /c { return 200; } location /d { root /x; } }": nil,
+	} {
+		result, err := nginx.Import(write(t, "nginx.conf", zones+text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		var got []string
+		for _, n := range result.Notes {
+			if strings.Contains(n.Text, "Weir answers 429") {
+				got = append(got, fmt.Sprintf("%d: %s", n.Line, n.Text))
+			}
+		}
+		same := slices.EqualFunc(got, want, strings.HasPrefix)
+		if !same {
+			t.Errorf("%s: the notes are %q, want %q", text, got, want)
 		}
 	}
 }

@@ -81,6 +81,9 @@ func (r *reader) add(host string, p place) {
 	was, is := r.limiter(all[i].scope), r.limiter(p.scope)
 	switch {
 	case was == is:
+		if is != nil {
+			r.noteStatus(p.scope)
+		}
 	case is == nil:
 		r.noteTaken(host, p)
 	case was == nil:
@@ -123,6 +126,9 @@ func (r *reader) route() {
 			isRoot := p.path == "/" && !p.exact
 			if outside := around(all, p); outside != nil && (!isRoot || own == nil && outer == nil) {
 				outer = r.limiter(outside.scope)
+			}
+			if own != nil {
+				r.noteStatus(p.scope)
 			}
 			if own == outer {
 				continue

@@ -72,7 +72,6 @@ func (r *reader) policy() (p weir.Policy) {
 			}
 			used[zone] = l.Name
 		}
-		r.noteStatus(u.scope)
 		p.Limiters = append(p.Limiters, l)
 	}
 	if len(r.open) > 0 {
@@ -126,6 +125,8 @@ func zoneOf(d *crossplane.Directive) string {
 	return ""
 }
 
+// noteStatus names the lines by which nginx answers a refused request otherwise. Scopes of one
+// limiter can differ in that.
 func (r *reader) noteStatus(s scope) {
 	for _, kind := range []struct {
 		limits []*crossplane.Directive

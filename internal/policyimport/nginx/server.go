@@ -151,6 +151,9 @@ func (r *reader) notePatterns(v *server) {
 			return (isAround || strings.HasPrefix(other.path, p.below) && !other.firm) && r.limiter(other.scope) != own
 		})
 		if !differs {
+			if own != nil {
+				r.noteStatus(p.scope)
+			}
 			continue
 		}
 		what := "nginx does not limit its requests"
