@@ -90,7 +90,7 @@ type reader struct {
 	files   map[*crossplane.Directive]string
 	zones   map[string]*zone                 // by kind and name
 	maps    map[string]*crossplane.Directive // geo and map blocks, by the variable that they set
-	used    map[string]*use                  // by the id of its scope
+	used    map[string]*use                  // by the lines of its scope
 	uses    []*use                           // in the order of the configuration
 	places  map[string][]place               // by host
 	hosts   []string                         // of places, in the order of the configuration

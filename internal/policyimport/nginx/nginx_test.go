@@ -372,6 +372,56 @@ func TestThatIPv6IsCountedByNetworkIsNotedForEachZone(t *testing.T) {
 	}
 }
 
+// Each limiter more is a budget more: nginx has one count for a zone. It delays nothing without a
+// burst, and a policy delays nothing at all. A window can have room for several bursts.
+func TestPlacesWithTheSameLimitsOfAZoneAreOneLimiter(t *testing.T) {
+	for a, b := range map[string]string{
+		"limit_req zone=a nodelay;":            "limit_req zone=a;",
+		"limit_req zone=a delay=5;":            "limit_req zone=a;",
+		"limit_req zone=a burst=20 nodelay;":   "limit_req burst=20 zone=a;",
+		"limit_req zone=a burst=5;":            "limit_req zone=a burst=9;",
+		"limit_req zone=a; limit_req zone=m;":  "limit_req zone=m; limit_req zone=a;",
+		"limit_req zone=a; limit_req zone=no;": "limit_req zone=a;",
+	} {
+		result, err := nginx.Import(write(t, "nginx.conf", zones+"server { location /a { "+a+" }\nlocation /b { "+b+" } }"))
+		if err != nil {
+			t.Errorf("%s: %v", a, err)
+			continue
+		}
+		notes := fmt.Sprint(result.Notes)
+		if len(result.Policy.Limiters) != 1 || fmt.Sprint(result.Policy.Limiters[0].Routes) != "[/a* /b*]" || strings.Contains(notes, "one count") {
+			t.Errorf("%s and %s:\n%s\nwith the notes %s, want one limiter", a, b, shape(result.Policy), notes)
+		}
+		for i, text := range []string{a, b} {
+			delays := strings.Contains(text, "burst") && !strings.Contains(text, "nodelay")
+			if strings.Contains(notes, fmt.Sprintf("nginx.conf:%d: limit_req zone=a: nginx delays", i+3)) != delays {
+				t.Errorf("%s and %s: the notes are %s, want a delay in the second line: %t", a, b, notes, delays)
+			}
+		}
+	}
+}
+
+func TestAZoneOfSeveralLimitersIsNamedOnce(t *testing.T) {
+	for text, want := range map[string]string{
+		"server { location /a {\nlimit_req zone=a; } location /b {\nlimit_req zone=a burst=20; } location /c {\nlimit_req zone=a burst=99; } location /d { limit_req zone=a; } }": "nginx.conf:4: zone a has one count in nginx, and one in each of the limiters a (nginx.conf:4), a-2 (nginx.conf:5) and a-3 (nginx.conf:6)",
+		"limit_req zone=a; server { server_name x.com; }\nserver { server_name y.com; limit_conn c 1;\nlocation /b {\nlimit_conn c 2; } }":                                        "nginx.conf:4: zone c has one count in nginx, and one in each of the limiters a-2 (nginx.conf:4) and a-3 (nginx.conf:6)",
+		"limit_req zone=a;\nserver { server_name x.com; }\nserver { server_name y.com;\nlimit_conn c 1; }":                                                                        "nginx.conf:4: zone a has one count in nginx, and one in each of the limiters a (nginx.conf:4) and a-2 (nginx.conf:5)",
+		"server { limit_req zone=a; location /b { limit_req zone=m; } }":                                                                                                          "",
+	} {
+		result, err := nginx.Import(write(t, "nginx.conf", zones+text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		zone, _, _ := strings.Cut(want, " has")
+		_, zone, _ = strings.Cut(zone, ": ")
+		notes := strings.ReplaceAll(fmt.Sprint(result.Notes), filepath.Dir(result.Notes[0].File)+"/", "")
+		if n := strings.Count(notes, zone+" has one count"); !strings.Contains(notes, want) || want != "" && n != 1 || want == "" && n > 0 {
+			t.Errorf("%s: the notes are %s, want %q once", text, notes, want)
+		}
+	}
+}
+
 // One limiter can have places whose refusals nginx answers with different statuses.
 func TestEachOtherStatusOfARefusalIsNamed(t *testing.T) {
 	const plain = "nginx answers a refused request 503; Weir answers 429"

@@ -22,6 +22,7 @@ type place struct {
 	returns bool // a return answers it
 	scope   scope
 	at      *crossplane.Directive
+	block   *crossplane.Directive // the server or location; nil: the http block
 }
 
 // String returns the path as routes spell it.
@@ -81,9 +82,7 @@ func (r *reader) add(host string, p place) {
 	was, is := r.limiter(all[i].scope), r.limiter(p.scope)
 	switch {
 	case was == is:
-		if is != nil {
-			r.noteStatus(p.scope)
-		}
+		r.noteRefusals(p.scope)
 	case is == nil:
 		r.noteTaken(host, p)
 	case was == nil:
@@ -127,16 +126,16 @@ func (r *reader) route() {
 			if outside := around(all, p); outside != nil && (!isRoot || own == nil && outer == nil) {
 				outer = r.limiter(outside.scope)
 			}
-			if own != nil {
-				r.noteStatus(p.scope)
-			}
+			r.noteRefusals(p.scope)
 			if own == outer {
 				continue
 			}
 			if own != nil {
-				r.use(&own.Routes, host, p)
+				if r.use(&own.Routes, host, p) && own.first == nil {
+					own.first = p
+				}
 			}
-			if (own == nil || own.scope.dry != nil) && outer != nil && r.use(&r.open, host, p) {
+			if (own == nil || own.dry) && outer != nil && r.use(&r.open, host, p) {
 				was := r.unlimited(p.scope)
 				if own != nil {
 					was = "nginx only tries this out (limit_req_dry_run)"
@@ -157,7 +156,7 @@ func (r *reader) guard(all []place, p place) []place {
 	if p.path == "/" || outside == nil || r.limiter(outside.scope) == r.limiter(p.scope) {
 		return all
 	}
-	below := place{path: strings.TrimRight(p.path, "/") + "/", scope: outside.scope, at: p.at}
+	below := place{path: strings.TrimRight(p.path, "/") + "/", scope: outside.scope, at: p.at, block: p.block}
 	switch {
 	case slices.ContainsFunc(all, func(q place) bool { return !q.exact && q.folded() == below.folded() }):
 	case r.limiter(outside.scope) != nil:

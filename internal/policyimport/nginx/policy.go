@@ -11,39 +11,49 @@ import (
 	"github.com/weirlimit/weir/internal/policyimport"
 )
 
-// A use is the limiter of one scope. Scopes with the same directives are one limiter, because a
-// zone has one count wherever it is used.
+// A use is the limiter of all scopes that have the same limits of the same zones, because a zone
+// has one count wherever it is used.
 type use struct {
 	weir.Limiter
-	scope scope
-	zones []string
+	id    string   // identifies the limits of the zones
+	dry   bool     // limit_req_dry_run on
+	zones []string // each with its kind
+	first *place   // the first place that has a route of it; nil: none has
 }
 
-// limiter returns the limiter of a scope; nil: nothing of it limits.
+// limiter returns the limiter of a scope; nil: nothing of it limits. It notes what the lines of the
+// scope mean here, also if another scope has the same limits.
 func (r *reader) limiter(s scope) *use {
-	id := s.id()
-	u, ok := r.used[id]
-	if !ok && limits(s) {
-		u = &use{scope: s}
-		if u.zones = r.fill(&u.Limiter, s); len(u.Rows()) == 0 {
-			u = nil
-		} else {
-			r.uses = append(r.uses, u)
-		}
-		r.used[id] = u
+	if !limits(s) {
+		return nil
 	}
+	lines := s.lines()
+	u, ok := r.used[lines]
+	if ok {
+		return u
+	}
+	u = &use{dry: s.dry != nil}
+	r.fill(u, s)
+	same := slices.IndexFunc(r.uses, func(o *use) bool { return o.id == u.id })
+	switch {
+	case len(u.Rows()) == 0:
+		u = nil
+	case same >= 0:
+		u = r.uses[same]
+	default:
+		r.uses = append(r.uses, u)
+	}
+	r.used[lines] = u
 	return u
 }
 
-// id identifies a scope.
-func (s scope) id() string {
+// lines identifies the lines of a scope that make its limiter.
+func (s scope) lines() string {
 	var b strings.Builder
 	for _, d := range slices.Concat(s.requests, s.connections) {
-		args := slices.Clone(d.Args)
-		slices.Sort(args)
-		fmt.Fprintf(&b, "%s %q;", d.Directive, args)
+		fmt.Fprintf(&b, "%p ", d)
 	}
-	fmt.Fprint(&b, s.dry != nil)
+	fmt.Fprintf(&b, "%t", s.dry != nil)
 	return b.String()
 }
 
@@ -51,83 +61,123 @@ func limits(s scope) bool { return len(s.requests) > 0 || len(s.connections) > 0
 
 // policy makes limiters of what was read.
 func (r *reader) policy() (p weir.Policy) {
-	used := map[string]string{} // the limiter that counts a zone
 	names := policyimport.Names{}
+	var named []*use
 	for _, u := range r.uses {
-		if len(u.Routes) == 0 {
+		if u.first == nil {
 			continue
 		}
-		l := u.Limiter
 		_, name, _ := strings.Cut(u.zones[0], " ")
-		l.Name = names.Of(name, "zone")
-		if u.scope.dry != nil {
-			l.Mode = weir.Shadow
-			if len(u.scope.connections) > 0 {
-				r.lost(u.scope.dry, "limit_req_dry_run: the limiter %s is tried out whole, and nginx refuses requests by its limit_conn", l.Name)
-			}
+		u.Name = names.Of(name, "zone")
+		if u.dry {
+			u.Mode = weir.Shadow
 		}
-		for _, zone := range u.zones {
-			if other := used[zone]; other != "" {
-				r.note(firstOf(u.scope), "zone %s has one count in nginx, and one in each of the limiters %s and %s", strings.TrimPrefix(strings.TrimPrefix(zone, "limit_req "), "limit_conn "), other, l.Name)
-			}
-			used[zone] = l.Name
-		}
-		p.Limiters = append(p.Limiters, l)
+		named = append(named, u)
+		p.Limiters = append(p.Limiters, u.Limiter)
 	}
+	r.noteSplit(named)
 	if len(r.open) > 0 {
 		p.Limiters = append(p.Limiters, names.Unlimited(r.open))
 	}
 	return p
 }
 
-// fill adds the windows and the limit in flight of a scope, and returns the zones that they are of.
-func (r *reader) fill(l *weir.Limiter, s scope) (zones []string) {
+// noteSplit names each zone that several limiters count, once, with the first place of each.
+func (r *reader) noteSplit(named []*use) {
+	of := map[string][]*use{}
+	for _, u := range named {
+		for _, zone := range u.zones {
+			if !slices.Contains(of[zone], u) {
+				of[zone] = append(of[zone], u)
+			}
+		}
+	}
+	for zone, all := range of {
+		if len(all) < 2 {
+			continue
+		}
+		var each []string
+		for _, u := range all {
+			at := u.first.line(zone)
+			each = append(each, fmt.Sprintf("%s (%s:%d)", u.Name, r.files[at], at.Line))
+		}
+		_, name, _ := strings.Cut(zone, " ")
+		last := len(each) - 1
+		r.note(all[0].first.line(zone), "zone %s has one count in nginx, and one in each of the limiters %s and %s", name, strings.Join(each[:last], ", "), each[last])
+	}
+}
+
+// line returns the line of a place that uses a zone: a limit of its block, or the block if that
+// inherits the limit.
+func (p *place) line(zone string) *crossplane.Directive {
+	for _, d := range slices.Concat(p.scope.requests, p.scope.connections) {
+		if zoneOf(d) == zone && (p.block == nil || slices.Contains(p.block.Block, d)) {
+			return d
+		}
+	}
+	return p.block
+}
+
+// fill adds the windows and the limit in flight of a scope, with their zones.
+func (r *reader) fill(u *use, s scope) {
+	var rows []string
 	for _, d := range s.requests {
 		w, ok := r.window(d)
 		if !ok {
 			continue
 		}
-		same := slices.IndexFunc(l.Windows, func(o weir.Window) bool { return o.Per == w.Per && o.Key.String() == w.Key.String() })
+		same := slices.IndexFunc(u.Windows, func(o weir.Window) bool { return o.Per == w.Per && o.Key.String() == w.Key.String() })
 		switch {
 		case same >= 0:
-			r.note(d, "%q and %q have the same length and key: the lower limit counts", l.Windows[same], w)
-			l.Windows[same].Limit = min(l.Windows[same].Limit, w.Limit)
-		case len(l.Windows) == weir.MaxWindows:
+			r.note(d, "%q and %q have the same length and key: the lower limit counts", u.Windows[same], w)
+			u.Windows[same].Limit = min(u.Windows[same].Limit, w.Limit)
+		case len(u.Windows) == weir.MaxWindows:
 			r.lost(d, "a limiter has at most %d windows: %q is left out", weir.MaxWindows, w)
 			continue
 		default:
-			l.Windows = append(l.Windows, w)
+			u.Windows = append(u.Windows, w)
 		}
-		zones = append(zones, "limit_req "+zoneOf(d))
+		u.zones = append(u.zones, zoneOf(d))
+		rows = append(rows, fmt.Sprintf("%s %s", zoneOf(d), w))
 	}
 	for _, d := range s.connections {
 		f, ok := r.slots(d)
 		if !ok {
 			continue
 		}
-		if l.InFlight.Limit > 0 {
+		if u.InFlight.Limit > 0 {
 			r.lost(d, "a limiter has one limit in flight: %q is left out", f)
 			continue
 		}
-		l.InFlight = f
+		u.InFlight = f
 		r.note(d, "limit_conn %s: Weir counts requests under way, also those of one HTTP/2 connection", d.Args[0])
-		zones = append(zones, "limit_conn "+d.Args[0])
+		u.zones = append(u.zones, zoneOf(d))
+		rows = append(rows, fmt.Sprintf("%s %s", zoneOf(d), f))
 	}
-	return zones
+	slices.Sort(rows)
+	u.id = fmt.Sprintf("%q %t", rows, u.dry)
 }
 
+// zoneOf returns the zone of a limit_req or a limit_conn, with its kind.
 func zoneOf(d *crossplane.Directive) string {
 	for _, arg := range d.Args {
-		if name, ok := strings.CutPrefix(arg, "zone="); ok {
-			return name
+		if name, ok := strings.CutPrefix(arg, "zone="); ok || d.Directive == "limit_conn" {
+			return d.Directive + " " + name
 		}
 	}
 	return ""
 }
 
-// noteStatus names the lines by which nginx answers a refused request otherwise. Scopes of one
-// limiter can differ in that.
-func (r *reader) noteStatus(s scope) {
+// noteRefusals names the lines by which nginx refuses other requests of a place, or answers them
+// with another status. Places of one limiter can differ in that.
+func (r *reader) noteRefusals(s scope) {
+	u := r.limiter(s)
+	if u == nil {
+		return
+	}
+	if u.dry && len(s.connections) > 0 {
+		r.lost(s.dry, "limit_req_dry_run: a policy tries out a whole limiter (mode: shadow), and nginx refuses requests by its limit_conn")
+	}
 	for _, kind := range []struct {
 		limits []*crossplane.Directive
 		status *crossplane.Directive

@@ -35,12 +35,12 @@ func (r *reader) readServer(d *crossplane.Directive, outer scope) *server {
 		at = firstOf(s)
 	}
 	if returns := directive(d.Block, "return"); returns != nil {
-		v.places = []place{{path: "/", at: returns, returns: true}}
+		v.places = []place{{path: "/", at: returns, block: d, returns: true}}
 	} else {
 		v.readRewrites(d, s)
 		r.readLocations(v, d.Block, location{scope: s, path: "/"})
 		if !slices.ContainsFunc(v.places, func(p place) bool { return p.path == "/" && !p.exact }) {
-			v.places = slices.Insert(v.places, 0, place{path: "/", scope: s, at: at})
+			v.places = slices.Insert(v.places, 0, place{path: "/", scope: s, at: at, block: d})
 		}
 	}
 	for _, host := range v.hosts {
@@ -100,7 +100,7 @@ func (r *reader) readLocations(v *server, block []*crossplane.Directive, outer l
 				inner.hidden = append(inner.hidden, other)
 			}
 		}
-		p := place{path: name, exact: modifier == "=", firm: modifier != "", scope: s, at: d}
+		p := place{path: name, exact: modifier == "=", firm: modifier != "", scope: s, at: d, block: d}
 		if directive(d.Block, "return") != nil { // nginx answers before it counts
 			p.scope, p.returns = scope{}, true
 		}
@@ -151,9 +151,7 @@ func (r *reader) notePatterns(v *server) {
 			return (isAround || strings.HasPrefix(other.path, p.below) && !other.firm) && r.limiter(other.scope) != own
 		})
 		if !differs {
-			if own != nil {
-				r.noteStatus(p.scope)
-			}
+			r.noteRefusals(p.scope)
 			continue
 		}
 		what := "nginx does not limit its requests"
