@@ -76,7 +76,7 @@ func printImported(cmd *cobra.Command, path string, result *policyimport.Result)
 	}
 	shown := strings.TrimSpace(reports.Shown(path, 200))
 	if len(result.Policy.Limiters) == 0 {
-		return cli.Fail(fmt.Errorf("%s has no limits that a policy can express", shown), "")
+		return cli.Fail(errors.New(noLimits(shown, result)), "")
 	}
 	source, err := result.Source(policyReader(), path)
 	if err != nil {
@@ -89,4 +89,17 @@ func printImported(cmd *cobra.Command, path string, result *policyimport.Result)
 		return cli.Fail(fmt.Errorf("the policy lacks %s of %s", cli.Count(len(lost), "line"), shown), "read the warnings, and write by hand what you need of it")
 	}
 	return nil
+}
+
+// noLimits says that an imported policy has no limits, and which lines answer before they count.
+func noLimits(path string, result *policyimport.Result) string {
+	var answers []string
+	for _, n := range result.Unreached {
+		answers = append(answers, reports.Shown(n.String(), 1000))
+	}
+	text := path + " has no limits that a policy can express"
+	if len(answers) > 0 {
+		text += ": " + strings.Join(answers, "; ")
+	}
+	return text
 }

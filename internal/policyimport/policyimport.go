@@ -33,6 +33,9 @@ func (n Note) String() string {
 type Result struct {
 	Policy weir.Policy
 	Notes  []Note // in the order of the configuration
+	// Unreached names the lines that answer requests before a limit counts them. They can be the
+	// reason that a policy has no limiters.
+	Unreached []Note
 }
 
 // Lost returns the notes about what the policy cannot express.

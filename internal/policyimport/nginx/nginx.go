@@ -57,19 +57,19 @@ func Import(path string) (*policyimport.Result, error) {
 	r.readMain(top)
 	r.route()
 	p := r.policy()
-	return &policyimport.Result{Policy: p, Notes: r.ordered()}, nil
+	return &policyimport.Result{Policy: p, Notes: r.ordered(r.notes), Unreached: r.ordered(r.unreached)}, nil
 }
 
-// ordered returns the notes in the order of the configuration, each once.
-func (r *reader) ordered() []policyimport.Note {
+// ordered returns notes in the order of the configuration, each once.
+func (r *reader) ordered(notes []policyimport.Note) []policyimport.Note {
 	place := map[string]int{}
 	for i, c := range slices.Backward(r.configs) {
 		place[c.File] = i
 	}
-	slices.SortStableFunc(r.notes, func(a, b policyimport.Note) int {
+	slices.SortStableFunc(notes, func(a, b policyimport.Note) int {
 		return cmp.Or(cmp.Compare(place[a.File], place[b.File]), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Text, b.Text))
 	})
-	return slices.Compact(r.notes)
+	return slices.Compact(notes)
 }
 
 // parseError returns an error with its place at the begin, and not again at the end.
@@ -96,6 +96,8 @@ type reader struct {
 	hosts   []string                         // of places, in the order of the configuration
 	open    []weir.Route                     // what nginx does not limit, and another route would
 	notes   []policyimport.Note
+
+	unreached []policyimport.Note // the returns before limits, own or inherited
 
 	// defaults are the servers that have the requests for hosts that none names.
 	defaults map[*crossplane.Directive]bool

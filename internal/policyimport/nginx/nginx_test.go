@@ -308,6 +308,36 @@ func TestARequestThatAnIfBlockAnswersIsNamed(t *testing.T) {
 	}
 }
 
+// A return that answers everything is the reason that a policy lacks limits.
+func TestAReturnBeforeLimitsIsNamed(t *testing.T) {
+	const server, location = ": nginx answers all requests of this server before it counts them", ": nginx answers all requests of this location before it counts them"
+	for _, c := range []struct {
+		text, want string
+		note       bool // not only the reason of a policy without limits
+	}{
+		{"server { limit_req zone=a;\nreturn 301 https://x.com; }", "nginx.conf:4: return 301 https://x.com" + server, true},
+		{"server { location / { limit_conn c 1; }\nreturn 301 https://x.com; }", "nginx.conf:4: return 301 https://x.com" + server, true},
+		{"limit_req zone=a; server {\nreturn 301 https://x.com; }", "nginx.conf:4: return 301 https://x.com" + server, false},
+		{"server { location /a { limit_req zone=a;\nreturn 200; } }", "nginx.conf:4: return 200" + location, true},
+		{"server { location ~ x { limit_req zone=a;\nreturn 200; } }", "nginx.conf:4: return 200" + location, true},
+		{"server { location /a { location /a/b { limit_req zone=a; }\nreturn 200; } }", "", false},
+		{"server { return 301 https://x.com; }", "", false},
+		{"server { limit_req zone=a; if ($x) { return 403; } }", "", false},
+	} {
+		result, err := nginx.Import(write(t, "nginx.conf", zones+c.text))
+		if err != nil {
+			t.Errorf("%s: %v", c.text, err)
+			continue
+		}
+		if got := fmt.Sprint(result.Unreached); !strings.Contains(got, c.want) || c.want == "" && len(result.Unreached) > 0 {
+			t.Errorf("%s: unreached is %s, want %q", c.text, got, c.want)
+		}
+		if notes := fmt.Sprint(result.Notes); strings.Contains(notes, "nginx answers all requests") != c.note || len(result.Lost()) > 0 {
+			t.Errorf("%s: the notes are %s, want one of the return: %t", c.text, notes, c.note)
+		}
+	}
+}
+
 func TestThatRequestsWithAnEmptyKeyAreLimitedIsNoted(t *testing.T) {
 	const empty = "nginx does not limit it; "
 	for key, want := range map[string]string{

@@ -2,12 +2,14 @@ package nginx
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	crossplane "github.com/nginxinc/nginx-go-crossplane"
 
+	"github.com/weirlimit/weir/internal/policyimport"
 	"github.com/weirlimit/weir/policyfile"
 )
 
@@ -36,6 +38,7 @@ func (r *reader) readServer(d *crossplane.Directive, outer scope) *server {
 	}
 	if returns := directive(d.Block, "return"); returns != nil {
 		v.places = []place{{path: "/", at: returns, block: d, returns: true}}
+		r.noteReturn(returns, "server", s, len(find(d.Block, "limit_req"))+len(find(d.Block, "limit_conn")) > 0)
 	} else {
 		v.readRewrites(d, s)
 		r.readLocations(v, d.Block, location{scope: s, path: "/"})
@@ -63,6 +66,24 @@ func directive(block []*crossplane.Directive, name string) *crossplane.Directive
 	return nil
 }
 
+// noteReturn names a return that answers all requests of a server or location with limits. Those
+// that it inherits are of others, too.
+func (r *reader) noteReturn(returns *crossplane.Directive, in string, s scope, own bool) {
+	n := policyimport.Note{File: r.files[returns], Line: returns.Line, Text: fmt.Sprintf(
+		"return %s: nginx answers all requests of this %s before it counts them, so none reaches its limits", strings.Join(returns.Args, " "), in)}
+	if own {
+		r.notes = append(r.notes, n)
+	}
+	if own || limits(s) {
+		r.unreached = append(r.unreached, n)
+	}
+}
+
+// hasLimit reports whether a block itself has a limit.
+func hasLimit(block []*crossplane.Directive) bool {
+	return directive(block, "limit_req") != nil || directive(block, "limit_conn") != nil
+}
+
 // A location is what locations in it inherit.
 type location struct {
 	scope scope
@@ -85,7 +106,7 @@ func (r *reader) readLocations(v *server, block []*crossplane.Directive, outer l
 		s, own := outer.scope.in(d.Block)
 		modifier, name := spelled(d)
 		if strings.HasPrefix(modifier, "~") {
-			v.readPattern(d, outer.scope, outer.path)
+			r.readPattern(v, d, outer.scope, outer.path)
 			continue
 		}
 		if modifier == "@" || !strings.HasPrefix(name, "/") {
@@ -101,8 +122,10 @@ func (r *reader) readLocations(v *server, block []*crossplane.Directive, outer l
 			}
 		}
 		p := place{path: name, exact: modifier == "=", firm: modifier != "", scope: s, at: d, block: d}
-		if directive(d.Block, "return") != nil { // nginx answers before it counts
+		// nginx answers a return before it counts.
+		if returns := directive(d.Block, "return"); returns != nil {
 			p.scope, p.returns = scope{}, true
+			r.noteReturn(returns, "location", s, hasLimit(d.Block))
 		}
 		if !slices.ContainsFunc(outer.hidden, func(other string) bool { return strings.HasPrefix(name, other) }) {
 			v.places = append(v.places, p)
@@ -127,17 +150,18 @@ func spelled(d *crossplane.Directive) (modifier, name string) {
 }
 
 // readPattern reads a location with a regular expression, and those in it.
-func (v *server) readPattern(d *crossplane.Directive, outer scope, below string) {
+func (r *reader) readPattern(v *server, d *crossplane.Directive, outer scope, below string) {
 	s, _ := outer.in(d.Block)
-	if directive(d.Block, "return") == nil {
+	if returns := directive(d.Block, "return"); returns == nil {
 		v.patterns = append(v.patterns, pattern{d, s, below})
 		v.readRewrites(d, s)
 	} else {
 		v.patterns = append(v.patterns, pattern{d, scope{}, below})
+		r.noteReturn(returns, "location", s, hasLimit(d.Block))
 	}
 	for _, inner := range d.Block {
 		if inner.Directive == "location" {
-			v.readPattern(inner, s, below)
+			r.readPattern(v, inner, s, below)
 		}
 	}
 }
