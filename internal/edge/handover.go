@@ -56,6 +56,9 @@ func (s *Server) HandOver(ctx context.Context, c handover.Command) error {
 	if s.check != nil {
 		s.check.door.LingerFor(goodbye)
 	}
+	if s.rls != nil {
+		s.rls.door.HandedOver()
+	}
 	s.doors.handedOver()
 	log.Info("the next process serves; requests in flight may finish here", "pid", next.PID(), "took", time.Since(begun))
 	return nil

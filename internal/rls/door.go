@@ -39,6 +39,9 @@ type Door struct {
 	active   atomic.Int64
 	draining atomic.Bool
 	drained  chan struct{} // closed when the drain begins
+	ended    chan struct{} // closed when no call over gRPC is under way any more, after the drain
+	// elsewhere means that another process accepts at the sockets.
+	elsewhere atomic.Bool
 }
 
 const (
@@ -53,7 +56,7 @@ func NewDoor(s *Service, o DoorOptions) *Door {
 	if o.Drain == 0 {
 		o.Drain = 30 * time.Second
 	}
-	d := &Door{service: s, options: o, drained: make(chan struct{})}
+	d := &Door{service: s, options: o, drained: make(chan struct{}), ended: make(chan struct{})}
 	all := append(grpcdrain.KeepAlive(o.MaxAge, o.MaxAgeGrace), grpc.MaxRecvMsgSize(maxMessage))
 	if o.TLS != nil {
 		all = append(all, grpc.Creds(credentials.NewTLS(o.TLS)))
@@ -95,11 +98,16 @@ func (d *Door) Ready(context.Context) (status int, text string) {
 	return http.StatusOK, "ok"
 }
 
+// HandedOver makes ServeHTTP accept no more as soon as a drain begins: another process does at the
+// same socket, and health checks are to reach that one.
+func (d *Door) HandedOver() { d.elsewhere.Store(true) }
+
 // Serve accepts connections from l until ctx ends, and then drains: the health service reports
 // NOT_SERVING, clients are asked to leave, and requests under way are answered within
 // DoorOptions.Drain. It closes l. The error is nil after that, and otherwise why it could not
 // serve. It may be called once.
 func (d *Door) Serve(ctx context.Context, l net.Listener) error {
+	defer close(d.ended)
 	ended := make(chan error, 1)
 	go func() { ended <- d.server.Serve(pace.CountAccepted(l, &d.accepted)) }()
 	select {

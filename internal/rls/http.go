@@ -75,9 +75,10 @@ func (d *Door) healthcheck(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "OK")
 }
 
-// ServeHTTP serves Handler at l until ctx ends and the drain of Serve has begun, so that health
-// checks see the drain, and then answers what is under way. It closes l. The error is nil after
-// that, and otherwise why it could not serve.
+// ServeHTTP serves Handler at l until ctx ends and the drain of Serve is over, so that health
+// checks get a 500 while calls over gRPC end. Then it answers what is under way. Both end within
+// DoorOptions.Drain. It closes l. The error is nil after that, and otherwise why it could not
+// serve. After HandedOver it accepts no more when ctx ends.
 func (d *Door) ServeHTTP(ctx context.Context, l net.Listener) error {
 	const header, whole, idle = 10 * time.Second, 20 * time.Second, 2 * time.Minute
 	s := &http.Server{
@@ -94,6 +95,12 @@ func (d *Door) ServeHTTP(ctx context.Context, l net.Listener) error {
 	}
 	patience, cancel := context.WithTimeout(context.Background(), d.options.Drain)
 	defer cancel()
+	if !d.elsewhere.Load() {
+		select {
+		case <-d.ended:
+		case <-patience.Done():
+		}
+	}
 	_ = s.Shutdown(patience) // what does not finish is closed
 	_ = s.Close()
 	<-ended
