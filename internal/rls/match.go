@@ -104,12 +104,13 @@ func (s *Service) match(rules *rules, r *pb.RateLimitRequest, c *call) error {
 	if root == nil {
 		s.metrics.unknownDomain()
 	}
-	for _, d := range r.GetDescriptors() {
+	for i, d := range r.GetDescriptors() {
 		m := match{group: -1, hits: hitsOf(r, d), mode: enforced}
 		if root != nil {
-			if err := s.find(rules, root, r.GetDomain(), d, &m); err != nil {
+			if err := checkDescriptor(i, d); err != nil {
 				return err
 			}
+			s.find(rules, root, r.GetDomain(), d, &m)
 		}
 		if m.rule != nil {
 			c.replaced = append(c.replaced, m.rule.Replaces...)
@@ -143,27 +144,38 @@ func hitsOf(r *pb.RateLimitRequest, d *ratelimit.RateLimitDescriptor) uint64 {
 	return min(uint64(max(r.GetHitsAddend(), 1)), maxHits)
 }
 
-// find sets what a descriptor means: its override, or the rule that its entries lead to.
-func (s *Service) find(rules *rules, root *config.Node, domain string, d *ratelimit.RateLimitDescriptor, m *match) error {
+// checkDescriptor returns why the descriptor with an index cannot be counted; nil: it can.
+func checkDescriptor(i int, d *ratelimit.RateLimitDescriptor) error {
 	if d.GetIsNegativeHits() {
-		return status.Error(codes.InvalidArgument, "is_negative_hits: hits cannot be given back, so leave it out")
+		return status.Errorf(codes.InvalidArgument, "descriptors[%d].is_negative_hits is true: hits cannot be given back, so leave it out", i)
 	}
+	o := d.GetLimit()
+	if o == nil {
+		return nil
+	}
+	if n := o.GetUnitMultiplier().GetValue(); n > 1 {
+		return status.Errorf(codes.InvalidArgument, "descriptors[%d].limit.unit_multiplier is %d: a limit is for one unit, so leave it out", i, n)
+	}
+	if u := int32(o.GetUnit()); u < 0 || u > int32(config.Week) || !config.Unit(u).CanCount() {
+		return status.Errorf(codes.InvalidArgument, "descriptors[%d].limit.unit is %v: %s is allowed", i, o.GetUnit(), allowedUnits)
+	}
+	return nil
+}
+
+// find sets what a descriptor means: its override, or the rule that its entries lead to.
+func (s *Service) find(rules *rules, root *config.Node, domain string, d *ratelimit.RateLimitDescriptor, m *match) {
 	if o := d.GetLimit(); o != nil {
 		unit := config.Unit(o.GetUnit())
-		if o.GetUnitMultiplier().GetValue() > 1 || int32(o.GetUnit()) < 0 || int32(o.GetUnit()) > int32(config.Week) || !unit.CanCount() {
-			return status.Errorf(codes.InvalidArgument, "the limit of a request has unit %v and multiplier %d: second, minute, hour, day, week and month are allowed, without a multiplier",
-				o.GetUnit(), o.GetUnitMultiplier().GetValue())
-		}
 		m.current = currentLimit(o.GetRequestsPerUnit(), unit, "")
 		m.limit, m.unit = limitOf(o.GetRequestsPerUnit()), unit
 		m.stat = s.metrics.byValue(domain, d, nil)
-		return nil
+		return
 	}
 	node, entries := root, d.GetEntries()
 	for i, e := range entries {
 		next, found := node.Step(e.GetKey(), e.GetValue())
 		if next == nil {
-			return nil
+			return
 		}
 		if found == config.Wildcard && next.Share != "" {
 			if m.shared == nil {
@@ -174,12 +186,12 @@ func (s *Service) find(rules *rules, root *config.Node, domain string, d *rateli
 		node = next
 	}
 	if node.Rule == nil || len(entries) == 0 {
-		return nil
+		return
 	}
 	m.rule = rules.of[node.Rule]
 	if m.rule.Unlimited {
 		m.unlimited = true
-		return nil
+		return
 	}
 	m.current, m.limit, m.unit, m.stat = m.rule.current, limitOf(m.rule.Requests), m.rule.Unit, m.rule.stat
 	if m.stat == nil {
@@ -191,7 +203,6 @@ func (s *Service) find(rules *rules, root *config.Node, domain string, d *rateli
 	case m.rule.QuotaMode:
 		m.mode = quota
 	}
-	return nil
 }
 
 func limitOf(requests uint32) uint64 { return min(uint64(requests), weir.MaxLimit) }

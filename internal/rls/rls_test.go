@@ -132,11 +132,14 @@ func TestRefusedHitsCountIfThatIsAskedFor(t *testing.T) {
 func TestWrongRequestsAreErrors(t *testing.T) {
 	s := newService(t, Options{})
 	for want, r := range map[string]*pb.RateLimitRequest{
-		"rate limit domain must not be empty":          {Descriptors: []*ratelimit.RateLimitDescriptor{of("user=a")}},
-		"rate limit descriptor list must not be empty": {Domain: "edge"},
-		"has unit YEAR":    {Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{of("user=a =1/YEAR")}},
-		"has unit UNKNOWN": {Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{of("user=a =1/UNKNOWN")}},
-		"is_negative_hits": {Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{{IsNegativeHits: true}}},
+		"rate limit domain must not be empty":                                                            {Descriptors: []*ratelimit.RateLimitDescriptor{of("user=a")}},
+		"rate limit descriptor list must not be empty":                                                   {Domain: "edge"},
+		"descriptors[1].limit.unit is YEAR: one of SECOND, MINUTE, HOUR, DAY, WEEK and MONTH is allowed": {Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{of("user=a"), of("user=a =1/YEAR")}},
+		"descriptors[0].limit.unit is UNKNOWN: one of SECOND, ":                                          {Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{of("user=a =1/UNKNOWN")}},
+		"descriptors[2].is_negative_hits is true: hits cannot be given back":                             {Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{of("user=a"), of("user=b"), {IsNegativeHits: true}}},
+		"descriptors[0].limit.unit_multiplier is 2: a limit is for one unit": {Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{
+			{Limit: &ratelimit.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 1, Unit: typev3.RateLimitUnit_MINUTE, UnitMultiplier: wrapperspb.UInt32(2)}},
+		}},
 	} {
 		if _, err := s.ShouldRateLimit(t.Context(), r); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want an error with %q", r, err, want)
