@@ -273,7 +273,7 @@ func (s *rlsServer) hostile(t *testing.T) {
 	for i := range nine {
 		nine[i] = fmt.Sprintf("user=n%d", i)
 	}
-	if got := s.ask(t, rlsRequest("edge", 0, nine...)); !strings.HasPrefix(got, "InvalidArgument: more than 8 descriptors") {
+	if got := s.ask(t, rlsRequest("edge", 0, nine...)); !strings.HasPrefix(got, "InvalidArgument: the descriptors of the request have more than 8 counts") {
 		t.Errorf("9 limits are answered %s", got)
 	}
 	for range 20 { // a stream that is reset after its head, and one before its answer

@@ -223,7 +223,7 @@ func (c *call) join(m *match, k *keys) error {
 	}
 	if m.group < 0 {
 		if len(c.groups) == weir.MaxCharges {
-			return status.Errorf(codes.InvalidArgument, "more than %d descriptors of the request have a limit: all are charged in one step, or none, and that takes so many at most", weir.MaxCharges)
+			return status.Errorf(codes.InvalidArgument, "the descriptors of the request have more than %d counts: all are charged in one step, or none, and that takes so many at most", weir.MaxCharges)
 		}
 		m.group = len(c.groups)
 		c.groups = append(c.groups, group{unit: m.unit})

@@ -101,6 +101,7 @@ func TestRequestsAreAnswered(t *testing.T) {
 		"twice":           {{"user=a|user=a", "OK OK/2 OK/1"}, {"user=a|user=a", "OVER_LIMIT OK/1 OVER_LIMIT/0"}, {"user=a", "OK OK/0"}},
 		"shadow":          {{"tried=1", "OK OK/0"}, {"tried=1", "OK OK/0"}, {"tried=1|user=a", "OK OK/0 OK/2"}},
 		"quotas":          {{"q1=1|q2=1", "OK OK/0 OK/1"}, {"q1=1|q2=1", "OK OVER_LIMIT/0 OK/0"}, {"q1=1|q2=1", "OVER_LIMIT OVER_LIMIT/0 OVER_LIMIT/0"}},
+		"nine, one count": {{strings.Repeat("user=a =20/MINUTE|", 8) + "user=a =20/MINUTE", "OK OK/19 OK/18 OK/17 OK/16 OK/15 OK/14 OK/13 OK/12 OK/11"}},
 		"quota twice":     {{"q2=1|q2=1|q2=1", "OK OK/1 OK/0 OVER_LIMIT/0"}, {"q2=1", "OVER_LIMIT OVER_LIMIT/0"}},
 		"quota, and limit": {
 			{"q2=1|q2=1 =9/MINUTE", "OK OK/1 OK/7"}, {"q2=1|q2=1 =9/MINUTE", "OVER_LIMIT OVER_LIMIT/0 OK/7"},
