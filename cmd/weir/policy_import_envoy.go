@@ -29,6 +29,7 @@ remote_address and masked_remote_address are ip, path is path and method is meth
 
 A request has one limiter, and Envoy counts it in one descriptor of each list of keys. So a window by another key is
 printed for the narrower routes, too, and a comment in the policy reports that each counts for itself.
+detailed_metric, value_to_metric and the name of a limit change no limit: each is a comment alone.
 
 ` + aboutNotes,
 		Example: `  weir policy import envoy config/ > policy.yaml

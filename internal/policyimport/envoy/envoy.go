@@ -45,7 +45,10 @@ func Policy(c *config.Config, domain string, m Meanings) *policyimport.Result {
 		return cmp.Or(cmp.Compare(a.node.File, b.node.File), cmp.Compare(a.node.Line, b.node.Line), cmp.Compare(last(a.entries), last(b.entries)))
 	})
 	for _, d := range all {
-		t.read(d)
+		before := len(t.Lost())
+		if t.read(d); len(t.Lost()) == before {
+			t.noteLeftOut(d)
+		}
 	}
 	t.cross()
 	for _, p := range t.places {
@@ -109,6 +112,27 @@ func (t *translation) lost(n *config.Node, format string, args ...any) {
 // note notes what differs for a rule that the policy has.
 func (t *translation) note(n *config.Node, format string, args ...any) {
 	t.Notes = append(t.Notes, policyimport.Note{File: n.File, Line: n.Line, Text: fmt.Sprintf(format, args...)})
+}
+
+// noteLeftOut notes the fields of an imported descriptor that a policy does not have. Only metadata
+// is lost: it changes what Envoy gets. The others change no answer to a request.
+func (t *translation) noteLeftOut(d descriptor) {
+	n, r := d.node, d.node.Rule
+	if n.ValueToMetric {
+		t.note(n, "%s has value_to_metric: the metrics of a policy have no values of requests", last(d.entries))
+	}
+	if r == nil {
+		return
+	}
+	if r.DetailedMetric {
+		t.note(n, "%s has detailed_metric: the metrics of a policy have no values of requests", last(d.entries))
+	}
+	if r.Name != "" {
+		t.note(n, "%s has a limit with the name %q: a policy has names of limiters, which are others", last(d.entries), r.Name)
+	}
+	if r.Metadata != nil {
+		t.lost(n, "%s has metadata, which a policy does not have: it is left out", last(d.entries))
+	}
 }
 
 // put adds a window to a limiter. Of two windows with one length and key the lower limit counts. It

@@ -57,6 +57,26 @@ func TestALimitBecomesAWindowOfItsRoute(t *testing.T) {
 	}
 }
 
+func TestFieldsThatAPolicyDoesNotHaveAreNamed(t *testing.T) {
+	got, r := translated(t, `
+{key: path, value: /a, value_to_metric: true, descriptors: [
+{key: remote_address, detailed_metric: true, metadata: {k: v}, rate_limit: {unit: minute, requests_per_unit: 9, name: nine}}]},
+{key: user, metadata: {k: v}, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 9}}`, "user=header:X-User")
+	if want := []string{"a /a: 9 per minute by ip"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	notes := fmt.Sprint(r.Notes)
+	for _, want := range []string{"f.yaml:4: path=/a has value_to_metric: ", "f.yaml:5: remote_address has detailed_metric: ", `f.yaml:5: remote_address has a limit with the name "nine": `} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("the notes are %q, want %q", notes, want)
+		}
+	}
+	// The limit without its metadata is a problem. That of line 6 is gone with its metadata.
+	if lost := fmt.Sprint(r.Lost()); len(r.Lost()) != 2 || !strings.Contains(lost, "f.yaml:5: remote_address has metadata, ") || !strings.Contains(lost, "f.yaml:6: user has quota_mode, ") {
+		t.Errorf("the problems are %q", lost)
+	}
+}
+
 func TestARequestHasAllWindowsThatEnvoyCounts(t *testing.T) {
 	got, r := translated(t, `
 {key: remote_address, rate_limit: {unit: minute, requests_per_unit: 100}},
