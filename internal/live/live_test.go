@@ -241,6 +241,22 @@ func TestABadPolicyIsRefusedWithAllItsProblemsAndToldOnce(t *testing.T) {
 	})
 }
 
+func TestTheLogHasTheHints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := inForce(t, nil)
+		f.replace("limiters:\n  - name: all\n    routes: [/*]\n    windows: 5 per minute by ip\n")
+		looks(4)
+		if log := f.log.Take(); !strings.Contains(log, "policy.yaml:4:") || !strings.Contains(log, `hint="put it in brackets: [5 per minute by ip]"`) {
+			t.Errorf("the log of a rejected policy has no hint:\n%s", log)
+		}
+		f.replace("limiters:\n  - name: all\n    routes: [/*]\n    windows: [5 per minute by header:X-User]\n    chosen: yes\n")
+		looks(4)
+		if log := f.log.Take(); !strings.Contains(log, "with a warning") || !strings.Contains(log, `hint="count by ip+header:X-User, `) {
+			t.Errorf("the log of a policy with a warning has no hint:\n%s", log)
+		}
+	})
+}
+
 func TestAfterARefusalTheOldTextIsNoSwapAndNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := inForce(t, nil)

@@ -244,7 +244,7 @@ func (s *slot) reportNetworks(by string, f *networksFile) {
 			if i == maxLogged {
 				break
 			}
-			s.log.Error("a problem of a file of networks", "problem", p.String())
+			s.log.Error("a problem of a file of networks", withHint([]any{"problem", p.String()}, p)...)
 		}
 		s.attempted(Attempt{At: s.now(), By: by, Problems: problems})
 	}

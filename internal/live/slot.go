@@ -222,7 +222,8 @@ func (s *slot) offer(author Author, source, path string, text []byte) error {
 	s.pending = nil
 	s.prune()
 	for _, w := range d.Warnings {
-		s.log.Warn("the new "+s.what+" is valid, with a warning", "at", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column), "warning", w.Message)
+		all := []any{"at", fmt.Sprintf("%s:%d:%d", w.File, w.Line, w.Column), "warning", w.Message}
+		s.log.Warn("the new "+s.what+" is valid, with a warning", withHint(all, w)...)
 	}
 	all := []any{"source", source, "path", path, "version", state.Version, "was", old.Version, "limiters", len(d.Policy.Limiters), "by", by}
 	counts := "counts continue"
@@ -315,9 +316,17 @@ func (s *slot) refuse(by, path string, problems []policyfile.Problem) {
 			s.log.Error(fmt.Sprintf("%d more problems are not logged; 'weir policy check FILE' lists all", len(problems)-i))
 			break
 		}
-		s.log.Error("a problem of the rejected "+s.what, "problem", p.String())
+		s.log.Error("a problem of the rejected "+s.what, withHint([]any{"problem", p.String()}, p)...)
 	}
 	s.attempted(s.judged)
+}
+
+// withHint adds the hint of a problem to the attributes of its line in the log, if it has one.
+func withHint(all []any, p policyfile.Problem) []any {
+	if p.Hint != "" {
+		all = append(all, "hint", p.Hint)
+	}
+	return all
 }
 
 // unreadable reports that the file cannot be read. A watch reports it once.
