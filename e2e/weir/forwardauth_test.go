@@ -219,6 +219,31 @@ func throughProxy(t *testing.T, url string, leads *atomic.Int64) {
 	}
 }
 
+// Without the line of the example, nginx would wait for a minute.
+func TestNginxAnswers500IfWeirHangs(t *testing.T) {
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // it accepts, and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hangs.Close() })
+	backend := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request was forwarded") }))
+	t.Cleanup(backend.Close)
+	const wait = "proxy_read_timeout 5s;"
+	text := nginxExample(t, hangs.Addr().String(), backend.Listener.Addr().String())
+	if strings.Count(text, wait) != 1 {
+		t.Fatalf("the example does not have one %q", wait)
+	}
+	proxy := nginxtest.Start(t, strings.Replace(text, wait, "proxy_read_timeout 200ms;", 1))
+	client := &http.Client{Timeout: 30 * time.Second}
+	r, err := client.Get("http://" + proxy.Addr + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusInternalServerError {
+		t.Errorf("it answers %d, %v: want 500", r.StatusCode, err)
+	}
+}
+
 // nginxExample returns what examples/nginx/nginx.conf has in its http block, for a test's nginx.
 func nginxExample(t *testing.T, weir, backend string) string {
 	t.Helper()
