@@ -67,7 +67,7 @@ func TestTheReadmesSessionsPrintWhatItShows(t *testing.T) {
 					shell.write("policy.yaml", b.text)
 					shell.block("$ weir policy check policy.yaml\npolicy.yaml: valid, …")
 				case "go":
-					if strings.HasPrefix(b.text, "limit := httplimit.Limit(") {
+					if !strings.Contains(b.text, "policyfile.") {
 						shell.serveGo(b.text)
 						shell.block("$ curl -s -o /dev/null -w '%header{x-ratelimit-remaining}\\n' localhost:8000/[1-2]\n99\n98\n")
 						continue
@@ -81,8 +81,8 @@ func TestTheReadmesSessionsPrintWhatItShows(t *testing.T) {
 			}
 		})
 	}
-	if kinds["sh"] != 4 || kinds["yaml"] != 2 || kinds["go"] != 2 {
-		t.Errorf("the README's blocks are %v: want four of commands, two policies and two programs", kinds)
+	if kinds["sh"] != 4 || kinds["yaml"] != 2 || kinds["go"] != 3 {
+		t.Errorf("the README's blocks are %v: want four of commands, two policies and three programs", kinds)
 	}
 }
 
@@ -90,7 +90,7 @@ func statusOf(args string) string { return `curl -s -o /dev/null -w '%{http_code
 
 // imported are the packages that a page's programs may use.
 var imported = []string{
-	"errors", "fmt", "io", "log", "net/http", "os", "strings", "time",
+	"errors", "fmt", "io", "log", "net/http", "net/netip", "os", "strings", "time",
 	module, module + "/httplimit", module + "/identity", module + "/memstore", module + "/pacer", module + "/policyfile",
 }
 
