@@ -30,7 +30,8 @@ type Health struct {
 }
 
 // Health returns the state of the inner store as OnEvent reports it: after an outage the store is
-// failing until it has not failed for 3 seconds. Only requests and Probe change it.
+// failing until it has not failed for 3 seconds. Only Probe, and requests that ask the store,
+// change it: one that leased units serve does not.
 func (s *Store) Health() Health {
 	o := &s.outage
 	o.mu.Lock()

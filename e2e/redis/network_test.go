@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/pprof"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +53,7 @@ func newStorm(t *testing.T, seed uint64, cluster bool, o redisstore.Options) *st
 		o.Log = slog.New(slog.NewTextHandler(t.Output(), nil)).With("node", i)
 		n := newNode(t, open(t, o), 200*time.Millisecond, hourly(1e9))
 		s.nodes, s.hosts = append(s.nodes, n), append(s.hosts, host)
+		n.keepProbing() // while leased units serve all requests, none asks
 		for _, caller := range s.callers() {
 			n.until(caller, weir.Counted)
 		}
@@ -269,6 +272,7 @@ func (s *storm) paced(during func()) {
 func (s *storm) nothingIsLost() {
 	t := s.t
 	t.Helper()
+	defer s.showIfFailed()
 	eventually(t, "the nodes count in common", func() bool {
 		ready := true
 		for _, n := range s.nodes {
@@ -300,6 +304,26 @@ func (s *storm) nothingIsLost() {
 		t.Errorf("the masters lack %d units that were admitted, and %d are reported as lost", missing, lost)
 	}
 	t.Logf("%d in common, %d here: %d missing, %d reported as lost, %d counted again", total(s.nodes, weir.Counted), total(s.nodes, weir.CountedLocally), missing, lost, again)
+}
+
+// showIfFailed logs how a request fares at each node, and what all wait for, if the test failed.
+func (s *storm) showIfFailed() {
+	if !s.t.Failed() {
+		return
+	}
+	counted := true
+	for i, n := range s.nodes {
+		for _, caller := range s.callers() {
+			r, health, state := n.decide(caller), n.over.Health(), n.store.State()
+			counted = counted && r.Outcome == weir.Counted
+			s.t.Logf("node %d: %s is %v; %+v; %+v", i, caller, r.Outcome, health, state)
+		}
+	}
+	if !counted {
+		var all strings.Builder
+		_ = pprof.Lookup("goroutine").WriteTo(&all, 1)
+		s.t.Log(all.String())
+	}
 }
 
 // counted returns what the masters have counted.

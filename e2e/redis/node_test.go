@@ -70,6 +70,17 @@ func newNode(t testing.TB, s *redisstore.Store, d time.Duration, windows ...weir
 	return n
 }
 
+// keepProbing probes the server until the test ends, as a server of Weir does.
+func (n *node) keepProbing() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var probing sync.WaitGroup
+	probing.Go(func() { n.over.KeepProbing(ctx) })
+	n.t.Cleanup(func() {
+		cancel()
+		probing.Wait()
+	})
+}
+
 func (n *node) onEvent(e failover.Event) {
 	if e.Failing {
 		return
