@@ -45,8 +45,9 @@ func Policy(c *config.Config, domain string, m Meanings) *policyimport.Result {
 		return cmp.Or(cmp.Compare(a.node.File, b.node.File), cmp.Compare(a.node.Line, b.node.Line), cmp.Compare(last(a.entries), last(b.entries)))
 	})
 	for _, d := range all {
-		before := len(t.Lost())
-		if t.read(d); len(t.Lost()) == before {
+		before := len(t.Notes)
+		t.read(d)
+		if !slices.ContainsFunc(t.Notes[before:], func(n policyimport.Note) bool { return n.Lost }) {
 			t.noteLeftOut(d)
 		}
 	}
