@@ -66,7 +66,12 @@ func (a *leases) refillLow(charges []weir.Charge, entries []*leased) {
 			*c, r.costs[i], r.hashes[i] = charges[i], charges[i].Cost, entries[i].hash
 			c.Key, c.Cost = slices.Clone(c.Key), 1
 		}
-		if !a.begin(func(ctx context.Context) { a.refill(ctx, r) }) {
+		begun := a.begin(func(ctx context.Context) {
+			if !a.refill(ctx, r) {
+				r.leave()
+			}
+		})
+		if !begun {
 			r.leave()
 		}
 		return
@@ -102,41 +107,42 @@ func (a *leases) keepDoing(ctx context.Context) {
 	}
 }
 
-// leave has another take try, if the pocket was not filled meanwhile. That one may be of other
+// leave has another take try, after a refill that has filled nothing. That one may be of other
 // windows beside the one that is low: this one's may be full, or not worth leasing.
 func (r *refill) leave() { r.low.low.CompareAndSwap(0, r.at/2) }
 
-// refill asks the lender for units of windows, unless they are not worth it any more.
-func (a *leases) refill(ctx context.Context, r *refill) {
-	defer r.leave()
+// refill asks the lender for units of windows, unless they are not worth it any more. It reports
+// whether the pockets were filled.
+func (a *leases) refill(ctx context.Context, r *refill) (filled bool) {
 	t := &r.leaseTake
 	ctx, cancel := context.WithTimeout(ctx, maxRefill)
 	defer cancel()
 	began, ok := a.clock()
 	if !ok || !a.of.prepare(t) {
-		return
+		return false
 	}
 	for i := range t.charges {
 		if t.entries[i] = a.table.find(t.hashes[i]); t.entries[i] == nil {
-			return
+			return false
 		}
 	}
 	done, err := a.acquire(ctx, t)
 	if err != nil {
-		return
+		return false
 	}
 	defer done()
 	if r.low.low.Load() > 0 || !a.wishEarly(r) { // filled meanwhile, or not worth it
-		return
+		return false
 	}
 	if err := a.of.charge(ctx, t); err != nil {
-		return
+		return false
 	}
 	if !t.r.Allowed {
 		a.refused(t)
-	} else {
-		a.fill(t, began)
+		return false
 	}
+	a.fill(t, began)
+	return true
 }
 
 // giveBackSoon has the units of a window go back, since takes have to wait because of them. Those

@@ -256,3 +256,19 @@ func TestUnitsThatTheServerHasLostAreDropped(t *testing.T) {
 		}
 	})
 }
+
+// A refill that was granted little, as at the end of a budget, is not followed by another.
+func TestARefillThatFillsIsNotTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newSlowLeases()
+		c := of("a", 100, 1)
+		ask(t, a, c)
+		e := a.table.find(hashOf(&c))
+		e.low.Store(100)
+		ask(t, a, c)
+		(<-a.chores)(t.Context())
+		if low := e.low.Load(); low != 0 { // no time has passed, so none is due early
+			t.Errorf("after a refill the next one is due below %d units, want none", low)
+		}
+	})
+}
