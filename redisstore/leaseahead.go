@@ -65,11 +65,9 @@ func (a *leases) aheadOf(e *leased) *serverAhead {
 func (a *leases) latestOf(entries []*leased) *serverAhead {
 	latest := a.aheadOf(entries[0])
 	for _, e := range entries[1:] {
-		if s := a.aheadOf(e); s.low.Load() > latest.low.Load() {
-			latest = s
-		}
+		latest.raise(a.aheadOf(e).low.Load())
 	}
-	for _, e := range entries {
+	for _, e := range entries[1:] {
 		a.aheadOf(e).raise(latest.low.Load())
 	}
 	return latest

@@ -97,21 +97,8 @@ func (s *Store) askMarked(ctx context.Context, t *leaseTake, sent time.Duration)
 	args := buf[:0]
 	for i := range n {
 		names[i], names[n+i] = t.names[i], t.names[i]+resetName
-		args = append(args, s.numbers.text(t.wishes[i].Units))
 	}
-	for i := range n {
-		args = append(args, s.numbers.text(t.wishes[i].Part))
-	}
-	for i := range n {
-		args = append(args, s.numbers.text(t.wishes[i].Least))
-	}
-	for i := range n {
-		reset := int64(-1)
-		if t.early {
-			reset = t.opened[i] % resetMod
-		}
-		args = append(args, s.numbers.text(reset))
-	}
+	args = s.numbers.leaseArguments(args, t.wishes[:n], t.opened[:n], t.early)
 	t.lots = [weir.MaxCharges]lease.Lot{}
 	reply, asked, err := s.askInTime(ctx, t.link, &t.link.lease, names[:2*n], args, t.charges, t.asked)
 	if redisErr, ok := rueidis.IsRedisErr(err); ok && redisErr.IsTryAgain() && !t.early {
@@ -153,6 +140,29 @@ func (s *Store) askMarked(ctx context.Context, t *leaseTake, sent time.Duration)
 		return s.readLots(granted, all[1+n:], t, sent)
 	}
 	return nil
+}
+
+// leaseArguments appends the arguments of lease.lua that come before those of take.lua. opened are
+// the resets that the windows must have, if early is true.
+func (c *numberCache) leaseArguments(args []string, wishes []lease.Wish, opened []int64, early bool) []string {
+	for _, w := range wishes {
+		args = append(args, c.text(w.Units))
+	}
+	for _, w := range wishes {
+		args = append(args, c.text(w.Part))
+	}
+	for _, w := range wishes {
+		args = append(args, c.text(w.Least))
+	}
+	for _, reset := range opened {
+		if early {
+			reset %= resetMod
+		} else {
+			reset = -1
+		}
+		args = append(args, c.text(reset))
+	}
+	return args
 }
 
 // readLots makes lots of what lease.lua has granted, in answer to a question that was sent at sent.

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/lease"
 )
 
 // A RightsError names the rights that the server's user lacks. It is an ErrDenied.
@@ -142,6 +143,7 @@ func (s *Store) tryScripts(ctx context.Context, client rueidis.Client) error {
 	soon := strconv.FormatInt(s.Now().Unix()+2, 10)
 	marks := []string{names[0] + resetName, names[1] + resetName}
 	slots := s.prefix + ":{trial}5"
+	unleased := s.numbers.leaseArguments(nil, make([]lease.Wish, len(both)), make([]int64, len(both)), false)
 	// a slot for 1 ms, and at the second time none that is free
 	hold := s.numbers.takeArguments([]string{"1", "1", "nobody", "1", "1", "1", "nobody:2"}, both[:1], 0, s.neverLate())
 	for _, t := range []struct {
@@ -150,7 +152,7 @@ func (s *Store) tryScripts(ctx context.Context, client rueidis.Client) error {
 	}{
 		// the first creates the windows, the second finds them full
 		{&l.take, names, s.numbers.takeArguments(nil, both, 0, s.neverLate())},
-		{&l.lease, append(names[:2:2], marks...), s.numbers.takeArguments([]string{"0", "0", "0", "0", "0", "0", "-1", "-1"}, both, 0, s.neverLate())},
+		{&l.lease, append(names[:2:2], marks...), s.numbers.takeArguments(unleased, both, 0, s.neverLate())},
 		{&l.give, []string{names[0], names[0] + givenName}, []string{"1", "2", soon}},
 		{&l.settle, []string{marks[0], marks[1], names[0]}, []string{"", "", "1", "0", "1"}},
 		{&l.settleMarked, []string{names[0], marks[0]}, []string{"0", "1", "1"}},
