@@ -79,6 +79,7 @@ type leaseTake struct {
 
 	entries [weir.MaxCharges]*leased    // nil: the window is not observed
 	wants   [weir.MaxCharges]bool       // units of the window are wished for if the others allow it
+	entered bool                        // places were asked for its windows
 	waited  bool                        // for its turn
 	marked  bool                        // the lender is asked for the marks of resets
 	early   bool                        // a refill: what it costs goes into the pockets
@@ -189,12 +190,9 @@ func (a *leases) observe(t *leaseTake, sent time.Duration) {
 	for i := range t.charges {
 		serves = serves && t.wants[i]
 	}
+	a.enter(t, now)
 	for i := range t.charges {
-		c := &t.charges[i]
-		if t.entries[i] == nil && leasable {
-			t.entries[i] = a.table.enter(t.hashes[i], now)
-		}
-		e := t.entries[i]
+		c, e := &t.charges[i], t.entries[i]
 		if e == nil {
 			continue
 		}
@@ -207,14 +205,26 @@ func (a *leases) observe(t *leaseTake, sent time.Duration) {
 	}
 }
 
+// enter asks for places for the windows of a take that are not observed, once for each take: the
+// table counts how often windows come.
+func (a *leases) enter(t *leaseTake, now time.Duration) {
+	if t.entered || !leasable(t.charges) {
+		return
+	}
+	t.entered = true
+	for i, e := range t.entries[:len(t.charges)] {
+		if e == nil {
+			t.entries[i] = a.table.enter(t.hashes[i], now)
+		}
+	}
+}
+
 // takeInTurn asks the lender while no other take of these windows does.
 func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) (err error) {
 	defer a.noteSlow(ctx, t, time.Now())
 	now, ok := a.clock()
-	for i := range t.charges {
-		if t.entries[i] == nil && ok && leasable(t.charges) {
-			t.entries[i] = a.table.enter(t.hashes[i], now)
-		}
+	if ok {
+		a.enter(t, now)
 	}
 	served, done, err := a.acquireToAsk(ctx, t)
 	if err != nil {

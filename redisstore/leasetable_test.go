@@ -2,8 +2,10 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -100,4 +102,22 @@ func TestKeysThatComeOnceTakeNoPlace(t *testing.T) {
 	if take(0) != nil {
 		t.Error("a key that comes less often than all that have places has got one")
 	}
+}
+
+// A take that waits for its turn comes once, too.
+func TestATakeInTurnComesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newSlowLeases()
+		key := func(n int) weir.Charge { return of(fmt.Sprintf("%06dAA", n), 100, 1) } // all in one line
+		const places = 8
+		for n := range places {
+			ask(t, a, key(n))
+		}
+		time.Sleep(time.Second)
+		fresh := key(places)
+		ask(t, a, fresh)
+		if a.table.find(hashOf(&fresh)) != nil {
+			t.Error("a key that came once has the place of another")
+		}
+	})
 }
