@@ -88,6 +88,14 @@ type leaseTake struct {
 	lots    [weir.MaxCharges]lease.Lot  // of the answer, if it is allowed and marked
 }
 
+// later is how much of a charge's cost is for later takes: a refill's goes into the pocket.
+func (t *leaseTake) later(i int) int64 {
+	if !t.early {
+		return 0
+	}
+	return t.charges[i].Cost
+}
+
 // leases are the leased units of a store.
 type leases struct {
 	of    lender
@@ -349,19 +357,13 @@ func (a *leases) fill(t *leaseTake, began time.Duration) {
 			held[i] = a.recount(e, t.r.Used[i].Reset, t.r.Used[i].Count)
 			_, last := e.pocket.Of(t.r.Used[i].Reset)
 			latest = max(latest, a.aheadOf(e).at(last)/int64(time.Second))
-			if t.early {
-				a.granted.Add(t.charges[i].Cost)
-				a.stranded.Add(t.charges[i].Cost)
-			}
+			a.granted.Add(t.later(i))
+			a.stranded.Add(t.later(i))
 		} else {
 			if t.charges[i].Cost > 0 {
-				own[i] = e.pocket.Given()
+				own[i] = e.pocket.Given() + t.charges[i].Cost - t.later(i)
 			}
-			if t.early {
-				l.Units += t.charges[i].Cost
-			} else {
-				own[i] += t.charges[i].Cost
-			}
+			l.Units += t.later(i)
 			// of a cluster another machine may have been replaced meanwhile
 			if had := e.pocket.Held(); e.pocket.Units() > 0 && had.Epoch < l.Window.Epoch && a.of.lasts(e, had.Epoch) {
 				l.Window.Epoch = had.Epoch
@@ -381,9 +383,7 @@ func (a *leases) fill(t *leaseTake, began time.Duration) {
 			t.r.Used[i].Count -= held[i]
 			continue
 		}
-		if a.granted.Add(l.Units); t.early {
-			a.granted.Add(t.charges[i].Cost)
-		}
+		a.granted.Add(l.Units + t.later(i))
 		a.stranded.Add(f.Dropped)
 		t.r.Used[i].Count = l.Count - f.Units
 		if t.charges[i].Cost <= 0 { // a take that only looks does not use units
