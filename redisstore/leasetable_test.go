@@ -108,7 +108,8 @@ func TestKeysThatComeOnceTakeNoPlace(t *testing.T) {
 func TestATakeInTurnComesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := newSlowLeases()
-		key := func(n int) weir.Charge { return of(fmt.Sprintf("%06dAA", n), 100, 1) } // all in one line
+		// all in one line of the table
+		key := func(n int) weir.Charge { return of(fmt.Sprintf("%06dAA", n), 100, 1) }
 		const places = 8
 		for n := range places {
 			ask(t, a, key(n))
