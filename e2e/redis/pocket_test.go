@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/e2e/redistest"
@@ -16,10 +17,10 @@ type holder struct {
 	over  *failover.Store // around store
 }
 
-func newHolder(t *testing.T, o redisstore.Options) *holder {
+func newHolder(t *testing.T, o redisstore.Options, d time.Duration) *holder {
 	t.Helper()
 	s := leasing(t, o)
-	return &holder{t, s, bridge(t, s, s, failover.Options{Deadline: deadline})}
+	return &holder{t, s, bridge(t, s, s, failover.Options{Deadline: d})}
 }
 
 // take takes a unit of each window.
@@ -63,22 +64,25 @@ func (h *holder) outcomes(mode weir.FailureMode) (counted, locally, uncounted in
 func TestAnOutageSpendsWhatWasLeased(t *testing.T) {
 	t.Parallel()
 	type allowed struct{ counted, locally, uncounted int }
-	for fault, begin := range map[string]func(testing.TB, *redistest.Server){
-		"killed":    func(_ testing.TB, s *redistest.Server) { s.Kill() },
-		"suspended": func(t testing.TB, s *redistest.Server) { s.Pause(t); t.Cleanup(func() { s.Resume(t) }) },
+	for name, fault := range map[string]struct {
+		begin    func(testing.TB, *redistest.Server)
+		deadline time.Duration
+	}{
+		"killed":    {func(_ testing.TB, s *redistest.Server) { s.Kill() }, lenient},
+		"suspended": {func(t testing.TB, s *redistest.Server) { s.Pause(t); t.Cleanup(func() { s.Resume(t) }) }, 4 * deadline},
 	} {
 		for mode, want := range map[weir.FailureMode]allowed{
 			weir.FailPocket | weir.FailDeny:  {7, 0, 0},
 			weir.FailPocket:                  {7, 2, 0},
 			weir.FailPocket | weir.FailAllow: {7, 0, 23},
 		} {
-			t.Run(fault+", "+mode.String(), func(t *testing.T) {
+			t.Run(name+", "+mode.String(), func(t *testing.T) {
 				server := redistest.Start(t)
-				h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}})
+				h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}}, fault.deadline)
 				if r := h.take(mode, ten()); !r.Allowed || r.Leased || r.Used[0].Count != 1 {
 					t.Fatalf("the first take is %+v", r)
 				}
-				begin(t, server)
+				fault.begin(t, server)
 				var got allowed
 				if got.counted, got.locally, got.uncounted = h.outcomes(mode); got != want {
 					t.Errorf("of 30 takes in the outage %+v were allowed, want %+v", got, want)
@@ -95,7 +99,7 @@ func TestAnOutageLeavesWhatWasLeasedAlone(t *testing.T) {
 	for mode, want := range map[weir.FailureMode]int{weir.FailDeny: 0, weir.FailLocal: 2} {
 		t.Run(mode.String(), func(t *testing.T) {
 			server := redistest.Start(t)
-			h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}})
+			h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}}, lenient)
 			h.take(mode, ten())
 			server.Kill()
 			eventually(t, "the outage is noticed", func() bool {
@@ -113,7 +117,7 @@ func TestAnOutageLeavesWhatWasLeasedAlone(t *testing.T) {
 func TestOneLimiterKeepsATakeFromWhatWasLeased(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}})
+	h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}}, lenient)
 	hour, day := ten(), charge("a", 10, 86400, 1)
 	hour.OnFailure, day.OnFailure = weir.FailPocket|weir.FailDeny, weir.FailDeny
 	var r weir.Receipt
@@ -138,12 +142,12 @@ func TestWhatWasLeasedIsNotSpentAtAnotherServer(t *testing.T) {
 	for name, persists := range map[string]bool{"without its counts": false, "with its counts": true} {
 		t.Run(name, func(t *testing.T) {
 			var args []string
-			want := 10
+			spent := int64(0)
 			if persists {
-				args, want = []string{"--appendonly", "yes", "--appendfsync", "always"}, 2
+				args, spent = []string{"--appendonly", "yes", "--appendfsync", "always"}, 8
 			}
 			server := redistest.Start(t, args...)
-			h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}})
+			h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}}, lenient)
 			h.take(mode, ten())
 			server.Kill()
 			for i := range 3 {
@@ -156,14 +160,18 @@ func TestWhatWasLeasedIsNotSpentAtAnotherServer(t *testing.T) {
 				r := h.take(mode, charge("another", 10, 3600, 0))
 				return r.Outcome == weir.Counted
 			})
-			allowed := 0
+			if r := h.take(mode, ten()); !r.Allowed || r.Leased || r.Used[0].Count != spent+1 {
+				t.Errorf("the first take after the restart is %+v, want one that the server counts after %d", r, spent)
+			}
+			// What is leased with it may be gone too, if another connection follows.
+			allowed := spent + 1
 			for range 30 {
 				if h.take(mode, ten()).Allowed {
 					allowed++
 				}
 			}
-			if allowed != want {
-				t.Errorf("%d takes were allowed after the restart, want %d", allowed, want)
+			if allowed > 10 {
+				t.Errorf("%d units were given out of 10", allowed)
 			}
 		})
 	}
@@ -173,7 +181,7 @@ func TestWhatWasLeasedIsNotSpentAtAnotherServer(t *testing.T) {
 func TestAnOutageKnowsWhatWentBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}})
+	h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}}, lenient)
 	idle := ten()
 	idle.Per = 600 // they are idle after a sixtieth of it
 	h.take(weir.FailLocal, idle)
@@ -195,7 +203,7 @@ func TestAnOutageLetsGatesPassWhileUnitsAreLeft(t *testing.T) {
 	t.Parallel()
 	const mode = weir.FailPocket | weir.FailDeny
 	server := redistest.Start(t)
-	h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}})
+	h := newHolder(t, redisstore.Options{Addresses: []string{server.Addr()}}, lenient)
 	h.take(mode, ten())
 	server.Kill()
 	gate := ten()
@@ -219,7 +227,7 @@ func TestSentinelsThatAreRestartedVoidNothing(t *testing.T) {
 	const mode = weir.FailPocket | weir.FailDeny
 	master, sentinel, _ := redistest.StartSentinelWithClock(t)
 	o := redisstore.Options{Addresses: []string{sentinel.Addr()}, Master: redistest.MasterName}
-	h, other := newHolder(t, o), open(t, redisstore.Options{Addresses: []string{master.Addr()}})
+	h, other := newHolder(t, o, lenient), open(t, redisstore.Options{Addresses: []string{master.Addr()}})
 	h.take(mode, ten())
 	sentinel.Kill()
 	sentinel.Restart(t)

@@ -111,8 +111,8 @@ func TestARestartThatEmptiedTheServer(t *testing.T) {
 	o := at(server)
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	nodes := []*node{
-		newNode(t, open(t, o), deadline, hourly(limit)),
-		newNode(t, open(t, o), deadline, hourly(limit)),
+		newNode(t, open(t, o), lenient, hourly(limit)),
+		newNode(t, open(t, o), lenient, hourly(limit)),
 	}
 	eventually(t, "the window is spent", func() bool { return !nodes[0].decide("a").Allowed })
 	server.Kill()
@@ -133,7 +133,7 @@ func TestARestartThatEmptiedTheServer(t *testing.T) {
 		n, err := server.Try("EXISTS", "weir:secret").AsInt64()
 		return err == nil && n == 1
 	})
-	shareAgain(t, append(nodes, newNode(t, open(t, o), deadline, hourly(limit))), "c", limit)
+	shareAgain(t, append(nodes, newNode(t, open(t, o), lenient, hourly(limit))), "c", limit)
 	counters(t, server)
 }
 
