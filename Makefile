@@ -186,7 +186,7 @@ site: ## site/: the pages of docs as HTML with a search, for any web server; AT=
 
 # Helm and the types of Kubernetes take five minutes of CPU to compile, so this is not in 'make test'.
 .PHONY: chart
-chart: ## charts/weir: Helm's lint, every field by the types of Kubernetes, and deploy/kubernetes/weir.yaml beside it
+chart: ## charts/weir: Helm's lint, kubeconform, every field by its Go type, and deploy/kubernetes/weir.yaml beside it
 	cd e2e/chart && go vet . && go test -count=1 .
 
 .PHONY: bulk

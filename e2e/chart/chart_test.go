@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
@@ -86,8 +87,7 @@ func TestHelmFindsNoFault(t *testing.T) {
 	}
 }
 
-// The types that a manifest may have. A ServiceMonitor belongs to an operator, whose types are not
-// those of Kubernetes.
+// The types that a manifest may have. A ServiceMonitor belongs to Prometheus' operator.
 func typed(kind string) any {
 	switch kind {
 	case "Deployment":
@@ -103,7 +103,7 @@ func typed(kind string) any {
 	case "NetworkPolicy":
 		return new(networking.NetworkPolicy)
 	case "ServiceMonitor":
-		return new(map[string]any)
+		return new(monitoring.ServiceMonitor)
 	}
 	return nil
 }
