@@ -21,6 +21,9 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
+// imageName is the image's name without its version, where it is loaded from a file.
+const imageName = "weir"
+
 // The image's user. 65532 is the number that images without a shell have for it.
 const (
 	imageUser = 65532
@@ -38,7 +41,7 @@ func writeImages(programs []program, out string) error {
 		}
 		one := mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: p.OS, Architecture: p.Arch}}}
 		index = mutate.AppendManifests(index, one)
-		manifest, err := dockerManifest(image, "weir:"+p.Version.String())
+		manifest, err := dockerManifest(image, imageName+":"+p.Version.String())
 		if err != nil {
 			return err
 		}
@@ -53,9 +56,13 @@ func writeImages(programs []program, out string) error {
 	return writeLayout(whole, nil, filepath.Join(out, "weir_"+p.Version.String()+"_image.tar"), p.Date)
 }
 
-// named gives an entry of a layout the name that tools ask for.
+// named gives an entry of a layout the names that tools ask for. containerd, and docker with its
+// image store, take the whole name from an annotation of their own.
 func named(a mutate.IndexAddendum, v version) mutate.IndexAddendum {
-	a.Descriptor.Annotations = map[string]string{"org.opencontainers.image.ref.name": v.String()}
+	a.Descriptor.Annotations = map[string]string{
+		"org.opencontainers.image.ref.name": v.String(),
+		"io.containerd.image.name":          "docker.io/library/" + imageName + ":" + v.String(),
+	}
 	return a
 }
 

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"bytes"
 	"debug/buildinfo"
 	"encoding/json"
+	"errors"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // standIn returns a program to pack in place of weir: the test itself, which has a build record.
@@ -103,6 +109,54 @@ func TestTheArchiveForWindowsHasWhatIsOfUseThere(t *testing.T) {
 	}
 	if packages, _ := filepath.Glob(filepath.Join(out, "*.[dra][epk][bmk]")); len(packages) > 0 {
 		t.Errorf("there are packages of Linux beside it: %q", packages)
+	}
+}
+
+// A docker that keeps images itself reads manifest.json, and containerd the index.
+func TestALoadedImageHasItsName(t *testing.T) {
+	out := t.TempDir()
+	if err := writeImages([]program{standIn(t, t.TempDir(), time.Unix(1000000000, 0))}, out); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"weir_0.1.0_image_amd64.tar", "weir_0.1.0_image.tar"} {
+		var index v1.IndexManifest
+		unmarshal(t, filepath.Join(out, name), map[string]any{"index.json": &index})
+		if len(index.Manifests) != 1 || index.Manifests[0].Annotations["io.containerd.image.name"] != "docker.io/library/weir:0.1.0" {
+			t.Errorf("the index of %s is %+v", name, index)
+		}
+	}
+	var docker []struct{ RepoTags []string }
+	unmarshal(t, filepath.Join(out, "weir_0.1.0_image_amd64.tar"), map[string]any{"manifest.json": &docker})
+	if len(docker) != 1 || !slices.Equal(docker[0].RepoTags, []string{"weir:0.1.0"}) {
+		t.Errorf("docker's manifest is %+v", docker)
+	}
+}
+
+// unmarshal reads files of a tar as JSON, by their names.
+func unmarshal(t *testing.T, path string, into map[string]any) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for r := tar.NewReader(f); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := into[h.Name]; v != nil {
+			if err := json.NewDecoder(r).Decode(v); err != nil {
+				t.Fatalf("%s: %v", h.Name, err)
+			}
+			delete(into, h.Name)
+		}
+	}
+	if len(into) > 0 {
+		t.Fatalf("%s lacks %v", path, slices.Collect(maps.Keys(into)))
 	}
 }
 
