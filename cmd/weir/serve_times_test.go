@@ -65,7 +65,7 @@ func TestEachFlagOfTimeAndSizeSetsItsLimit(t *testing.T) {
 
 func TestTheDefaultsOfTimeAndSizeAreTheGateways(t *testing.T) {
 	for _, upstream := range []bool{false, true} {
-		got, want := configOf(t).Limits.WithDefaults(upstream), gateway.Limits{}.WithDefaults(upstream)
+		got, want := configOf(t).Limits.WithDefaults(upstream), gateway.Limits{Linger: edge.Goodbye}.WithDefaults(upstream)
 		if got != want {
 			t.Errorf("before an upstream %v: %+v, want %+v", upstream, got, want)
 		}

@@ -1,9 +1,13 @@
 package weir
 
 import (
+	"bufio"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -61,5 +65,43 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 	}
 	if status := <-answered; status != 0 {
 		t.Errorf("the request in flight got status %d from a server that has ended", status)
+	}
+}
+
+// A client of a kept connection is told to use another, in place of losing its next request.
+func TestAKeptConnectionIsAskedToGoBeforeItCloses(t *testing.T) {
+	s := serveWeir(t, "--policy", "contract", "--drain-notice", "1m")
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r := bufio.NewReader(c)
+	ask := func() *http.Response {
+		t.Helper()
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: weir.example.com\r\n\r\n")
+		response, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		return response
+	}
+	if response := ask(); response.Close {
+		t.Error("the connection closes while the server serves")
+	}
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.stderr.await(draining); err != nil {
+		t.Fatal(err)
+	}
+	if response := ask(); !response.Close {
+		t.Error("the answer after the signal does not announce that the connection closes")
+	}
+	// nothing is left to ask
+	if code, err := s.wait(); err != nil || code != 0 {
+		t.Errorf("weir serve ended with status %d, %v; want 0", code, err)
 	}
 }

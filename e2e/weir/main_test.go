@@ -194,7 +194,7 @@ func serveIn(t *testing.T, data string, args ...string) *server {
 	}
 	cmd := exec.Command(path, append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data}, args...)...)
 	engine := engineFor(top(t), args)
-	cmd.Env = append(cleanEnv(), engine...)
+	cmd.Env = append(append(cleanEnv(), noNotice), engine...)
 	cmd.Dir = t.TempDir()
 	s := begin(t, cmd, data)
 	if engine != nil {
@@ -221,6 +221,9 @@ func begin(t *testing.T, cmd *exec.Cmd, data string) *server {
 // quickExit prevents a program with the race detector from sleeping for a second
 // when it ends.
 const quickExit = "GORACE=atexit_sleep_ms=0"
+
+// noNotice ends a server at once, in place of after two seconds.
+const noNotice = "WEIR_DRAIN_NOTICE=off"
 
 // anyAdmin gives each server an admin port of its own.
 const anyAdmin = "WEIR_ADMIN=127.0.0.1:0"

@@ -52,9 +52,9 @@ func (s *Server) HandOver(ctx context.Context, c handover.Command) error {
 	}
 	s.manager.handed.Store(true)
 	s.listeners.handedOver()
-	s.public.gateway.LingerFor(goodbye)
+	s.public.gateway.LingerFor(Goodbye)
 	if s.check != nil {
-		s.check.door.LingerFor(goodbye)
+		s.check.door.LingerFor(Goodbye)
 	}
 	if s.rls != nil {
 		s.rls.door.HandedOver()

@@ -23,9 +23,9 @@ type publicDoor struct {
 	listener net.Listener
 }
 
-// goodbye is how long a server that ends serves kept connections, to ask their clients to connect
-// anew, if the next process goes on with its socket.
-const goodbye = 2 * time.Second
+// Goodbye is how long a server that is replaced serves kept connections, to ask their clients to
+// connect anew, and so does one that ends, unless its Limits have another time.
+const Goodbye = 2 * time.Second
 
 // identityOptions returns the settings of finding callers, without a backend's sessions and tokens.
 func (c *Config) identityOptions() identity.Options {
@@ -72,9 +72,6 @@ func openPublic(c *Config, l *listeners, k *counter, b *backend, issued *acme.Ma
 		HealthCheck:    c.HealthCheck,
 	}
 	o.Limits.Rate, o.Limits.Grace, o.Limits.Upload = c.MinRate, c.MinRateGrace, c.MaxUploadTime
-	if l.held {
-		o.Limits.Linger = goodbye
-	}
 	o.WrapListener = func(l net.Listener) net.Listener { return h.listener("edge", l) }
 	b.attach(&o)
 	for _, attach := range h.gateway {
