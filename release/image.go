@@ -146,6 +146,7 @@ func imageFiles(p program) ([]byte, error) {
 	for _, name := range []string{"bin", "etc", "etc/ssl", "etc/ssl/certs", "usr", "usr/bin", "var", "var/lib"} {
 		dir(name, 0o755, 0)
 	}
+	dir("tmp", 0o1777, 0) // for another user, such as that of Envoy Gateway
 	dir(strings.TrimPrefix(imageData, "/"), 0o700, imageUser)
 	regular("etc/passwd", 0o644, fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\nweir:x:%d:%d:weir:%s:/sbin/nologin\n", imageUser, imageUser, imageData))
 	regular("etc/group", 0o644, fmt.Appendf(nil, "root:x:0:\nweir:x:%d:\n", imageUser))
