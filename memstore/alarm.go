@@ -29,7 +29,7 @@ func (s *Store) checkCapacity(err error, now int64) {
 	switch {
 	case err != nil && !errors.Is(err, errBound):
 		if !s.alarm.full.Swap(true) {
-			s.alarm.log.Error("the table of counts cannot grow: new callers share budgets and may be refused early; no caller gets more than its limit",
+			s.alarm.log.Error("the table of counts cannot grow: new callers share budgets and may be refused early; no caller gets more than its limit. Make room on the disk of the file; it helps once the shared budgets have ended",
 				"bytes", int64(used)*s.table.arena.segmentBytes, "error", err)
 		}
 	case err != nil:

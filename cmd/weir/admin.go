@@ -106,10 +106,11 @@ func newAdminCreate() *cobra.Command {
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "the admin token of %s, with the role %s; it is shown this once\n", args[0], as)
 			if machine {
-				return cli.WriteJSON(cmd.OutOrStdout(), map[string]string{"name": args[0], "role": as.String(), "token": token})
+				err = cli.WriteJSON(cmd.OutOrStdout(), map[string]string{"name": args[0], "role": as.String(), "token": token})
+			} else {
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
-			return err
+			return shownOrRevoked(err, func() error { return tokens.Revoke(cmd.Context(), args[0], "") }, "weir admin revoke "+args[0])
 		},
 	}
 	cmd.Flags().Var(&role, "role", "what the token may do; required")

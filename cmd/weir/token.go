@@ -126,10 +126,23 @@ func createToken(cmd *cobra.Command, dir, workspace, plan string, machine bool) 
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "token %s of workspace %q; it is shown only this once\n", made.ID, workspace)
 	if machine {
-		return cli.WriteJSON(cmd.OutOrStdout(), map[string]string{"token": made.Token, "id": made.ID, "workspace": made.Workspace, "plan": plan})
+		err = cli.WriteJSON(cmd.OutOrStdout(), map[string]string{"token": made.Token, "id": made.ID, "workspace": made.Workspace, "plan": plan})
+	} else {
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), made.Token)
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), made.Token)
-	return err
+	return shownOrRevoked(err, func() error { return tokens.Revoke(cmd.Context(), made.ID) }, "weir token revoke "+made.ID)
+}
+
+// shownOrRevoked returns the failure of showing a new token, if err is not nil, and revokes it: it
+// is stored nowhere, and would stay in force. command is the one that does this later.
+func shownOrRevoked(err error, revoke func() error, command string) error {
+	if err == nil {
+		return nil
+	}
+	if failed := revoke(); failed != nil {
+		return cli.Fail(fmt.Errorf("show the token: %w; %w", err, failed), fmt.Sprintf("it is in force all the same: '%s'", command))
+	}
+	return cli.Fail(fmt.Errorf("show the token: %w; it is revoked again", err), "")
 }
 
 func newTokenList() *cobra.Command {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,7 +54,12 @@ var ErrReported = errors.New("already reported")
 // a failure comes from the parser of the command line.
 func Report(w io.Writer, cmd *cobra.Command, err error) int {
 	var f *Failure
-	if !errors.As(err, &f) {
+	var unwritten *fs.PathError
+	switch {
+	case errors.As(err, &f):
+	case errors.As(err, &unwritten) && unwritten.Op == "write": // its output is a full disk's
+		f = &Failure{Err: err, Exit: Failed}
+	default:
 		f = &Failure{Err: err, Hint: seeHelp(cmd), Exit: Misused}
 	}
 	if !errors.Is(err, ErrReported) {

@@ -92,12 +92,15 @@ func openCounts(counts *handover.Counts, giveUp <-chan struct{}, log *slog.Logge
 // noCounts returns the failure of opening the counts of a data directory.
 func noCounts(data string, err error) error {
 	var held *memstore.InUseError
+	var later *memstore.FormatError
 	hint := DataHint
 	switch {
 	case errors.Is(err, ErrStopped):
 		return err
 	case errors.As(err, &held):
 		return cli.Fail(held, "another server uses this data directory; give this one its own --data, or stop the other server first")
+	case errors.As(err, &later):
+		err, hint = later, "" // which says what to do
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		hint = "the disk is full: make room, or give another directory with --data DIR"
 	case errors.Is(err, syscall.ENOMEM):
