@@ -13,7 +13,7 @@ import (
 
 // An entry is a place that the search can find: the text from one heading to the next.
 type entry struct {
-	Page  string `json:"p"`
+	Page  string `json:"p"` // and its part, for a heading within one
 	Title string `json:"t"`
 	URL   string `json:"u"`
 	Begin string `json:"b"` // the first words, to show
@@ -39,11 +39,20 @@ func (s *site) index() ([]byte, error) {
 // search adds.
 func (p *page) entries() (all []entry) {
 	var text strings.Builder
-	at := 0
+	at, part := 0, ""
 	end := func() {
 		if at > 0 {
 			h := p.headings[at-1]
-			e := entry{Page: p.title, Title: h.Text, URL: p.url, Begin: cut(text.String(), 120), Words: words(text.String())}
+			page := p.title
+			switch {
+			case h.Level <= 2:
+				part = h.Text
+			case strings.HasPrefix(part, page): // a command of a command
+				page = part
+			default:
+				page += " › " + part
+			}
+			e := entry{Page: page, Title: h.Text, URL: p.url, Begin: cut(text.String(), 120), Words: words(text.String())}
 			if h.Level > 1 {
 				e.URL += "#" + h.ID
 			}

@@ -172,7 +172,8 @@ func TestAPageThatTheNavigationLacksIsAnError(t *testing.T) {
 
 func TestTheSearchFindsEveryHeading(t *testing.T) {
 	index := string(built(t)["search-index.js"])
-	for _, place := range []string{`"u":"quickstart.html"`, `"u":"commands/serve.html#--upstream"`, `"u":"questions/why-401.html"`, `"u":"answers.html#answers-of-the-gateway"`} {
+	for _, place := range []string{`"u":"quickstart.html"`, `"u":"commands/serve.html#--upstream"`, `"u":"questions/why-401.html"`, `"u":"answers.html#answers-of-the-gateway"`,
+		`"p":"weir key grant","t":"--ip"`, `"p":"The policy file › Fields","t":"Counting by a claim"`} {
 		if !strings.Contains(index, place) {
 			t.Errorf("the index lacks %s", place)
 		}

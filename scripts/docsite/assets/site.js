@@ -38,6 +38,7 @@ function rank(place, terms) {
   if (title.join(" ") === terms.join(" ")) sum += 20;
   if (!place.u.includes("#")) sum += 2;
   if (place.u.startsWith("adr/")) sum /= 2;
+  if (place.u.startsWith("commands/")) sum *= 0.7; // a flag is found by its name
   return sum;
 }
 
