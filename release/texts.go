@@ -60,8 +60,10 @@ func (t *texts) completions() []file {
 // readTexts asks the program for its completions and help, and reads the documents of its source.
 func readTexts(ctx context.Context, weir, source string, at time.Time) (*texts, error) {
 	t := new(texts)
-	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
-		b, err := os.ReadFile(filepath.Join(source, name))
+	// The repository's README leads to files that are not in an archive.
+	for _, path := range []string{"LICENSE", "release/files/README.md", "CHANGELOG.md"} {
+		name := filepath.Base(path)
+		b, err := os.ReadFile(filepath.Join(source, path))
 		if err != nil {
 			return nil, err
 		}
