@@ -97,6 +97,7 @@ func newAdminCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			surviveReader()
 			token, err := tokens.Create(cmd.Context(), args[0], as, why)
 			if errors.Is(err, admin.ErrNameTaken) {
 				return cli.Fail(err, "choose another name, or revoke that one first: weir admin revoke "+args[0])
@@ -110,7 +111,7 @@ func newAdminCreate() *cobra.Command {
 			} else {
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
 			}
-			return shownOrRevoked(err, func() error { return tokens.Revoke(cmd.Context(), args[0], "") }, "weir admin revoke "+args[0])
+			return shownOrRevoked(err, func() error { return tokens.Revoke(cmd.Context(), args[0], "") }, "weir admin revoke --data "+dir+" "+args[0])
 		},
 	}
 	cmd.Flags().Var(&role, "role", "what the token may do; required")

@@ -35,7 +35,7 @@ func TestTheSchemasInTheDocsAreCurrent(t *testing.T) {
 }
 
 // decided are the flags that the chart for Kubernetes sets by itself.
-var decided = []string{"listen", "metrics", "metrics-open", "data", "policy", "drain-timeout", "tls-cert", "tls-key", "config", "store"}
+var decided = []string{"listen", "metrics", "metrics-open", "data", "policy", "drain-notice", "drain-timeout", "tls-cert", "tls-key", "config", "store"}
 
 // The chart renders nothing for a setting that is no flag: a pod would start with it and end at
 // once.

@@ -50,7 +50,7 @@ func (t *serveTimes) register(cmd *cobra.Command) {
 	flags.Var(&t.keepalive, "keepalive-timeout", "how long a client's connection may wait for its first or next request")
 	flags.Var(&t.maxBody, "max-body", "the largest body of a request, in B, KiB, MiB or GiB, or off; a larger one is answered 413 (default off, and 16MiB before the sample backend)")
 	flags.Var(&t.drain, "drain-timeout", "how long requests in flight may take when the server ends; then their connections are closed")
-	flags.Var(&t.drainNotice, "drain-notice", "how long a server that ends first serves kept connections, each until its next answer, which announces that it closes; off closes idle ones at once")
+	flags.Var(&t.drainNotice, "drain-notice", "how long a server that ends first serves kept connections, each until its next answer, which announces that it closes; off closes idle ones at once. A process that is replaced (SIGUSR2) does so for two seconds at least")
 	flags.Var(&t.streamIdle, "stream-idle-timeout", "how long a websocket, or an upstream's answer without a length such as a stream of events, may be silent, or off")
 	flags.Var(&t.connect, "upstream-connect-timeout", "how long a connection to the upstream may take to be made, TLS included; only with --upstream")
 	flags.Var(&t.response, "upstream-response-timeout", "how long the upstream may take to begin its answer after a request, or off; then 504; only with --upstream")

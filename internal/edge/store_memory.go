@@ -98,7 +98,7 @@ func noCounts(data string, err error) error {
 	case errors.Is(err, ErrStopped):
 		return err
 	case errors.As(err, &held):
-		return cli.Fail(held, "another server uses this data directory; give this one its own --data, or stop the other server first")
+		return cli.Fail(held, "another server uses this data directory; give this one its own --data, or stop the other server, and wait until it has ended")
 	case errors.As(err, &later):
 		err, hint = later, "" // which says what to do
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

@@ -136,14 +136,11 @@ func (g *Gateway) linger() {
 	g.rules.Open.Wait(g.lingers())
 }
 
-// LingerFor replaces Limits.Linger, for a drain that has not begun.
+// LingerFor has a drain that has not begun linger for d at least, if Limits.Linger is less.
 func (g *Gateway) LingerFor(d time.Duration) { g.lingerFor.Store(int64(d)) }
 
 func (g *Gateway) lingers() time.Duration {
-	if d := time.Duration(g.lingerFor.Load()); d > 0 {
-		return d
-	}
-	return g.rules.Limits.Linger
+	return max(time.Duration(g.lingerFor.Load()), g.rules.Limits.Linger)
 }
 
 // drain ends every connection. Requests have Limits.Drain to finish.

@@ -50,7 +50,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and .Values.serviceMonitor.enabled (not .Values.metrics.open) -}}
 {{- fail "serviceMonitor.enabled needs metrics.open=true: without it /metrics asks for a token that Prometheus does not have" -}}
 {{- end -}}
-{{- $own := dict "listen" ":8080" "metrics" ":9090" "metrics-open" .Values.metrics.open "data" "/var/lib/weir" "policy" "/etc/weir/policy/policy.yaml" "drain-timeout" (printf "%ds" (int .Values.drainSeconds)) -}}
+{{- $own := dict "listen" ":8080" "metrics" ":9090" "metrics-open" .Values.metrics.open "data" "/var/lib/weir" "policy" "/etc/weir/policy/policy.yaml" "drain-notice" "2s" "drain-timeout" (printf "%ds" (int .Values.drainSeconds)) -}}
 {{- if .Values.tls.secret -}}
 {{- $_ := set $own "tls-cert" "/etc/weir/tls/tls.crt" -}}
 {{- $_ := set $own "tls-key" "/etc/weir/tls/tls.key" -}}
