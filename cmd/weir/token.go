@@ -149,7 +149,7 @@ func shownOrRevoked(err error, revoke func() error, command string) error {
 	if failed := revoke(); failed != nil {
 		return cli.Fail(fmt.Errorf("show the token: %w; %w", err, failed), fmt.Sprintf("it is in force all the same: '%s'", command))
 	}
-	return cli.Fail(fmt.Errorf("show the token: %w; it is revoked again", err), "")
+	return cli.Fail(fmt.Errorf("show the token, which is revoked now: %w", err), "")
 }
 
 func newTokenList() *cobra.Command {

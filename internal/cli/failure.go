@@ -57,7 +57,7 @@ func Report(w io.Writer, cmd *cobra.Command, err error) int {
 	var unwritten *fs.PathError
 	switch {
 	case errors.As(err, &f):
-	case errors.As(err, &unwritten) && unwritten.Op == "write": // its output is a full disk's
+	case errors.As(err, &unwritten) && unwritten.Op == "write": // such as to a full disk
 		f = &Failure{Err: err, Exit: Failed}
 	default:
 		f = &Failure{Err: err, Hint: seeHelp(cmd), Exit: Misused}
