@@ -181,10 +181,7 @@ func TestARefillIsOverAtTheEnd(t *testing.T) {
 // What a refill costs is known to be lost if its answer leases nothing.
 func TestARefillThatLeasesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, lender := newSlowLeases()
-		c := of("a", 100, 1)
-		ask(t, a, c)
-		e := a.table.find(hashOf(&c))
+		a, lender, c, e := leasedOnce(t)
 		for e.low.Store(7); e.pocket.Units() > 6; {
 			ask(t, a, c)
 		}
@@ -222,10 +219,7 @@ func TestARefillThatIsLeftIsTriedAgain(t *testing.T) {
 // Every unit that the lender has charged for later takes is in one of the figures.
 func TestAUnitOfARefillIsCountedAsGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := newSlowLeases()
-		c := of("a", 100, 1)
-		ask(t, a, c)
-		e := a.table.find(hashOf(&c))
+		a, _, c, e := leasedOnce(t)
 		for range 3 {
 			e.low.Store(100)
 			ask(t, a, c)
@@ -242,10 +236,8 @@ func TestAUnitOfARefillIsCountedAsGranted(t *testing.T) {
 // not part of its count.
 func TestUnitsThatTheServerHasLostAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, lender := newSlowLeases()
-		c := of("a", 100, 1)
-		ask(t, a, c)
-		e, w := a.table.find(hashOf(&c)), lender.store.keys["a"].open
+		a, lender, c, e := leasedOnce(t)
+		w := lender.store.keys["a"].open
 		lender.store.keys["a"].open = &simWindow{from: w.from, reset: w.reset, count: 1, admitted: 1}
 		e.low.Store(100)
 		ask(t, a, c)
@@ -260,10 +252,7 @@ func TestUnitsThatTheServerHasLostAreDropped(t *testing.T) {
 // A refill that was granted little, as at the end of a budget, is not followed by another.
 func TestARefillThatFillsIsNotTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := newSlowLeases()
-		c := of("a", 100, 1)
-		ask(t, a, c)
-		e := a.table.find(hashOf(&c))
+		a, _, c, e := leasedOnce(t)
 		e.low.Store(100)
 		ask(t, a, c)
 		(<-a.chores)(t.Context())

@@ -37,6 +37,15 @@ func newSlowLeases() (*leases, *slowLender) {
 	return newLeases(lender, func() (time.Duration, bool) { return time.Hour + time.Since(began), true }, LeasesEager), lender
 }
 
+// leasedOnce returns leases after a take of c, of which e holds what was leased with it.
+func leasedOnce(t *testing.T) (a *leases, lender *slowLender, c weir.Charge, e *leased) {
+	t.Helper()
+	a, lender = newSlowLeases()
+	c = of("a", 100, 1)
+	ask(t, a, c)
+	return a, lender, c, a.table.find(hashOf(&c))
+}
+
 func (s *slowLender) prepare(*leaseTake) bool { return true }
 
 func (s *slowLender) reaches(context.Context, *leased) bool { return !s.silent }
@@ -407,10 +416,7 @@ func TestUnitsOfANewConnectionStay(t *testing.T) {
 // Units whose window is in use for as long as they could go back are still to be given back.
 func TestUnitsInUseAreStillToGoBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := newSlowLeases()
-		c := of("a", 100, 1)
-		ask(t, a, c)
-		e := a.table.find(hashOf(&c))
+		a, _, _, e := leasedOnce(t)
 		if err := e.acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
