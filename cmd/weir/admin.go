@@ -97,7 +97,6 @@ func newAdminCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			surviveReader()
 			token, err := tokens.Create(cmd.Context(), args[0], as, why)
 			if errors.Is(err, admin.ErrNameTaken) {
 				return cli.Fail(err, "choose another name, or revoke that one first: weir admin revoke "+args[0])
@@ -105,13 +104,11 @@ func newAdminCreate() *cobra.Command {
 			if err != nil {
 				return cli.Fail(err, "")
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "the admin token of %s, with the role %s; it is shown this once\n", args[0], as)
-			if machine {
-				err = cli.WriteJSON(cmd.OutOrStdout(), map[string]string{"name": args[0], "role": as.String(), "token": token})
-			} else {
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
-			}
-			return shownOrRevoked(err, func() error { return tokens.Revoke(cmd.Context(), args[0], "") }, "weir admin revoke --data "+dir+" "+args[0])
+			return freshToken{
+				token: token, notice: fmt.Sprintf("the admin token of %s, with the role %s; it is shown this once", args[0], as),
+				fields: map[string]string{"name": args[0], "role": as.String(), "token": token},
+				revoke: func() error { return tokens.Revoke(cmd.Context(), args[0], "") }, command: "weir admin revoke --data " + dir + " " + args[0],
+			}.show(cmd, bool(machine))
 		},
 	}
 	cmd.Flags().Var(&role, "role", "what the token may do; required")

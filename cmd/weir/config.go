@@ -61,8 +61,8 @@ func (f *serveFlags) readConfig(cmd *cobra.Command) error {
 	err := policyfile.LoadSettings(c.path, c.take, "upstream")
 	if errors.Is(err, os.ErrNotExist) {
 		hint := "'weir serve --print-config > FILE' makes one to start from"
-		if os.Getenv("WEIR_CONFIG") == c.path {
-			hint = "correct the variable WEIR_CONFIG, or unset it; then " + hint
+		if !cli.GivenItself(cmd, "config") {
+			hint = "correct or unset WEIR_CONFIG; then " + hint
 		}
 		return cli.Fail(fmt.Errorf("there is no configuration file %q", c.path), hint)
 	}

@@ -36,8 +36,7 @@ then parses HTTP/1.1 and HTTP/2 strictly; --engine std uses Go's net/http instea
 
 Times and sizes are settings: what waits for a client (--header-timeout, --keepalive-timeout, --max-body), for the
 backend (--upstream-connect-timeout, --upstream-response-timeout, --upstream-idle-timeout), for either
-(--stream-idle-timeout), and for the end (--drain-notice,
---drain-timeout).
+(--stream-idle-timeout), and for the end (--drain-notice, --drain-timeout).
 
 With --store, several nodes share their counts in Redis or Valkey: one server, a cluster (which is detected), or
 servers behind Sentinels. A URL in the variable WEIR_STORE keeps its password out of the process list.

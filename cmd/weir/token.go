@@ -119,35 +119,45 @@ func createToken(cmd *cobra.Command, dir, workspace, plan string, machine bool) 
 		return err
 	}
 	defer tokens.Close()
-	surviveReader()
 	made, err := tokens.CreateInPlan(cmd.Context(), workspace, plan)
 	if err != nil {
 		return cli.Fail(fmt.Errorf("create a token for workspace %q: %w", workspace, err), "")
 	}
+	notice := fmt.Sprintf("token %s of workspace %q; it is shown only this once", made.ID, workspace)
 	if made.NewWorkspace {
-		fmt.Fprintf(cmd.ErrOrStderr(), "workspace %q is new\n", workspace)
+		notice = fmt.Sprintf("workspace %q is new\n", workspace) + notice
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "token %s of workspace %q; it is shown only this once\n", made.ID, workspace)
-	if machine {
-		err = cli.WriteJSON(cmd.OutOrStdout(), map[string]string{"token": made.Token, "id": made.ID, "workspace": made.Workspace, "plan": plan})
-	} else {
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), made.Token)
-	}
-	return shownOrRevoked(err, func() error { return tokens.Revoke(cmd.Context(), made.ID) }, "weir token revoke --data "+dir+" "+made.ID)
+	return freshToken{
+		token: made.Token, notice: notice,
+		fields: map[string]string{"token": made.Token, "id": made.ID, "workspace": made.Workspace, "plan": plan},
+		revoke: func() error { return tokens.Revoke(cmd.Context(), made.ID) }, command: "weir token revoke --data " + dir + " " + made.ID,
+	}.show(cmd, machine)
 }
 
-// surviveReader has a write to a pipe without a reader return an error, in place of ending the
-// process before it can revoke a token.
-func surviveReader() { signal.Ignore(syscall.SIGPIPE) }
+// A freshToken is a token that was just created. It is stored nowhere.
+type freshToken struct {
+	token, notice string
+	fields        map[string]string // as JSON
+	revoke        func() error
+	command       string // which does the same
+}
 
-// shownOrRevoked returns the failure of showing a new token, if err is not nil, and revokes it: it
-// is stored nowhere, and would stay in force. command is the one that does this later.
-func shownOrRevoked(err error, revoke func() error, command string) error {
+// show writes the token. If that fails, because the disk is full or the reader of a pipe is gone,
+// it revokes the token, which would stay in force unseen.
+func (f freshToken) show(cmd *cobra.Command, machine bool) error {
+	signal.Ignore(syscall.SIGPIPE) // else a write to such a pipe ends the process
+	fmt.Fprintln(cmd.ErrOrStderr(), f.notice)
+	var err error
+	if machine {
+		err = cli.WriteJSON(cmd.OutOrStdout(), f.fields)
+	} else {
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), f.token)
+	}
 	if err == nil {
 		return nil
 	}
-	if failed := revoke(); failed != nil {
-		return cli.Fail(fmt.Errorf("show the token: %w; %w", err, failed), fmt.Sprintf("it is in force all the same: '%s'", command))
+	if failed := f.revoke(); failed != nil {
+		return cli.Fail(fmt.Errorf("show the token: %w; %w", err, failed), fmt.Sprintf("it is in force all the same: '%s'", f.command))
 	}
 	return cli.Fail(fmt.Errorf("show the token, which is revoked now: %w", err), "")
 }
