@@ -40,8 +40,8 @@ func placeHint(s string) string {
 	if strings.EqualFold(s, "Authorization") {
 		return "write: bearer, or basic"
 	}
-	if strings.EqualFold(s, "cookie") {
-		return "" // it is no place, and no parameter either
+	if slices.Contains([]string{"header", "query", "cookie"}, strings.ToLower(s)) {
+		return "" // a kind without a name is not the name of a parameter
 	}
 	for _, form := range []string{strings.ToLower(s), "header:" + s, "query:" + s} {
 		if _, err := identity.ParsePlace(form); err == nil && (!strings.HasPrefix(form, "header:") || strings.Contains(s, "-")) {
