@@ -168,7 +168,7 @@ func (s *Store) takeHeld(ctx context.Context, l *link, epoch uint64, names []str
 		head = appendMembers(head, before)
 		ended = append(ended, before...)
 	}
-	reply, sent, err := s.askInTime(ctx, l, &l.hold, h.names, head, h.windows, asked)
+	reply, sent, err := s.askInTime(ctx, ctx, l, &l.hold, h.names, head, h.windows, asked)
 	if err != nil {
 		s.giveBackUnknown(l, h) // it may have taken them
 		return err

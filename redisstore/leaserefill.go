@@ -130,11 +130,15 @@ func (a *leases) refill(ctx context.Context, r *refill) (filled bool) {
 	if err != nil {
 		return false
 	}
-	defer done()
+	defer func() {
+		if !t.kept {
+			done()
+		}
+	}()
 	if r.low.low.Load() > 0 || !a.wishEarly(r) { // filled meanwhile, or not worth it
 		return false
 	}
-	if err := a.of.charge(ctx, t); err != nil {
+	if err := a.chargeOrKeep(ctx, t, began); err != nil {
 		return false
 	}
 	if !t.r.Allowed {

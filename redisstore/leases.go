@@ -24,6 +24,7 @@ import (
 //	leasespend.go  a take that pockets serve
 //	leasetable.go  the windows whose requests are observed
 //	leaserefill.go  pockets are filled before they are empty
+//	leaselate.go   answers that come after their takes were given up
 //	leaseahead.go  the server's time of takes that it was not asked for
 //	leaseback.go   units go back: idle ones, at a reset, and at the end
 //	leaseclaim.go  a refusal calls for what other processes hold
@@ -57,6 +58,11 @@ type lender interface {
 	outlives(e *leased, epoch uint64) bool
 	// answers reports whether the server answered when it was last asked.
 	answers() bool
+	// mayAnswerLate reports whether an answer that is late may still come: no connection has failed
+	// lately.
+	mayAnswerLate() bool
+	// gaveUp records that an answer did not come in time.
+	gaveUp(err error)
 	// reaches asks the server of a window, and reports whether it answers.
 	reaches(ctx context.Context, e *leased) bool
 	// prepare makes a refill ready for charge, and reports whether it can be charged.
@@ -83,6 +89,8 @@ type leaseTake struct {
 	waited  bool                        // for its turn
 	marked  bool                        // the lender is asked for the marks of resets
 	early   bool                        // a refill: what it costs goes into the pockets
+	kept    bool                        // its turns are those of a copy, see chargeOrKeep
+	caller  context.Context             // of a copy: it is void when that ends, see askInTime
 	opened  [weir.MaxCharges]int64      // the resets that the windows must have; only if early
 	wishes  [weir.MaxCharges]lease.Wish // only if marked
 	lots    [weir.MaxCharges]lease.Lot  // of the answer, if it is allowed and marked
@@ -241,7 +249,11 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) (err error) {
 	if served {
 		return nil
 	}
-	defer done()
+	defer func() {
+		if !t.kept {
+			done()
+		}
+	}()
 	if !t.marked {
 		return a.askApart(ctx, t)
 	}
@@ -290,7 +302,7 @@ func (a *leases) noteSlow(ctx context.Context, t *leaseTake, began time.Time) {
 // help.
 func (a *leases) askInTurn(ctx context.Context, t *leaseTake, began time.Duration) error {
 	for outdated := false; ; outdated = true {
-		if err := a.of.charge(ctx, t); err != nil {
+		if err := a.chargeOrKeep(ctx, t, began); err != nil {
 			return err
 		}
 		if t.r.Allowed {

@@ -141,6 +141,10 @@ func (n *simProcess) answers() bool { return !n.away.Load() }
 
 func (n *simProcess) prepare(*leaseTake) bool { return true }
 
+func (n *simProcess) mayAnswerLate() bool { return true }
+
+func (n *simProcess) gaveUp(error) {}
+
 func (n *simProcess) reaches(ctx context.Context, _ *leased) bool {
 	there := n.travel(ctx)
 	return there && n.travel(ctx)
@@ -193,8 +197,8 @@ func (n *simNode) take(charges []weir.Charge) {
 			n.store.fail("a time of %d was shown at %d or before, and a reset at %d", r.Now, latest, reset)
 		}
 		n.store.mu.Unlock()
-		if r.Leased {
-			n.store.spent(&charges[i], r.Used[i], r.Ticket.At)
+		if r.Allowed {
+			n.store.spent(&charges[i], r.Used[i], r.Ticket.At, r.Leased)
 		}
 	}
 	if r.Allowed {
@@ -299,6 +303,8 @@ func (w *simWorld) run(length time.Duration) {
 		}
 	})
 	all.Wait()
+	// for answers that are late; nodes look for idle units after every quarter of a second
+	_ = wait.For(context.Background(), 2*maxLate+time.Millisecond)
 	for _, n := range w.nodes {
 		n.end()
 		synctest.Wait()

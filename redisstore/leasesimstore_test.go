@@ -131,9 +131,6 @@ func (s *simStore) take(t *leaseTake) error {
 			continue
 		}
 		k.open.count += c.Cost
-		if !t.early { // a refill's goes into the pocket
-			k.open.admitted += c.Cost
-		}
 		t.r.Used[i] = weir.Used{Count: k.open.count, Reset: k.open.reset}
 		t.lots[i] = lease.Lot{Window: lease.Window{Reset: k.open.reset, Generation: k.generation(now), Epoch: t.epoch}, Limit: c.Limit, At: max(t.r.Ticket.At, k.mark+1)}
 		if w := t.wishes[i]; t.marked {
@@ -194,12 +191,12 @@ func (s *simStore) giveBack(c string, l lease.Lot) (int64, bool) {
 	return w.count, true
 }
 
-// spent counts what a pocket has given out, in the window that was charged.
-func (s *simStore) spent(c *weir.Charge, used weir.Used, at int64) {
+// spent counts what a request was admitted with, in the window that was charged.
+func (s *simStore) spent(c *weir.Charge, used weir.Used, at int64, leased bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if now.Unix() >= used.Reset {
+	if leased && now.Unix() >= used.Reset {
 		s.fail("a unit was given out at %v, after the reset %v", now, time.Unix(used.Reset, 0))
 	}
 	// The time is that of the earliest charge in any of the windows.

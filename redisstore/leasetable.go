@@ -237,7 +237,7 @@ func (a *leases) keepApart(ctx context.Context, t *leaseTake) (done func(), err 
 	}
 	leave := a.table.enterApart(t, true)
 	if !a.table.becameBusy(t) {
-		return func() { leave(); release(t) }, nil
+		return func() { a.leaveTurns(t) }, nil
 	}
 	leave()
 	a.giveTurnsBack(t)
@@ -328,20 +328,31 @@ func (a *leaseTable) apartAt(x hash) *apart { return &a.apart[x.lo%uint64(len(a.
 // without one for the others; then it must not wait for other takes until leave, since they may
 // wait for it.
 func (a *leaseTable) enterApart(t *leaseTake, inTurn bool) (leave func()) {
-	const hasTurn = 2 // neither counter
 	for i := range t.charges {
 		if t.in[i] = hasTurn; !inTurn || t.entries[i] == nil {
 			t.in[i] = a.apartAt(t.hashes[i]).enter()
 		}
 	}
-	return func() {
-		for i := range t.charges {
-			if t.in[i] != hasTurn {
-				a.apartAt(t.hashes[i]).count[t.in[i]].Add(-1)
-			}
+	return func() { a.leaveApart(t) }
+}
+
+// leaveApart ends what enterApart has begun.
+func (a *leaseTable) leaveApart(t *leaseTake) {
+	for i := range t.charges {
+		if t.in[i] != hasTurn {
+			a.apartAt(t.hashes[i]).count[t.in[i]].Add(-1)
 		}
 	}
 }
+
+// leaveTurns ends what keepApart has begun.
+func (a *leases) leaveTurns(t *leaseTake) {
+	a.table.leaveApart(t)
+	release(t)
+}
+
+// hasTurn is in place of a counter of apart for a window of a take that has its turn.
+const hasTurn = 2
 
 // becameBusy reports whether a window of a take that had no entry has one now that is busy.
 func (a *leaseTable) becameBusy(t *leaseTake) bool {

@@ -23,6 +23,7 @@ type slowLender struct {
 
 	mu    sync.Mutex
 	asked int
+	fails error // in place of an answer
 
 	silent       bool   // it does not answer whether it is there
 	unmarked     bool   // its answers have no marks, and lend nothing
@@ -48,11 +49,16 @@ func leasedOnce(t *testing.T) (a *leases, lender *slowLender, c weir.Charge, e *
 
 func (s *slowLender) prepare(*leaseTake) bool { return true }
 
+func (s *slowLender) mayAnswerLate() bool { return true }
+
+func (s *slowLender) gaveUp(error) {}
+
 func (s *slowLender) reaches(context.Context, *leased) bool { return !s.silent }
 
 func (s *slowLender) charge(ctx context.Context, t *leaseTake) error {
 	s.mu.Lock()
 	s.asked++
+	fails := s.fails
 	s.mu.Unlock()
 	asked, gate := t.charges, false
 	t.charges = slices.Clone(asked)
@@ -71,11 +77,20 @@ func (s *slowLender) charge(ctx context.Context, t *leaseTake) error {
 		t.charges = asked
 		return err
 	}
+	for i := range t.charges {
+		if c := &t.charges[i]; t.r.Allowed && !t.early && c.Cost > 0 {
+			s.store.spent(c, t.r.Used[i], t.r.Ticket.At, false)
+		}
+	}
 	if gate && s.slow != nil {
 		<-s.slow
 	}
 	if s.answered != nil {
 		s.answered()
+	}
+	if fails != nil {
+		t.charges = asked
+		return fails
 	}
 	t.charges = asked
 	for i := range t.charges {

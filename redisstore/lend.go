@@ -100,10 +100,14 @@ func (s *Store) askMarked(ctx context.Context, t *leaseTake, sent time.Duration)
 	}
 	args = s.numbers.leaseArguments(args, t.wishes[:n], t.opened[:n], t.early)
 	t.lots = [weir.MaxCharges]lease.Lot{}
-	reply, asked, err := s.askInTime(ctx, t.link, &t.link.lease, names[:2*n], args, t.charges, t.asked)
+	caller := ctx
+	if t.caller != nil {
+		caller = t.caller
+	}
+	reply, asked, err := s.askInTime(ctx, caller, t.link, &t.link.lease, names[:2*n], args, t.charges, t.asked)
 	if redisErr, ok := rueidis.IsRedisErr(err); ok && redisErr.IsTryAgain() && !t.early {
 		// Its slot moves, and not all of its keys exist. Without a mark nothing is leased.
-		return s.ask(ctx, t.link, t.names[:n], t.charges, t.asked, t.hashes[:], t.r)
+		return s.ask(caller, t.link, t.names[:n], t.charges, t.asked, t.hashes[:], t.r)
 	}
 	if err != nil {
 		return err
@@ -231,6 +235,15 @@ func (s *Store) outlives(e *leased, epoch uint64) bool {
 func (s *Store) answers() bool {
 	l := s.link.Load()
 	return l != nil && l.cluster || s.state.why() == nil
+}
+
+// mayAnswerLate implements lender.
+func (s *Store) mayAnswerLate() bool { return !s.troubled() }
+
+// gaveUp implements lender.
+func (s *Store) gaveUp(err error) {
+	s.state.failed(err)
+	s.noteTroubleBy(err)
 }
 
 // giveBack implements lender: units go back like those of a request that has cost less than it

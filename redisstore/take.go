@@ -130,23 +130,23 @@ func (t *leaseTake) put() {
 // ask asks the server for a take of windows.
 func (s *Store) ask(ctx context.Context, l *link, names []string, charges []weir.Charge, asked int64, hashes []hash, r *weir.Receipt) error {
 	var buf [3*weir.MaxCharges + 1]string
-	reply, asked, err := s.askInTime(ctx, l, &l.take, names, buf[:0], charges, asked)
+	reply, asked, err := s.askInTime(ctx, ctx, l, &l.take, names, buf[:0], charges, asked)
 	if err != nil {
 		return err
 	}
 	return s.read(reply, charges, asked, hashes, r)
 }
 
-// askInTime sends a take, and returns when it was sent. args are those of the script before those
-// of the windows. A take that the server found too late has spent nothing, nor has one for which
-// its clock is in another span of a window that ends by the clock. If its caller still waits, this
-// process was wrong about the server's clock: the reply corrects it, and askInTime sends the take
-// again.
-func (s *Store) askInTime(ctx context.Context, l *link, sc *script, names, args []string, windows []weir.Charge, asked int64) (rueidis.RedisResult, int64, error) {
+// askInTime sends a take, and returns when it was sent. The take is too late when caller ends; the
+// answer may come until ctx does. args are those of the script before those of the windows. A take
+// that the server found too late has spent nothing, nor has one for which its clock is in another
+// span of a window that ends by the clock. If its caller still waits, this process was wrong about
+// the server's clock: the reply corrects it, and askInTime sends the take again.
+func (s *Store) askInTime(ctx, caller context.Context, l *link, sc *script, names, args []string, windows []weir.Charge, asked int64) (rueidis.RedisResult, int64, error) {
 	ahead := s.clock.ahead.Load()
 	for range maxLateTries {
 		s.asked.Add(1)
-		all := s.numbers.takeArguments(args, windows, (asked+ahead)/int64(time.Second), lateFrom(s.givesUp(ctx, asked)+ahead))
+		all := s.numbers.takeArguments(args, windows, (asked+ahead)/int64(time.Second), lateFrom(s.givesUp(caller, asked)+ahead))
 		reply, err := s.run(ctx, l, sc, names, all)
 		if err != nil {
 			return reply, asked, err
@@ -156,7 +156,7 @@ func (s *Store) askInTime(ctx context.Context, l *link, sc *script, names, args 
 			return reply, asked, err
 		}
 		asked = s.local()
-		if err := ctx.Err(); err != nil {
+		if err := caller.Err(); err != nil {
 			return reply, asked, err
 		}
 		ahead = now - asked // the smallest possible difference: see clock.correct

@@ -220,3 +220,28 @@ func TestAHangMovesNoDeadlineOfTheNextOne(t *testing.T) {
 		t.Errorf("a take that was abandoned 280 ms before has spent %d units", r.Used[0].Count)
 	}
 }
+
+// An answer that comes after its take was given up costs no unit: what was leased with the take,
+// and what it was charged itself, serves the next one, or goes back.
+func TestALateAnswerCostsNoUnits(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	a, direct := leasing(t, redisstore.Options{Addresses: []string{proxy.Addr()}}), open(t, at(server))
+	look := charge("a", 100, 3600, 0)
+	proxy.Delay(300 * time.Millisecond)
+	eventually(t, "a take is counted, and not answered in time", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		var r weir.Receipt
+		err := a.Take(ctx, []weir.Charge{charge("a", 100, 3600, 3)}, &r)
+		return errors.Is(err, context.DeadlineExceeded) && spent(t, direct, look) == 3+7
+	})
+	if r := take(t, a, charge("a", 100, 3600, 1)); r.Used[0].Count != 1 {
+		t.Errorf("the next take: %+v; want it to be the first that counts", r)
+	}
+	proxy.Pass(t)
+	if err := a.Close(); err != nil || spent(t, direct, look) != 1 {
+		t.Errorf("at the end %d units are spent, want the one that was given out; %v", spent(t, direct, look), err)
+	}
+}
