@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/internal/lease"
 )
 
 const (
@@ -212,10 +211,10 @@ func (a *leases) hold(ctx context.Context, charges []weir.Charge, hashes []hash)
 	for _, e := range t.entries[:len(charges)] {
 		if e != nil {
 			a.void(e)
-			e.mu.Lock()
-			e.trend = lease.Trend{}
-			e.mu.Unlock()
 		}
+	}
+	for _, x := range hashes[:len(charges)] {
+		a.table.watched(x).forget(x)
 	}
 	return end, nil
 }

@@ -36,8 +36,8 @@ type claims chan string
 // claim claims the windows that have refused a take, later. It does not block.
 func (waiting claims) claim(t *leaseTake) {
 	for i := range t.charges {
-		c, used, e := &t.charges[i], t.r.Used[i], t.entries[i]
-		if c.Held || c.Cost == 0 || used.Fits(c.Cost, c.Limit) || e != nil && e.spendsAlone(used) {
+		c, used := &t.charges[i], t.r.Used[i]
+		if c.Held || c.Cost == 0 || used.Fits(c.Cost, c.Limit) || t.watches[i].spendsAlone(t.hashes[i], used) {
 			continue
 		}
 		select {

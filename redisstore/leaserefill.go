@@ -35,9 +35,9 @@ type refill struct {
 // units are in the pocket now. Near the end of a budget, where each answer grants less, none is
 // asked early.
 func (e *leased) noteAsked(c *weir.Charge, now, took time.Duration, own, units int64) {
+	rate := e.watch.rate(e.hash, c, now)
 	e.mu.Lock()
 	e.took = min(max(took, e.took-e.took/8), maxRefill)
-	rate := e.trend.Rate(now, time.Duration(c.Per)*time.Second)
 	// at the beginning of a burst that is too low
 	if passed := now - e.filled; passed > 0 {
 		rate = max(rate, float64(own)/passed.Seconds())
@@ -125,6 +125,7 @@ func (a *leases) refill(ctx context.Context, r *refill) (filled bool) {
 		if t.entries[i] = a.table.find(t.hashes[i]); t.entries[i] == nil {
 			return false
 		}
+		t.watches[i] = t.entries[i].watch
 	}
 	done, err := a.acquire(ctx, t)
 	if err != nil {
@@ -185,9 +186,7 @@ func (a *leases) wishEarly(r *refill) (needed bool) {
 		if !ok || e == nil {
 			return false
 		}
-		c := t.charges[i]
-		c.Cost = r.costs[i]
-		w, suits := a.wish(e, &c, t.hashes[i], now)
+		w, suits := a.wish(t, i, r.costs[i], now)
 		if w == (lease.Wish{}) || !suits {
 			return false
 		}

@@ -22,7 +22,8 @@ import (
 //
 //	leases.go      a take that asks the server, in turn
 //	leasespend.go  a take that pockets serve
-//	leasetable.go  the windows whose requests are observed
+//	leasetable.go  the windows whose requests are observed, and the leased ones
+//	leasewatch.go  what is observed
 //	leaserefill.go  pockets are filled before they are empty
 //	leaselate.go   answers that come after their takes were given up
 //	leaseahead.go  the server's time of takes that it was not asked for
@@ -83,7 +84,8 @@ type leaseTake struct {
 
 	in [weir.MaxCharges]uint32 // see leaseTable.enterApart
 
-	entries [weir.MaxCharges]*leased    // nil: the window is not observed
+	watches [weir.MaxCharges]*watched   // nil: the window is not observed
+	entries [weir.MaxCharges]*leased    // nil: no units of the window were wished for yet
 	wants   [weir.MaxCharges]bool       // units of the window are wished for if the others allow it
 	entered bool                        // places were asked for its windows
 	waited  bool                        // for its turn
@@ -152,7 +154,7 @@ func (a *leases) know(charges []weir.Charge, hashes *[weir.MaxCharges]hash, refu
 func (a *leases) take(ctx context.Context, t *leaseTake, held, wishes bool) error {
 	if !held && !wishes {
 		leave := a.table.enterApart(t, false)
-		if held, _ = a.look(t); !held {
+		if held = a.becameHeld(t); !held {
 			defer leave()
 			return a.askApart(ctx, t)
 		}
@@ -173,14 +175,11 @@ func (a *leases) askApart(ctx context.Context, t *leaseTake) error {
 	return err
 }
 
-// refused records that the lender has refused a take: as long as it does, no units are left to wish
-// for.
+// refused records that the lender has refused a take.
 func (a *leases) refused(t *leaseTake) {
-	for i, e := range t.entries[:len(t.charges)] {
-		if used := t.r.Used[i]; e != nil && !used.Fits(t.charges[i].Cost, t.charges[i].Limit) {
-			e.mu.Lock()
-			e.trend.Refused(used.Count, used.Reset)
-			e.mu.Unlock()
+	for i, w := range t.watches[:len(t.charges)] {
+		if used := t.r.Used[i]; !used.Fits(t.charges[i].Cost, t.charges[i].Limit) {
+			w.noteRefused(t.hashes[i], used)
 		}
 	}
 }
@@ -206,31 +205,37 @@ func (a *leases) observe(t *leaseTake, sent time.Duration) {
 	for i := range t.charges {
 		serves = serves && t.wants[i]
 	}
-	a.enter(t, now)
+	a.watch(t, now)
 	for i := range t.charges {
-		c, e := &t.charges[i], t.entries[i]
-		if e == nil {
-			continue
-		}
+		c, w := &t.charges[i], t.watches[i]
 		if leasable {
-			e.note(c, now, c.Cost, t.r.Used[i].Count, 0, t.r.Used[i].Reset)
+			w.note(t.hashes[i], c, now, c.Cost, t.r.Used[i].Count, 0, t.r.Used[i].Reset)
 		}
 		if t.wants[i] && !serves {
-			e.noteOther(c, now, now-sent)
+			w.noteOther(t.hashes[i], c, now, now-sent)
 		}
 	}
 }
 
-// enter asks for places for the windows of a take that are not observed, once for each take: the
+// watch asks for places for the windows of a take that are not observed, once for each take: the
 // table counts how often windows come.
-func (a *leases) enter(t *leaseTake, now time.Duration) {
+func (a *leases) watch(t *leaseTake, now time.Duration) {
 	if t.entered || !leasable(t.charges) {
 		return
 	}
 	t.entered = true
+	for i, w := range t.watches[:len(t.charges)] {
+		if w == nil {
+			t.watches[i] = a.table.watch(t.hashes[i], now)
+		}
+	}
+}
+
+// lease makes windows of a take ready for units: those of which it would wish for some.
+func (a *leases) lease(t *leaseTake) {
 	for i, e := range t.entries[:len(t.charges)] {
-		if e == nil {
-			t.entries[i] = a.table.enter(t.hashes[i], now)
+		if e == nil && (t.wants[i] || a.eager) && t.watches[i] != nil {
+			t.entries[i] = a.table.lease(t.hashes[i])
 		}
 	}
 }
@@ -240,7 +245,8 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) (err error) {
 	defer a.noteSlow(ctx, t, time.Now())
 	now, ok := a.clock()
 	if ok {
-		a.enter(t, now)
+		a.watch(t, now)
+		a.lease(t)
 	}
 	served, done, err := a.acquireToAsk(ctx, t)
 	if err != nil {
@@ -270,7 +276,7 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) (err error) {
 		for i, other := range others[:len(t.charges)] {
 			if other {
 				e := t.entries[i] // those that wait for its turn lose that time as well
-				e.noteOther(&t.charges[i], now, (now-sent)*time.Duration(1+e.waiting.Load()))
+				e.watch.noteOther(e.hash, &t.charges[i], now, (now-sent)*time.Duration(1+e.waiting.Load()))
 			}
 		}
 	}
@@ -288,11 +294,12 @@ func (a *leases) noteSlow(ctx context.Context, t *leaseTake, began time.Time) {
 		return
 	}
 	now, ok := a.clock()
-	for _, e := range t.entries[:len(t.charges)] {
-		if ok && e != nil {
-			e.mu.Lock()
-			e.trend.Slow(now)
-			e.mu.Unlock()
+	if !ok {
+		return
+	}
+	for i, w := range t.watches[:len(t.charges)] {
+		w.noteSlow(t.hashes[i], now)
+		if e := t.entries[i]; e != nil {
 			a.giveBackSoon(e)
 		}
 	}
@@ -389,6 +396,9 @@ func (a *leases) fill(t *leaseTake, began time.Duration) {
 	for i := range t.charges {
 		e, l, f := t.entries[i], t.lots[i], filled[i]
 		if e == nil {
+			if c := &t.charges[i]; c.Cost > 0 {
+				t.watches[i].note(t.hashes[i], c, now, c.Cost, t.r.Used[i].Count, 0, t.r.Used[i].Reset)
+			}
 			continue
 		}
 		if l.Window.Reset != t.r.Used[i].Reset {
@@ -401,10 +411,10 @@ func (a *leases) fill(t *leaseTake, began time.Duration) {
 		if t.charges[i].Cost <= 0 { // a take that only looks does not use units
 			continue
 		}
-		e.note(&t.charges[i], now, own[i], l.Count-l.Units, l.Units, l.Window.Reset)
+		e.watch.note(e.hash, &t.charges[i], now, own[i], l.Count-l.Units, l.Units, l.Window.Reset)
 		e.noteAsked(&t.charges[i], now, now-began, own[i], f.Units)
 		if f.Units > 0 {
-			a.active.add(e, l.Window.Reset, e.patience(&t.charges[i]))
+			a.active.add(e, l.Window.Reset, e.watch.patience(e.hash, &t.charges[i]))
 		}
 	}
 }

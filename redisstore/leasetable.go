@@ -14,7 +14,8 @@ import (
 )
 
 // A leaseTable has the windows whose requests this process observes, to know which are worth
-// leasing. It is bounded: one that does not fit is not leased.
+// leasing, and of these the ones that it has leased. It is bounded: a window that does not fit is
+// not leased.
 type leaseTable struct {
 	apart [1 << 12]apart // shared by some windows each
 	lines [leaseLines]leaseLine
@@ -22,11 +23,18 @@ type leaseTable struct {
 	last  [1 << 17]lastTake // of windows for which there was no place
 }
 
-const leaseLines = 1 << 13 // of 8 windows: 65,536
+const (
+	leaseLines = 1 << 13
+	linePlaces = 8 // so there are 65,536
+)
 
+// A leaseLine has a place for each of some windows. Most are observed only, so what that needs has
+// no pointers, for the garbage collector.
 type leaseLine struct {
-	lows [8]atomic.Uint64 // lower halves of hashes: a look reads an entry if its own is there
-	all  [8]atomic.Pointer[leased]
+	lows    [linePlaces]atomic.Uint64 // lower halves of hashes
+	leased  [linePlaces]atomic.Pointer[leased]
+	watched atomic.Pointer[[linePlaces]watched]
+	taken   atomic.Int32 // so many places are in use, the first ones
 }
 
 // A lastTake is a part of a window's hash, and the time of a take of it in milliseconds.
@@ -41,9 +49,10 @@ func (s *lastTake) note(x hash, now time.Duration) (ago time.Duration, ok bool) 
 	return time.Duration((ms-last)&time32) * time.Millisecond, last&^time32 == x.lo&^time32
 }
 
-// A leased is one window's key.
+// A leased is a window of which units were wished for.
 type leased struct {
 	hash   hash
+	watch  *watched
 	pocket lease.Pocket
 	// held to ask for units, to fill the pocket, and until units are back at the server
 	turn
@@ -55,10 +64,7 @@ type leased struct {
 	// returning: units are on their way back, so the pocket looks empty, and the server counts them
 	returning atomic.Bool
 
-	used atomic.Int64 // when a take was last noted: a time.Duration
-
 	mu     sync.Mutex
-	trend  lease.Trend
 	took   time.Duration // how long questions take with their turns, lately at most
 	filled time.Duration // when the pocket was last filled
 
@@ -79,114 +85,131 @@ func (x hash) compare(y hash) int {
 	return cmp.Compare(x.lo, y.lo)
 }
 
+func (a *leaseTable) line(x hash) *leaseLine { return &a.lines[x.hi%leaseLines] }
+
+// find returns what is leased of a window, or nil.
 func (a *leaseTable) find(x hash) *leased {
-	line := &a.lines[x.hi%leaseLines]
+	line := a.line(x)
 	for k := range line.lows {
 		if line.lows[k].Load() != x.lo {
 			continue
 		}
-		if e := line.all[k].Load(); e != nil && e.hash == x {
+		if e := line.leased[k].Load(); e != nil && e.hash == x {
 			return e
 		}
 	}
 	return nil
 }
 
-// set makes e the kth of the line. Until it returns, find may not find it.
-func (l *leaseLine) set(k int, e *leased) {
-	l.all[k].Store(e)
-	l.lows[k].Store(e.hash.lo)
+// watched returns what is observed of a window, or nil.
+func (a *leaseTable) watched(x hash) *watched {
+	w, _ := a.line(x).watchedAt(x)
+	return w
 }
 
-func (l *leaseLine) isFull() bool {
-	for k := range l.all {
-		if l.all[k].Load() == nil {
-			return false
+func (l *leaseLine) watchedAt(x hash) (w *watched, k int) {
+	for k := range l.taken.Load() {
+		if l.lows[k].Load() == x.lo {
+			return &l.watched.Load()[k], int(k)
 		}
 	}
-	return true
+	return nil, 0
 }
 
-// enter returns the entry of a window, a new one if it has none. It returns nil if there is no
-// place: each is of a window that has units, that is asked for, or that had a take since the last
-// one of this window. So keys that are always new take no place.
-func (a *leaseTable) enter(x hash, now time.Duration) *leased {
-	line, ago := &a.lines[x.hi%leaseLines], time.Duration(0)
-	if line.isFull() {
+// watch returns what is observed of a window, and begins to observe it if need be. It returns nil
+// if there is no place: each is of a window that has units, that is asked for, or that had a take
+// since the last one of this window. So keys that are always new take no place.
+func (a *leaseTable) watch(x hash, now time.Duration) *watched {
+	line, ago := a.line(x), time.Duration(0)
+	if line.taken.Load() == linePlaces {
 		var again bool
 		if ago, again = a.last[x.hi/leaseLines%uint64(len(a.last))].note(x, now); !again {
 			return nil
 		}
 	}
-	lock := &a.locks[x.hi%uint64(len(a.locks))]
+	lock := a.lockOf(x)
+	lock.Lock()
+	defer lock.Unlock()
+	if w, _ := line.watchedAt(x); w != nil {
+		return w
+	}
+	if k := line.taken.Load(); k < linePlaces {
+		if k == 0 {
+			line.watched.Store(new([linePlaces]watched))
+		}
+		w := line.put(int(k), x, now)
+		line.taken.Store(k + 1)
+		return w
+	}
+	for all := line.watched.Load(); ; {
+		victim := -1
+		for k := range all {
+			if used := all[k].used.Load(); used < int64(now-ago) && !line.busy(k) && (victim < 0 || used < all[victim].used.Load()) {
+				victim = k
+			}
+		}
+		switch {
+		case victim < 0:
+			return nil
+		case line.empty(victim):
+			return line.put(victim, x, now)
+		}
+	}
+}
+
+func (a *leaseTable) lockOf(x hash) *sync.Mutex { return &a.locks[x.hi%uint64(len(a.locks))] }
+
+// put has a place observe a window.
+func (l *leaseLine) put(k int, x hash, now time.Duration) *watched {
+	w := &l.watched.Load()[k]
+	w.begin(x, now)
+	l.lows[k].Store(x.lo)
+	return w
+}
+
+func (l *leaseLine) busy(k int) bool {
+	e := l.leased[k].Load()
+	return e != nil && e.busy()
+}
+
+// empty drops what was leased of a window, and reports whether it could: it holds nothing, and is
+// not asked for.
+func (l *leaseLine) empty(k int) bool {
+	e := l.leased[k].Load()
+	if e == nil {
+		return true
+	}
+	select {
+	case e.turn <- struct{}{}:
+	default:
+		return false
+	}
+	defer e.release()
+	if e.pocket.Units() > 0 {
+		return false
+	}
+	e.gone = true
+	l.leased[k].Store(nil)
+	return true
+}
+
+// lease returns what is leased of a window, nothing at first. It returns nil if the window is not
+// observed.
+func (a *leaseTable) lease(x hash) *leased {
+	lock := a.lockOf(x)
 	lock.Lock()
 	defer lock.Unlock()
 	if e := a.find(x); e != nil {
 		return e
 	}
-	e := &leased{hash: x, turn: newTurn()}
-	e.used.Store(int64(now))
-	for {
-		var victim *leased
-		at := -1
-		for k := range line.all {
-			old := line.all[k].Load()
-			if old == nil {
-				line.set(k, e)
-				return e
-			}
-			if used := old.used.Load(); used < int64(now-ago) && !old.busy() && (victim == nil || used < victim.used.Load()) {
-				victim, at = old, k
-			}
-		}
-		if victim == nil {
-			return nil
-		}
-		select {
-		case victim.turn <- struct{}{}:
-		default:
-			continue
-		}
-		fits := victim.pocket.Units() == 0
-		if fits {
-			victim.gone = true
-			line.set(at, e)
-		}
-		victim.release()
-		if fits {
-			return e
-		}
+	line := a.line(x)
+	w, k := line.watchedAt(x)
+	if w == nil || line.leased[k].Load() != nil { // that of another with the same lower half
+		return nil
 	}
-}
-
-// note records what this node has spent of a window since the last answer, and what the server
-// counts with the cost of the charge, without the units that it granted.
-func (e *leased) note(c *weir.Charge, now time.Duration, own, count, granted, reset int64) {
-	e.used.Store(int64(now))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.trend.Note(now, time.Duration(c.Per)*time.Second, own, count-c.Cost, count+granted, reset)
-}
-
-// noteOther records a request that leased units could not serve, and that lasted until now.
-func (e *leased) noteOther(c *weir.Charge, now, lasted time.Duration) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.trend.Other(max(1, c.Cost), now, lasted)
-}
-
-// patience is Trend.Patience of the window of a charge.
-func (e *leased) patience(c *weir.Charge) time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.trend.Patience(time.Duration(c.Per) * time.Second)
-}
-
-// spendsAlone is Trend.Alone of the window.
-func (e *leased) spendsAlone(u weir.Used) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.trend.Alone(u.Reset, u.Count)
+	e := &leased{hash: x, watch: w, turn: newTurn()}
+	line.leased[k].Store(e)
+	return e
 }
 
 // A turn is held by one at a time. Those that wait for it get it in their order.
@@ -244,7 +267,7 @@ func (a *leases) keepApart(ctx context.Context, t *leaseTake) (done func(), err 
 	return nil, nil
 }
 
-// giveTurnsBack releases the turns of a take, and looks which of its windows are observed by now.
+// giveTurnsBack releases the turns of a take, and looks which of its windows are leased by now.
 func (a *leases) giveTurnsBack(t *leaseTake) {
 	release(t)
 	for i, e := range t.entries[:len(t.charges)] {
@@ -353,6 +376,17 @@ func (a *leases) leaveTurns(t *leaseTake) {
 
 // hasTurn is in place of a counter of apart for a window of a take that has its turn.
 const hasTurn = 2
+
+// becameHeld finds what is leased of the windows of a take, and reports whether one of them has
+// units or is being asked for.
+func (a *leases) becameHeld(t *leaseTake) (held bool) {
+	for i := range t.charges {
+		e := a.table.find(t.hashes[i])
+		t.entries[i] = e
+		held = held || e != nil && e.busy()
+	}
+	return held
+}
 
 // becameBusy reports whether a window of a take that had no entry has one now that is busy.
 func (a *leaseTable) becameBusy(t *leaseTake) bool {

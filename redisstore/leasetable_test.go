@@ -55,15 +55,15 @@ func TestKeysThatComeOnceTakeNoPlace(t *testing.T) {
 	table, now := new(leaseTable), time.Hour
 	table.init()
 	at := func(n uint64) hash { return hash{hi: 5 + n*leaseLines, lo: n << 32} } // all in one line
-	take := func(n uint64) *leased {
-		e := table.find(at(n))
-		if e == nil {
-			e = table.enter(at(n), now)
+	take := func(n uint64) *watched {
+		w := table.watched(at(n))
+		if w == nil {
+			w = table.watch(at(n), now)
 		}
-		if e != nil {
-			e.used.Store(int64(now))
+		if w != nil {
+			w.used.Store(int64(now))
 		}
-		return e
+		return w
 	}
 	const places = 8
 	for n := range uint64(places) {
@@ -79,7 +79,7 @@ func TestKeysThatComeOnceTakeNoPlace(t *testing.T) {
 		take(n % places)
 	}
 	for n := range uint64(places) {
-		if table.find(at(n)) == nil {
+		if table.watched(at(n)) == nil {
 			t.Errorf("key %d, which comes all the time, has lost its place", n)
 		}
 	}
@@ -117,8 +117,28 @@ func TestATakeInTurnComesOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		fresh := key(places)
 		ask(t, a, fresh)
-		if a.table.find(hashOf(&fresh)) != nil {
+		if a.table.watched(hashOf(&fresh)) != nil {
 			t.Error("a key that came once has the place of another")
 		}
+	})
+}
+
+// A window of which nothing is leased is observed, also in takes that have the turn of another.
+func TestAWindowBesideALeasedOneIsObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newSlowLeases()
+		all, caller := of("a", 1000, 1), of("c", 1000, 1)
+		ask(t, a, all) // now units of it are leased
+		a.eager = false
+		for n := range 20 {
+			time.Sleep(time.Second) // of the bubble's time
+			if a.table.find(hashOf(&caller)) != nil {
+				return
+			}
+			if r := ask(t, a, caller, all); r.Used[0].Count != int64(1+n) {
+				t.Errorf("take %d of the caller is number %d", 1+n, r.Used[0].Count)
+			}
+		}
+		t.Error("20 takes of a caller in as many seconds are not worth leasing, so they were not observed")
 	})
 }

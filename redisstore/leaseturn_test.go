@@ -525,10 +525,9 @@ func TestDroppedUnitsAreNotSpentOnes(t *testing.T) {
 	for range 3 {
 		ask(t, a, c)
 	}
-	e := a.table.find(hashOf(&c))
 	wish := func() int64 {
 		now, _ := a.clock()
-		w, _ := a.wish(e, &c, hashOf(&c), now)
+		w, _ := a.table.watched(hashOf(&c)).wish(hashOf(&c), &c, now, time.Now().Unix(), 0)
 		return w.Units
 	}
 	a.eager = true // so that it has as many as its lender lends

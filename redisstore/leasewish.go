@@ -15,33 +15,35 @@ func (a *leases) look(t *leaseTake) (held, wishes bool) {
 	now, ok := a.clock()
 	wishes = wishes && ok
 	for i := range t.charges {
-		e := a.table.find(t.hashes[i])
-		t.entries[i], t.wants[i] = e, false
-		if e == nil {
+		w, e := a.table.watched(t.hashes[i]), a.table.find(t.hashes[i])
+		t.watches[i], t.entries[i], t.wants[i] = w, e, false
+		held = held || e != nil && e.busy()
+		if w == nil {
 			wishes = wishes && a.eager && !a.ending.Load()
 			continue
 		}
-		held = held || e.busy()
-		wish, suits := a.wish(e, &t.charges[i], t.hashes[i], now)
+		wish, suits := a.wish(t, i, t.charges[i].Cost, now)
 		t.wants[i] = wish != lease.Wish{}
 		wishes = wishes && t.wants[i] && suits
 	}
 	return held, wishes
 }
 
-// wish returns what a take would wish for of a window, and whether units of it are worth leasing.
-func (a *leases) wish(e *leased, c *weir.Charge, x hash, now time.Duration) (w lease.Wish, suits bool) {
+// wish returns what a take of a cost would wish for of a window that is observed, and whether units
+// of it are worth leasing.
+func (a *leases) wish(t *leaseTake, i int, cost int64, now time.Duration) (wish lease.Wish, suits bool) {
 	switch {
 	case a.ending.Load():
 		return lease.Wish{}, false
 	case a.eager:
 		return lease.Wish{Units: 7, Part: 1000, Least: 1}, true
 	}
-	waiting := (e.waiting.Load() + a.table.apartAt(x).underWay()) * max(1, c.Cost)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	second := a.aheadOf(e).at(now) / int64(time.Second)
-	return e.trend.Wish(now, time.Duration(c.Per)*time.Second, c.Limit, second, waiting), e.trend.Suits(now)
+	c, x := &t.charges[i], t.hashes[i]
+	w, ahead, waiting := t.watches[i], &a.ahead, a.table.apartAt(x).underWay()
+	if e := t.entries[i]; e != nil {
+		w, ahead, waiting = e.watch, a.aheadOf(e), waiting+e.waiting.Load()
+	}
+	return w.wish(x, c, now, ahead.at(now)/int64(time.Second), waiting*max(1, cost))
 }
 
 // servedNot reports of which windows of a take, that has its turns, the units in the pockets cannot
@@ -73,7 +75,7 @@ func (a *leases) wishFor(t *leaseTake) {
 			return
 		}
 		var suits bool
-		if t.wishes[i], suits = a.wish(e, &t.charges[i], t.hashes[i], now); t.wishes[i].Units == 0 || !suits {
+		if t.wishes[i], suits = a.wish(t, i, t.charges[i].Cost, now); t.wishes[i].Units == 0 || !suits {
 			t.wishes = [weir.MaxCharges]lease.Wish{}
 			return
 		}
@@ -97,7 +99,7 @@ func (a *leases) giveUselessBack(ctx context.Context, t *leaseTake) {
 	suit := true
 	for i, e := range t.entries[:len(t.charges)] {
 		if e != nil {
-			wish, suits := a.wish(e, &t.charges[i], t.hashes[i], now)
+			wish, suits := a.wish(t, i, t.charges[i].Cost, now)
 			wants[i], suit = wish != lease.Wish{}, suit && suits
 		}
 	}
