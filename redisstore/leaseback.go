@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/lease"
 )
 
 const (
@@ -176,13 +177,18 @@ func (a *leases) giveBack(ctx context.Context, e *leased) (inTime bool) {
 	}
 	e.returning.Store(true) // before the pocket looks empty
 	defer e.returning.Store(false)
-	l := e.pocket.Drain()
+	a.sendBack(ctx, e, e.pocket.Drain())
+	return true
+}
+
+// sendBack sends units of a window back that are in no pocket. The caller has its turn.
+func (a *leases) sendBack(ctx context.Context, e *leased, l lease.Lot) {
 	if l.Units == 0 {
-		return true
+		return
 	}
 	if !a.of.lasts(e, l.Window.Epoch) {
 		a.stranded.Add(l.Units)
-		return true
+		return
 	}
 	a.returns.Add(1)
 	count, ok := a.of.giveBack(ctx, e, l)
@@ -194,7 +200,6 @@ func (a *leases) giveBack(ctx context.Context, e *leased) (inTime bool) {
 	default:
 		a.returned.Add(l.Units)
 	}
-	return true
 }
 
 // hold takes the turns of windows that an operator resets, and drops what their pockets have. The

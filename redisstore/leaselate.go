@@ -6,30 +6,40 @@ import (
 	"time"
 )
 
-// maxLate is how long an answer that may have units is waited for after the take's deadline. TCP
-// repeats a packet three times meanwhile.
-const maxLate = 1500 * time.Millisecond
+const (
+	// maxLate is how long an answer that may have units is waited for after its take was given up:
+	// TCP repeats a packet twice meanwhile.
+	maxLate = 800 * time.Millisecond
+	// maxAwaited is how many such answers are waited for at the same time. What the others lease
+	// stays spent.
+	maxAwaited = 256
+)
 
 // chargeOrKeep is lender.charge for a take that has its turns. If ctx ends before an answer that
 // may have units, it returns at once, with t.kept: the turns are then those of a copy of the take,
-// which waits for the answer. Its units would stay spent otherwise.
-func (a *leases) chargeOrKeep(ctx context.Context, t *leaseTake, began time.Duration) error {
+// which waits for the answer and sends back what was charged. It would stay spent otherwise.
+func (a *leases) chargeOrKeep(ctx context.Context, t *leaseTake) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	deadline, ok := ctx.Deadline()
-	if !ok || !mayGrant(t) || !a.of.mayAnswerLate() {
+	if !ok || !mayGrant(t) || a.awaited.Load() >= maxAwaited {
 		return a.of.charge(ctx, t)
 	}
 	late := t.copyFor(ctx)
+	patient, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(maxLate))
 	answered := make(chan error)
 	a.doing.Add(1)
+	a.awaited.Add(1)
 	go func() {
 		defer a.doing.Add(-1)
-		patient, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(maxLate))
 		defer cancel()
 		err := a.of.charge(patient, late)
+		a.awaited.Add(-1)
 		select {
 		case answered <- err:
 		case <-ctx.Done(): // its caller has gone
-			a.takeLate(late, err, began)
+			a.endLate(late, err)
 		}
 	}()
 	select {
@@ -37,6 +47,7 @@ func (a *leases) chargeOrKeep(ctx context.Context, t *leaseTake, began time.Dura
 		*t.r, t.lots, t.asked = *late.r, late.lots, late.asked
 		return err
 	case <-ctx.Done():
+		time.AfterFunc(maxLate, cancel) // it may have ended before its deadline
 		t.kept = true
 		a.of.gaveUp(ctx.Err())
 		return ctx.Err()
@@ -63,16 +74,34 @@ func (t *leaseTake) copyFor(caller context.Context) *leaseTake {
 	return &late
 }
 
-// takeLate ends the turns of a take whose caller has gone, with what it was answered. What the take
-// itself cost goes into the pockets, since it was for a request that was not admitted.
-func (a *leases) takeLate(t *leaseTake, err error, began time.Duration) {
+// endLate ends the turns of a take that was given up, after its answer. All that it was charged
+// goes back, also for the request itself, which was not admitted by it. It does not go into the
+// pockets: since the take was given up this process may have counted its windows by itself, from a
+// count without those units.
+func (a *leases) endLate(t *leaseTake, err error) {
 	defer a.leaveTurns(t)
-	switch {
-	case err != nil:
-	case t.r.Allowed:
-		t.early = true
-		a.fill(t, began)
-	default:
+	if err != nil {
+		return
+	}
+	if !t.r.Allowed {
 		a.refused(t)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxReturn)
+	defer cancel()
+	for i := range t.charges {
+		e, l := t.entries[i], t.lots[i]
+		if e == nil || t.charges[i].Cost <= 0 {
+			continue
+		}
+		a.granted.Add(l.Units + t.charges[i].Cost)
+		if l.Window.Reset != t.r.Used[i].Reset { // the answer has no marks
+			a.stranded.Add(t.charges[i].Cost)
+			continue
+		}
+		l.Units += t.charges[i].Cost
+		e.returning.Store(true)
+		a.sendBack(ctx, e, l)
+		e.returning.Store(false)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// A take that is answered too late has its units in the pocket: those that were granted, and those
-// of its request, which was not admitted. Takes that come meanwhile wait for them.
+// What a take that is answered too late was charged goes back: what was granted, and the cost of
+// its request, which was not admitted. None of it is given out meanwhile, and takes that come wait.
 func TestALateAnswerLosesNoUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, lender, c, e := leasedOnce(t)
@@ -20,35 +20,38 @@ func TestALateAnswerLosesNoUnits(t *testing.T) {
 		}
 		w, before := lender.store.keys["a"].open, lender.store.keys["a"].open.count
 		began := time.Now()
-		lender.answered = func() { time.Sleep(time.Second) } // of the bubble's time
+		lender.answered = func() { time.Sleep(700 * time.Millisecond) } // of the bubble's time
 		c.Cost = 3
 		if err := askFor(t, a, 100*time.Millisecond, c); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 100*time.Millisecond {
 			t.Errorf("after %v of 100 ms: %v", time.Since(began), err)
 		}
-		if err := askFor(t, a, 2*time.Second, c); err != nil || time.Since(began) != time.Second {
-			t.Errorf("one that waits is answered after %v, with %v", time.Since(began), err)
+		if err := askFor(t, a, 3*time.Second, c); err != nil || time.Since(began) != 1400*time.Millisecond {
+			t.Errorf("one that waits, and asks then, is answered after %v, with %v", time.Since(began), err)
 		}
-		if units := e.pocket.Units(); units != 7 || w.count-before != 3+7 || a.stranded.Load() > 0 {
-			t.Errorf("of %d units that were charged, and of which 3 were given out, the pocket has %d, and %d are lost", w.count-before, units, a.stranded.Load())
+		synctest.Wait()
+		if units := e.pocket.Units(); units != 7 || w.count-before != 3+7 || a.returned.Load() != 3+7 || a.stranded.Load() > 0 {
+			t.Errorf("of %d units that are charged, and of which 3 were given out, the pocket has %d; %d went back, and %d are lost",
+				w.count-before, units, a.returned.Load(), a.stranded.Load())
 		}
 	})
 }
 
-// So has a refill.
+// So does what a refill was charged.
 func TestALateRefillLosesNoUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, lender, c, e := leasedOnce(t)
 		e.low.Store(100)
 		ask(t, a, c)
-		lender.answered = func() { time.Sleep(time.Second) } // of the bubble's time
+		lender.answered = func() { time.Sleep(700 * time.Millisecond) } // of the bubble's time
 		began := time.Now()
 		(<-a.chores)(t.Context())
 		if time.Since(began) != maxRefill {
 			t.Errorf("it was given up after %v", time.Since(began))
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		w, granted := lender.store.keys["a"].open, a.granted.Load()
-		if units := e.pocket.Units(); granted <= 7 || w.count != w.admitted+1+units || a.stranded.Load() > 0 {
+		if units := e.pocket.Units(); granted <= 7 || units != 6 || w.count != w.admitted+1+units || a.stranded.Load() > 0 {
 			t.Errorf("%d were granted, %d are spent, %d were admitted, the pocket has %d, and %d are lost", granted, w.count, w.admitted+1, units, a.stranded.Load())
 		}
 	})
@@ -69,7 +72,7 @@ func TestALateRefusalLeavesTheTurn(t *testing.T) {
 				answer(lender)
 				began := time.Now()
 				// of the bubble's time
-				lender.answered = func() { time.Sleep(time.Second - time.Since(began)) }
+				lender.answered = func() { time.Sleep(700*time.Millisecond - time.Since(began)) }
 				if err := askFor(t, a, 100*time.Millisecond, c); !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}
@@ -79,7 +82,7 @@ func TestALateRefusalLeavesTheTurn(t *testing.T) {
 				lender.store.mu.Lock()
 				lender.store.keys["a"].open.count = 8
 				lender.store.mu.Unlock()
-				if err := askFor(t, a, 2*time.Second, c); err != nil || time.Since(began) != time.Second || e.pocket.Units() != 7 {
+				if err := askFor(t, a, 2*time.Second, c); err != nil || time.Since(began) != 700*time.Millisecond || e.pocket.Units() != 7 {
 					t.Errorf("the next is answered after %v, with %v, and leaves %d units", time.Since(began), err, e.pocket.Units())
 				}
 			})

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// maxRefill bounds the time for a refill, with its turns: takes may wait for these.
+	// maxRefill bounds the time for a refill, with its turns: takes may wait for these. An answer
+	// that is late keeps the turns for longer, see chargeOrKeep.
 	maxRefill = 250 * time.Millisecond
 	// maxChores is how many may wait to begin. Without a refill, a take finds the pocket empty, and
 	// asks.
@@ -139,7 +140,7 @@ func (a *leases) refill(ctx context.Context, r *refill) (filled bool) {
 	if r.low.low.Load() > 0 || !a.wishEarly(r) { // filled meanwhile, or not worth it
 		return false
 	}
-	if err := a.chargeOrKeep(ctx, t, began); err != nil {
+	if err := a.chargeOrKeep(ctx, t); err != nil {
 		return false
 	}
 	if !t.r.Allowed {

@@ -59,9 +59,6 @@ type lender interface {
 	outlives(e *leased, epoch uint64) bool
 	// answers reports whether the server answered when it was last asked.
 	answers() bool
-	// mayAnswerLate reports whether an answer that is late may still come: no connection has failed
-	// lately.
-	mayAnswerLate() bool
 	// gaveUp records that an answer did not come in time.
 	gaveUp(err error)
 	// reaches asks the server of a window, and reports whether it answers.
@@ -117,6 +114,8 @@ type leases struct {
 	active activeLeases
 	chores chan func(context.Context) // that are to begin
 	doing  atomic.Int64               // chores that have not ended
+	// answers whose takes may be given up before they come
+	awaited atomic.Int64
 	ending atomic.Bool                // no units are asked for any more
 
 	served, granted, returned, returns, heldBack, stranded, claimed atomic.Int64
@@ -309,7 +308,7 @@ func (a *leases) noteSlow(ctx context.Context, t *leaseTake, began time.Time) {
 // help.
 func (a *leases) askInTurn(ctx context.Context, t *leaseTake, began time.Duration) error {
 	for outdated := false; ; outdated = true {
-		if err := a.chargeOrKeep(ctx, t, began); err != nil {
+		if err := a.chargeOrKeep(ctx, t); err != nil {
 			return err
 		}
 		if t.r.Allowed {

@@ -141,8 +141,6 @@ func (n *simProcess) answers() bool { return !n.away.Load() }
 
 func (n *simProcess) prepare(*leaseTake) bool { return true }
 
-func (n *simProcess) mayAnswerLate() bool { return true }
-
 func (n *simProcess) gaveUp(error) {}
 
 func (n *simProcess) reaches(ctx context.Context, _ *leased) bool {

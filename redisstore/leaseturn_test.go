@@ -49,8 +49,6 @@ func leasedOnce(t *testing.T) (a *leases, lender *slowLender, c weir.Charge, e *
 
 func (s *slowLender) prepare(*leaseTake) bool { return true }
 
-func (s *slowLender) mayAnswerLate() bool { return true }
-
 func (s *slowLender) gaveUp(error) {}
 
 func (s *slowLender) reaches(context.Context, *leased) bool { return !s.silent }

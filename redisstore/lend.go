@@ -237,9 +237,6 @@ func (s *Store) answers() bool {
 	return l != nil && l.cluster || s.state.why() == nil
 }
 
-// mayAnswerLate implements lender.
-func (s *Store) mayAnswerLate() bool { return !s.troubled() }
-
 // gaveUp implements lender.
 func (s *Store) gaveUp(err error) {
 	s.state.failed(err)

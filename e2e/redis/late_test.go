@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/e2e/redistest"
+	"github.com/weirlimit/weir/failover"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -243,5 +245,46 @@ func TestALateAnswerCostsNoUnits(t *testing.T) {
 	proxy.Pass(t)
 	if err := a.Close(); err != nil || spent(t, direct, look) != 1 {
 		t.Errorf("at the end %d units are spent, want the one that was given out; %v", spent(t, direct, look), err)
+	}
+}
+
+// While an answer is late, this process counts by itself, from a count without what was leased by
+// then. So that is not given out in addition.
+func TestALateAnswerIsNotSpentBesideALocalCount(t *testing.T) {
+	t.Parallel()
+	const limit = 20
+	for _, mode := range []weir.FailureMode{weir.FailLocal, weir.FailPocket} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			proxy := redistest.NewProxy(t, server.Addr())
+			s := leasing(t, redisstore.Options{Addresses: []string{proxy.Addr()}})
+			over := bridge(t, s, s, failover.Options{Deadline: deadline})
+			c := charge("a", limit, 3600, 1)
+			c.OnFailure = mode
+			var admitted atomic.Int64
+			ask := func() (r weir.Receipt) {
+				if over.Take(t.Context(), []weir.Charge{c}, &r) == nil && r.Allowed {
+					admitted.Add(1)
+				}
+				return r
+			}
+			proxy.Delay(4 * deadline)
+			var all sync.WaitGroup
+			for range limit + limit/2 {
+				all.Go(func() { ask() })
+			}
+			all.Wait()
+			eventually(t, "the answer is there", func() bool { return s.Stats().Leases.Granted > 0 })
+			proxy.Pass(t)
+			eventually(t, "the store refuses", func() bool {
+				over.Probe(t.Context())
+				r := ask()
+				return !r.Allowed && r.Outcome == weir.Counted
+			})
+			if n := admitted.Load(); n > limit {
+				t.Errorf("%d of %d were admitted", n, limit)
+			}
+		})
 	}
 }
