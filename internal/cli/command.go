@@ -53,10 +53,11 @@ func Arguments(names ...string) cobra.PositionalArgs {
 			return UsageError(hint, "%s: %s %s missing", cmd.CommandPath(), strings.Join(names[len(args):], " and "), is)
 		}
 		if len(args) > len(names) {
-			switch args[len(names)] {
-			case "on", "off", "true", "false":
-				hint = "a switch takes its value with an equals sign: --access-log=off"
-			}
+			cmd.Flags().Visit(func(f *pflag.Flag) {
+				if f.NoOptDefVal != "" {
+					hint = fmt.Sprintf("a switch takes its value with an equals sign: --%s=on or --%s=off", f.Name, f.Name)
+				}
+			})
 			return UsageError(hint, "%s: unexpected argument %q", cmd.CommandPath(), args[len(names)])
 		}
 		return nil
