@@ -17,7 +17,7 @@ const (
 
 // chargeOrKeep is lender.charge for a take that has its turns. If ctx ends before an answer that
 // may have units, it returns at once, with t.kept: the turns are then those of a copy of the take,
-// which waits for the answer and sends back what was charged. It would stay spent otherwise.
+// which waits for the answer and sends back what was granted. It would stay spent otherwise.
 func (a *leases) chargeOrKeep(ctx context.Context, t *leaseTake) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -74,10 +74,10 @@ func (t *leaseTake) copyFor(caller context.Context) *leaseTake {
 	return &late
 }
 
-// endLate ends the turns of a take that was given up, after its answer. All that it was charged
-// goes back, also for the request itself, which was not admitted by it. It does not go into the
-// pockets: since the take was given up this process may have counted its windows by itself, from a
-// count without those units.
+// endLate ends the turns of a take that was given up, after its answer. The units that it was
+// granted go back; its own cost counts, as without leases. They do not go into the pockets: since
+// the take was given up this process may have counted its windows by itself, from a count without
+// those units.
 func (a *leases) endLate(t *leaseTake, err error) {
 	defer a.leaveTurns(t)
 	if err != nil {
@@ -91,15 +91,15 @@ func (a *leases) endLate(t *leaseTake, err error) {
 	defer cancel()
 	for i := range t.charges {
 		e, l := t.entries[i], t.lots[i]
-		if e == nil || t.charges[i].Cost <= 0 {
+		if e == nil {
 			continue
 		}
-		a.granted.Add(l.Units + t.charges[i].Cost)
+		l.Units += t.later(i)
+		a.granted.Add(l.Units)
 		if l.Window.Reset != t.r.Used[i].Reset { // the answer has no marks
-			a.stranded.Add(t.charges[i].Cost)
+			a.stranded.Add(l.Units)
 			continue
 		}
-		l.Units += t.charges[i].Cost
 		e.returning.Store(true)
 		a.sendBack(ctx, e, l)
 		e.returning.Store(false)

@@ -10,8 +10,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// What a take that is answered too late was charged goes back: what was granted, and the cost of
-// its request, which was not admitted. None of it is given out meanwhile, and takes that come wait.
+// What a take that is answered too late was granted goes back. None of it is given out meanwhile,
+// and takes that come wait.
 func TestALateAnswerLosesNoUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, lender, c, e := leasedOnce(t)
@@ -29,14 +29,14 @@ func TestALateAnswerLosesNoUnits(t *testing.T) {
 			t.Errorf("one that waits, and asks then, is answered after %v, with %v", time.Since(began), err)
 		}
 		synctest.Wait()
-		if units := e.pocket.Units(); units != 7 || w.count-before != 3+7 || a.returned.Load() != 3+7 || a.stranded.Load() > 0 {
-			t.Errorf("of %d units that are charged, and of which 3 were given out, the pocket has %d; %d went back, and %d are lost",
+		if units := e.pocket.Units(); units != 7 || w.count-before != 3+3+7 || a.returned.Load() != 7 || a.stranded.Load() > 0 {
+			t.Errorf("of %d units that are charged, with two takes of 3, the pocket has %d; %d went back, and %d are lost",
 				w.count-before, units, a.returned.Load(), a.stranded.Load())
 		}
 	})
 }
 
-// So does what a refill was charged.
+// So does all that a refill was charged.
 func TestALateRefillLosesNoUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, lender, c, e := leasedOnce(t)

@@ -223,9 +223,9 @@ func TestAHangMovesNoDeadlineOfTheNextOne(t *testing.T) {
 	}
 }
 
-// An answer that comes after its take was given up costs no unit: what was leased with the take,
-// and what it was charged itself, serves the next one, or goes back.
-func TestALateAnswerCostsNoUnits(t *testing.T) {
+// An answer that comes after its take was given up costs what it does without leases: what was
+// leased with the take goes back.
+func TestALateAnswerCostsNoLeasedUnits(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -239,12 +239,12 @@ func TestALateAnswerCostsNoUnits(t *testing.T) {
 		err := a.Take(ctx, []weir.Charge{charge("a", 100, 3600, 3)}, &r)
 		return errors.Is(err, context.DeadlineExceeded) && spent(t, direct, look) == 3+7
 	})
-	if r := take(t, a, charge("a", 100, 3600, 1)); r.Used[0].Count != 1 {
-		t.Errorf("the next take: %+v; want it to be the first that counts", r)
+	if r := take(t, a, charge("a", 100, 3600, 1)); r.Used[0].Count != 3+1 {
+		t.Errorf("the next take: %+v; want it to be unit 4", r)
 	}
 	proxy.Pass(t)
-	if err := a.Close(); err != nil || spent(t, direct, look) != 1 {
-		t.Errorf("at the end %d units are spent, want the one that was given out; %v", spent(t, direct, look), err)
+	if err := a.Close(); err != nil || spent(t, direct, look) != 3+1 {
+		t.Errorf("at the end %d units are spent, want those of the two takes; %v", spent(t, direct, look), err)
 	}
 }
 
