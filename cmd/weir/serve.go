@@ -124,7 +124,9 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	for _, w := range document.Warnings {
 		printProblem(stderr, "warning", w)
 	}
-	server, err := edge.Open(signals.running, f.config(document, log, stderr))
+	c := f.config(document, log, stderr)
+	c.ShowToken = cli.Terminal(stdout) != nil
+	server, err := edge.Open(signals.running, c)
 	if errors.Is(err, edge.ErrStopped) {
 		<-signals.logged
 		return nil

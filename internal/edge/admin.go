@@ -71,7 +71,7 @@ func (a *adminSide) begin(ctx context.Context, c *Config) error {
 	}
 	url := c.operatorURL(a.listener.Addr())
 	line := fmt.Sprintf("%s, its token is in %s", url, a.tokens.OperatorPath())
-	if made != "" {
+	if made != "" && c.ShowToken {
 		line = fmt.Sprintf("%s/#token=%s (shown this once; kept in %s)", url, made, a.tokens.OperatorPath())
 	}
 	a.rows = append(a.rows, Row{"admin", line})

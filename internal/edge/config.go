@@ -46,6 +46,9 @@ type Config struct {
 	// a service manager has passed a socket for it. MetricsOpen means that it needs no token.
 	MetricsListen string
 	MetricsOpen   bool
+	// ShowToken is whether Rows may contain the operator's token. What keeps its output, such as a
+	// journal, must not have it.
+	ShowToken bool
 	// AdminHosts are further names of this machine that are allowed in Host at the admin listener.
 	AdminHosts []string
 

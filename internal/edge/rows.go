@@ -13,7 +13,7 @@ import (
 type Row struct{ Name, Text string }
 
 // Rows returns what the server reports at the start: where it listens, and what it is made of. They
-// may contain the operator's token if this start has made it.
+// contain the operator's token if this start has made it and Config.ShowToken is set.
 func (s *Server) Rows() []Row { return s.rows }
 
 // describe returns the rows of all parts, in the order in which they are printed.
