@@ -19,7 +19,7 @@ type backend struct {
 	sessions *identity.Sessions // nil: none are verified
 	tokens   identity.Tokens    // nil: none are verified
 	attach   func(*gateway.Options)
-	lines    [3]string // for Server.Rows: the backend, its sessions, its API tokens
+	lines    [3]string // for Server.Rows: the backend, its sessions, its API tokens; "": no row
 
 	// Of the sample backend.
 
@@ -29,7 +29,8 @@ type backend struct {
 
 // rows returns the rows of the backend itself, and of its credentials.
 func (b *backend) rows() (itself Row, credentials []Row) {
-	return Row{"backend", b.lines[0]}, []Row{{"sessions", b.lines[1]}, {"API tokens", b.lines[2]}}
+	credentials = []Row{{"sessions", b.lines[1]}, {"API tokens", b.lines[2]}}
+	return Row{"backend", b.lines[0]}, slices.DeleteFunc(credentials, func(r Row) bool { return r.Text == "" })
 }
 
 // openBackend opens the sample backend, or what the upstream's callers are verified by. self

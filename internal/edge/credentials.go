@@ -55,10 +55,10 @@ func credentialWarnings(p weir.Policy, c *Config) (all []Warning) {
 	return all
 }
 
-// unverified returns the start-up line of credentials that nothing verifies.
+// unverified returns the start-up line of credentials that nothing verifies; "" if the policy does
+// not use them.
 func unverified(c *Config, source string) string {
-	line := "not verified: requests are counted by IP address and forwarded"
-	var requiring, counting, planned []string
+	var requiring, counting, excepted, planned []string
 	for i := range c.Policy.Policy.Limiters {
 		l := &c.Policy.Policy.Limiters[i]
 		switch {
@@ -66,6 +66,8 @@ func unverified(c *Config, source string) string {
 			requiring = append(requiring, l.Name)
 		case l.CountsBy(source):
 			counting = append(counting, l.Name)
+		case source == identity.Token && exceptsTokens(l):
+			excepted = append(excepted, l.Name)
 		}
 		if readsPlan(l, source) {
 			planned = append(planned, l.Name)
@@ -78,6 +80,13 @@ func unverified(c *Config, source string) string {
 	if len(counting) > 0 {
 		although = append(although, "part of a key in "+strings.Join(counting, ", "))
 	}
+	if len(excepted) > 0 {
+		although = append(although, "named in "+strings.Join(excepted, ", "))
+	}
+	if len(although)+len(planned) == 0 {
+		return ""
+	}
+	line := "not verified: requests are counted by IP address and forwarded"
 	if len(although) > 0 {
 		line += ", although " + strings.Join(although, ", and ")
 	}
@@ -85,6 +94,13 @@ func unverified(c *Config, source string) string {
 		line += ", so nobody has a plan of " + strings.Join(planned, ", ")
 	}
 	return line + "; " + verifiers[source]
+}
+
+// exceptsTokens reports whether a limiter exempts, denies or overrides a token by its id.
+func exceptsTokens(l *weir.Limiter) bool {
+	isToken := func(w weir.Who) bool { return w.Token != "" }
+	return slices.ContainsFunc(l.Exempt, isToken) || slices.ContainsFunc(l.Deny, isToken) ||
+		slices.ContainsFunc(l.Overrides, func(o weir.Override) bool { return isToken(o.For) })
 }
 
 // openSessions returns the verifier of sessions that another service issues, and its start-up line.
@@ -164,9 +180,8 @@ func certificateRows(c *Config) []Row {
 		} else {
 			line += "; a connection without one is refused"
 		}
-	} else if !slices.ContainsFunc(c.Policy.Policy.Limiters, func(l weir.Limiter) bool {
-		return l.Requires == identity.Cert || l.CountsBy(identity.Cert)
-	}) {
+	}
+	if line == "" {
 		return nil
 	}
 	return []Row{{"client TLS", line}}

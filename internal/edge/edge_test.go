@@ -141,7 +141,7 @@ func TestTheRowsDescribeTheServer(t *testing.T) {
 			t.Errorf("the row %q is empty", row.Name)
 		}
 	}
-	if got := strings.Join(names, ", "); got != "listening, policy, store, backend, engine, sessions, API tokens" {
+	if got := strings.Join(names, ", "); got != "listening, policy, store, backend, engine, sessions" {
 		t.Errorf("rows %s", got)
 	}
 }
@@ -166,8 +166,16 @@ func TestStartUpNamesTheLimitersThatCountByAnUnverifiedCredential(t *testing.T) 
 	if got := unverified(&c, "session"); got != "not verified: requests are counted by IP address and forwarded, although required by b, and part of a key in a; --jwt-key or --jwks gives the key" {
 		t.Errorf("sessions %s", got)
 	}
-	if got := unverified(&c, "token"); got != "not verified: requests are counted by IP address and forwarded; --tokens verifies those of 'weir token create', --token-file others" {
-		t.Errorf("tokens %s", got)
+	for _, source := range []string{"token", "cert"} {
+		if got := unverified(&c, source); got != "" {
+			t.Errorf("a policy that does not use a %s: %s", source, got)
+		}
+	}
+	for _, exception := range []string{"exempt: [token acme]", "deny: [token acme]", "overrides: [5 per minute for token acme]"} {
+		c := testConfig(t, "limiters:\n  - {name: a, routes: [/*], windows: [2 per minute by ip], "+exception+"}\n")
+		if got := unverified(&c, "token"); got != "not verified: requests are counted by IP address and forwarded, although named in a; --tokens verifies those of 'weir token create', --token-file others" {
+			t.Errorf("%s: %s", exception, got)
+		}
 	}
 }
 
