@@ -21,8 +21,8 @@ import (
 	"github.com/weirlimit/weir/policyfile"
 )
 
-// A tokenFile is the file of --token-file. It logs each change of it, and warns of plans that no
-// limiter of the policy in force has.
+// A tokenFile is the file of --token-file. It logs each change of it, and warns if it does not fit
+// the policy in force.
 type tokenFile struct {
 	*identity.TokenFile
 	path string
@@ -75,9 +75,9 @@ func (f *tokenFile) changed(c identity.TokenFileChange) {
 	figures := []any{"file", f.path, "tokens", c.Tokens, "added", c.Added, "removed", c.Removed, "changed", c.Changed}
 	if c.Tokens == 0 {
 		f.log.Warn("the changed token file is in force, and has no token: each token is refused", figures...)
-		return
+	} else {
+		f.log.Info("the changed token file is in force", figures...)
 	}
-	f.log.Info("the changed token file is in force", figures...)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.version != "" {
@@ -96,13 +96,33 @@ func (f *tokenFile) policyChanged(s live.State) {
 	logWarnings(f.log, f.warnings())
 }
 
-// warnings returns the warning of plans that the policy does not have. f.mu must be held.
+// warnings returns the warning of a file without tokens, if the policy requires them, and that of
+// plans that the policy does not have. f.mu must be held.
 func (f *tokenFile) warnings() []Warning {
+	if f.Len() == 0 {
+		return f.closedWarnings()
+	}
 	unlisted := UnlistedPlans(f.policy, f.All(), f.now())
 	if len(unlisted) == 0 {
 		return nil
 	}
 	return []Warning{{"tokens have plans that no limiter of the policy has, so the windows' own limits hold for them", []any{"file", f.path, "plans", describePlans(unlisted)}}}
+}
+
+// closedWarnings returns a warning of the limiters that reject everybody, because they require a
+// token and the file has none. f.mu must be held.
+func (f *tokenFile) closedWarnings() []Warning {
+	var closed []string
+	for i := range f.policy.Limiters {
+		if l := &f.policy.Limiters[i]; l.Requires == identity.Token && l.Mode != weir.Shadow {
+			closed = append(closed, l.Name)
+		}
+	}
+	if len(closed) == 0 {
+		return nil
+	}
+	return []Warning{{"limiters require a token and the token file has none, so they let nobody in: add the line that 'weir token hash --id NAME' prints for each key; it counts within a second",
+		[]any{"limiters", strings.Join(closed, ", "), "file", f.path}}}
 }
 
 // An UnlistedPlan is a plan of tokens that no limiter with plans by token has. The windows' own

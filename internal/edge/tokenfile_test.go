@@ -65,6 +65,10 @@ func TestEachChangeOfTheTokenFileIsLogged(t *testing.T) {
 			t.Fatal(err)
 		}
 		const unlisted = `level=WARN msg="tokens have plans that no limiter of the policy has, so the windows' own limits hold for them" plans=`
+		requiring := live.State{Version: "five", Policy: weir.Policy{Limiters: []weir.Limiter{
+			{Name: "a", Requires: "token"}, {Name: "b"}, {Name: "c", Requires: "token"}, {Name: "tried", Requires: "token", Mode: weir.Shadow}, {Name: "d", Requires: "session"}}}}
+		const nobody = `level=WARN msg="limiters require a token and the token file has none, so they let nobody in: ` +
+			`add the line that 'weir token hash --id NAME' prints for each key; it counts within a second" limiters="a, c"` + "\n"
 		const didYouMean = ` (did you mean \"gold\"?)`
 		for _, step := range []struct {
 			name string
@@ -83,6 +87,9 @@ func TestEachChangeOfTheTokenFileIsLogged(t *testing.T) {
 				`:1: it has only one word: a line is: ID SHA256 [workspace=NAME] [plan=NAME] [expires=TIME]; the last good version stays in force"` + "\n"},
 			{"mended", func() { write(tokenLines("silver", "silver", "silver", "silver", "Sliver")) }, `level=INFO msg="the token file is valid again" tokens=5` + "\n"},
 			{"a failed generator", func() { write("") }, `level=WARN msg="the changed token file is in force, and has no token: each token is refused" tokens=0 added=0 removed=5 changed=0` + "\n"},
+			{"a policy that requires a token", func() { h.policyChanged(requiring) }, nobody},
+			{"a token", func() { write(tokenLines("")) }, `level=INFO msg="the changed token file is in force" tokens=1 added=1 removed=0 changed=0` + "\n"},
+			{"none again", func() { write("# none\n") }, `level=WARN msg="the changed token file is in force, and has no token: each token is refused" tokens=0 added=0 removed=1 changed=0` + "\n" + nobody},
 			{"tokens again", func() { write(tokenLines("")) }, `level=INFO msg="the changed token file is in force" tokens=1 added=1 removed=0 changed=0` + "\n"},
 		} {
 			text.Reset()
