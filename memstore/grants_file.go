@@ -14,6 +14,7 @@ import (
 	"github.com/dchest/siphash"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/owned"
 )
 
 // The file of grants is a header, one record for each grant, and a checksum of all that. Integers
@@ -139,7 +140,8 @@ func grantsIn(file string) ([]byte, error) {
 	if info.Size() > maxGrantsBytes {
 		return nil, &corruptError{fmt.Errorf("it has %d bytes, more than the %d of %d grants", info.Size(), maxGrantsBytes, maxGrants)}
 	}
-	return os.ReadFile(file)
+	b, err := os.ReadFile(file)
+	return b, owned.Explain(err)
 }
 
 // writeGrants replaces the file of grants and syncs it. After an error the file may be unchanged. A
@@ -155,7 +157,7 @@ func writeGrants(file string, of seed, all map[grantKey]weir.Grant) error {
 		return err
 	}
 	defer dir.Close()
-	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := owned.Create(fresh)
 	if err != nil {
 		return err
 	}

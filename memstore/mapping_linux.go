@@ -15,6 +15,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weirlimit/weir/internal/owned"
 )
 
 // A mapping is a backing in memory that is mapped from a file, or mapped anonymously.
@@ -71,7 +73,7 @@ func openMapping(path string, segmentBytes, memory int64) (*mapping, error) {
 		f, err = os.OpenFile(path, os.O_RDWR, 0)
 	}
 	if err != nil {
-		return nil, err
+		return nil, owned.Explain(err)
 	}
 	m := &mapping{file: f}
 	// opened by another name, or after the lock file was removed
@@ -91,7 +93,11 @@ func openMapping(path string, segmentBytes, memory int64) (*mapping, error) {
 
 // createFile creates a file without counts. It writes a temporary file and renames it.
 func createFile(path string, segmentBytes int64) error {
-	f, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	// a process that was killed may have left one
+	if err := os.Remove(path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := owned.Create(path + ".new")
 	if err != nil {
 		return err
 	}
@@ -430,7 +436,7 @@ func (m *mapping) close() (err error) {
 
 // lockFile locks the file at path until the returned file is closed or the process ends.
 func lockFile(path, name string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := owned.Open(path, 0)
 	if err != nil {
 		return nil, err
 	}

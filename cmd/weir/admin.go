@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/edge"
+	"github.com/weirlimit/weir/internal/owned"
 	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/internal/sample"
 )
@@ -51,7 +52,7 @@ func newAdmin() *cobra.Command {
 func openAdminTokens(cmd *cobra.Command, dir string) (*admin.Tokens, error) {
 	audit, err := admin.OpenAudit(cmd.Context(), dir, nil)
 	if err != nil {
-		return nil, cli.Fail(err, "give the directory of 'weir serve' with --data DIR; you need permission to write there")
+		return nil, cli.Fail(err, owned.HintOf(err, "give the directory of 'weir serve' with --data DIR; you need permission to write there"))
 	}
 	return admin.OpenTokens(dir, admin.TokensOptions{Audit: audit}), nil
 }
@@ -91,7 +92,7 @@ func newAdminCreate() *cobra.Command {
 				return err
 			}
 			if err := sample.MakeDir(dir); err != nil {
-				return cli.Fail(fmt.Errorf("open the data directory %q: %w", dir, err), edge.DataHint)
+				return cli.Fail(fmt.Errorf("open the data directory %q: %w", dir, err), edge.DataHint(err))
 			}
 			tokens, err := openAdminTokens(cmd, dir)
 			if err != nil {
@@ -102,7 +103,7 @@ func newAdminCreate() *cobra.Command {
 				return cli.Fail(err, "choose another name, or revoke that one first: weir admin revoke "+args[0])
 			}
 			if err != nil {
-				return cli.Fail(err, "")
+				return cli.Fail(err, owned.HintOf(err, ""))
 			}
 			return freshToken{
 				token: token, notice: fmt.Sprintf("the admin token of %s, with the role %s; it is shown this once", args[0], as),
@@ -159,7 +160,7 @@ func newAdminList() *cobra.Command {
 			}
 			all, err := admin.OpenTokens(dir, admin.TokensOptions{}).List()
 			if err != nil {
-				return cli.Fail(err, "")
+				return cli.Fail(err, owned.HintOf(err, ""))
 			}
 			rows := make([]adminRow, len(all))
 			for i, t := range all {
@@ -206,7 +207,7 @@ func newAdminRevoke() *cobra.Command {
 			if err := tokens.Revoke(cmd.Context(), args[0], why); errors.Is(err, admin.ErrNoToken) {
 				return cli.Fail(fmt.Errorf("no admin token has the name %q", plaintext.Line(redactAdmin(args[0]), 80)), "'weir admin list' shows the names")
 			} else if err != nil {
-				return cli.Fail(err, "")
+				return cli.Fail(err, owned.HintOf(err, ""))
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "the admin token of %s is revoked\n", args[0])
 			return nil

@@ -20,7 +20,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +31,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/owned"
 )
 
 // LetsEncrypt is the directory of Let's Encrypt, the default authority.
@@ -95,7 +95,7 @@ type Manager struct {
 // New returns a Manager with the certificates that Dir has. It asks the authority for nothing
 // before Run. Files that are damaged are put aside, and are no error; an error is about Dir.
 func New(o Options) (*Manager, error) {
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+	if err := owned.MkdirAll(o.Dir); err != nil {
 		return nil, fmt.Errorf("make the directory of certificates by ACME: %w", err)
 	}
 	m := &Manager{options: o, log: o.Log, failing: make(map[string]bool), issued: make(map[string]bool)}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/certmagic"
+
+	"github.com/weirlimit/weir/internal/owned"
 )
 
 // damagedDir is the directory in Options.Dir that damaged files are put into.
@@ -82,7 +84,7 @@ func (m *Manager) putAsideAccounts() {
 // whether it could, and logs what happened, or that it could not.
 func (m *Manager) move(dir, name, what string, cause error) bool {
 	to := filepath.Join(m.options.Dir, damagedDir, name)
-	err := os.MkdirAll(filepath.Dir(to), 0o700)
+	err := owned.MkdirAll(filepath.Dir(to))
 	if err == nil {
 		err = os.RemoveAll(to)
 	}

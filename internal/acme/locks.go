@@ -2,6 +2,8 @@ package acme
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +12,8 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	"github.com/gofrs/flock"
+
+	"github.com/weirlimit/weir/internal/owned"
 )
 
 // A storage is the directory of a Manager, with locks of the system instead of certmagic's: what a
@@ -19,6 +23,27 @@ type storage struct {
 
 	mu   sync.Mutex
 	held map[string]*flock.Flock // by name; each has a descriptor of its own
+}
+
+// Store implements certmagic.Storage. It replaces the file atomically. Other servers may store the
+// same file at that moment.
+func (s *storage) Store(_ context.Context, key string, value []byte) error {
+	path := s.Filename(key)
+	if err := owned.MkdirAll(filepath.Dir(path)); err != nil {
+		return err
+	}
+	f, err := owned.Create(path + ".new-" + rand.Text())
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(value)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
 }
 
 // lockRetry is how often a lock that another holds is tried.
@@ -62,7 +87,10 @@ func (s *storage) lockWithin(ctx context.Context, name string, patience time.Dur
 
 func (s *storage) lockFile(name string) (*flock.Flock, error) {
 	path := filepath.Join(s.Path, "locks", certmagic.StorageKeys.Safe(name)+".lock")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := owned.MkdirAll(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	if err := owned.Make(path); err != nil {
 		return nil, err
 	}
 	return flock.New(path, flock.SetPermissions(0o600)), nil

@@ -136,6 +136,9 @@ func TestTokenChangesTakeEffectWithinASecond(t *testing.T) {
 	}
 	f.after(time.Second)
 	f.refused(call{method: "GET", path: "/policy"}, 503, "tokens_unavailable")
+	if !strings.Contains(f.log.String(), "so every admin request is refused") {
+		t.Errorf("the log has %s", f.log.String())
+	}
 	if _, err := other.Create(t.Context(), "bob", admin.Admin, ""); err == nil {
 		t.Error("a damaged file was replaced")
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/weirlimit/weir/internal/live"
+	"github.com/weirlimit/weir/internal/owned"
 )
 
 const (
@@ -159,6 +160,9 @@ func (a *Audit) PolicyChange(c live.Change) error {
 // withLock calls do while it holds a lock against other processes.
 func (a *Audit) withLock(ctx context.Context, do func() error) error {
 	lock := flock.New(a.path+".lock", flock.SetPermissions(0o600))
+	if err := owned.Make(lock.Path()); err != nil {
+		return fmt.Errorf("lock %s: %w", lock.Path(), err)
+	}
 	waiting, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	if ok, err := lock.TryLockContext(waiting, 5*time.Millisecond); !ok {
@@ -171,7 +175,7 @@ func (a *Audit) withLock(ctx context.Context, do func() error) error {
 // appendLine appends a line, or leaves the file unchanged if that fails. If a power cut left the
 // last line incomplete, the new one begins after a line break.
 func appendLine(path string, line []byte) error {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := owned.Open(path, os.O_APPEND)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/headers"
+	"github.com/weirlimit/weir/internal/owned"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -177,9 +178,13 @@ func (g *guard) identified(w http.ResponseWriter, r *http.Request) (with *http.R
 
 // tokensUnreadable logs err and answers 503, because the tokens cannot be read.
 func (g *guard) tokensUnreadable(w http.ResponseWriter, err error) {
-	g.log.Error("the admin tokens cannot be read, so every request is refused", "error", err)
+	attributes := []any{"error", err}
+	if hint := owned.HintOf(err, ""); hint != "" {
+		attributes = append(attributes, "hint", hint)
+	}
+	g.log.Error("the admin tokens cannot be read, so every admin request is refused", attributes...)
 	setChallenge(w)
-	refuse(w, http.StatusServiceUnavailable, "tokens_unavailable", "The tokens cannot be read, so every request is refused; the server's log has the reason.")
+	refuse(w, http.StatusServiceUnavailable, "tokens_unavailable", "The tokens cannot be read, so every admin request is refused; the server's log has the reason.")
 }
 
 // unknownToken answers a request with an unknown token: 401, or 429 if its address has sent too

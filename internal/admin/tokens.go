@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/weirlimit/weir/internal/owned"
 )
 
 // The files of a data directory.
@@ -226,6 +228,9 @@ const lockTimeout = 10 * time.Second
 func (t *Tokens) withLock(ctx context.Context, change func([]NamedToken) ([]NamedToken, error)) error {
 	path := filepath.Join(t.dir, tokensFile)
 	lock := flock.New(path+".lock", flock.SetPermissions(0o600))
+	if err := owned.Make(lock.Path()); err != nil {
+		return fmt.Errorf("lock %s: %w", lock.Path(), err)
+	}
 	waiting, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	if ok, err := lock.TryLockContext(waiting, 20*time.Millisecond); !ok {
@@ -318,12 +323,13 @@ func readTokens(path string) ([]NamedToken, error) {
 func readFile(path string, limit int64) ([]byte, error) {
 	info, err := os.Stat(path) // before opening, which could block on a pipe
 	if err != nil {
-		return nil, err
+		return nil, owned.Explain(err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > limit {
 		return nil, fmt.Errorf("%s is not a regular file of at most %d bytes", path, limit)
 	}
-	return os.ReadFile(path)
+	b, err := os.ReadFile(path)
+	return b, owned.Explain(err)
 }
 
 // parseNamed parses a line of the file: name, role, SHA-256 of the token in hex, creation time.
@@ -366,14 +372,14 @@ func checkPrivate(path string) error {
 	return nil
 }
 
-// writeFile replaces the file at path atomically, with mode 0600. The caller holds the lock, so no
-// other process uses the temporary file.
+// writeFile replaces the file at path atomically, with mode 0600, for the owner of its directory.
+// The caller holds the lock, so no other process uses the temporary file.
 func writeFile(path string, b []byte) error {
 	temporary := path + ".new"
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := owned.Create(temporary)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimit/weir/internal/admin/page"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/handover"
+	"github.com/weirlimit/weir/internal/owned"
 	"github.com/weirlimit/weir/internal/sample"
 )
 
@@ -34,7 +35,7 @@ func openAdminSide(ctx context.Context, c *Config, l *listeners, self *ownListen
 	data := absolute(c.Data)
 	audit, err := admin.OpenAudit(ctx, data, nil)
 	if err != nil {
-		return nil, cli.Fail(err, DataHint)
+		return nil, cli.Fail(err, DataHint(err))
 	}
 	a := &adminSide{audit: audit, tokens: admin.OpenTokens(data, admin.TokensOptions{Audit: audit})}
 	o := operatorListener{"--admin", adminSocket, c.AdminListen, "--admin 127.0.0.1:0 takes any free port, --admin '' does without"}
@@ -67,7 +68,7 @@ func (a *adminSide) begin(ctx context.Context, c *Config) error {
 	warnOfClearText(c, "--admin", a.listener.Addr())
 	made, err := a.tokens.Begin(ctx)
 	if err != nil {
-		return cli.Fail(err, "")
+		return cli.Fail(err, owned.HintOf(err, ""))
 	}
 	url := c.operatorURL(a.listener.Addr())
 	line := fmt.Sprintf("%s, its token is in %s", url, a.tokens.OperatorPath())

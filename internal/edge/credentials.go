@@ -202,7 +202,7 @@ func openTokens(ctx context.Context, c *Config, h *hooks, own *parts) (identity.
 	}
 	tokens, err := sample.OpenTokens(ctx, sample.Options{Dir: c.Data, Now: c.Now, Log: c.Log})
 	if err != nil {
-		return nil, "", cli.Fail(fmt.Errorf("open the tokens in %q: %w", c.Data, err), DataHint)
+		return nil, "", cli.Fail(fmt.Errorf("open the tokens in %q: %w", c.Data, err), DataHint(err))
 	}
 	own.own(tokens.Close)
 	return tokens, fmt.Sprintf("verified by --tokens: those of 'weir token create', in %s", absolute(c.Data)) + c.placesRow() + verified, nil

@@ -1,12 +1,15 @@
 package edge
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/weirlimit/weir/internal/owned"
 )
 
 // denialKeyFile is the name of the file in the data directory with the key of denial ids.
@@ -51,14 +54,13 @@ func readKey(path string) ([]byte, error) {
 	if err == nil && len(key) != denialKeySize {
 		return nil, &wrongKeyError{path, fmt.Sprintf("%d bytes long", len(key))}
 	}
-	return key, err
+	return key, owned.Explain(err)
 }
 
 // makeKey makes the file, complete or not at all. It returns fs.ErrExist if another process was
 // first.
 func makeKey(path string, random io.Reader) error {
-	// CreateTemp makes a file that only its owner can read.
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+denialKeyFile+"-*")
+	temp, err := owned.Create(filepath.Join(filepath.Dir(path), "."+denialKeyFile+"-"+rand.Text()))
 	if err != nil {
 		return err
 	}
@@ -76,7 +78,7 @@ func makeKey(path string, random io.Reader) error {
 	}
 	// The file system has no hard links. A process that reads the file before it is complete finds
 	// it too short, and reports that.
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := owned.Create(path)
 	if err != nil {
 		return err
 	}

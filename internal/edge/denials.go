@@ -83,7 +83,7 @@ func (o *observing) denialKey() ([]byte, error) {
 		return nil, cli.Fail(err, "put the right file back, or remove this one: then a new key is made, and ids that were given before can no longer be opened")
 	}
 	if err != nil {
-		return nil, cli.Fail(fmt.Errorf("keep the key of denial ids: %w", err), DataHint)
+		return nil, cli.Fail(fmt.Errorf("keep the key of denial ids: %w", err), DataHint(err))
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 		o.Log.Warn("other users can read the key of denial ids, and so who was refused: chmod 600 it", "file", path, "mode", info.Mode().Perm())

@@ -10,14 +10,17 @@ import (
 	"syscall"
 
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/owned"
 )
-
-// DataHint is the hint for a data directory that cannot be used.
-const DataHint = "choose the data directory with --data DIR; Weir must be allowed to write there"
 
 // noData returns the failure of opening a data directory.
 func noData(dir string, err error) error {
-	return cli.Fail(fmt.Errorf("open the data directory %q: %w", dir, err), DataHint)
+	return cli.Fail(fmt.Errorf("open the data directory %q: %w", dir, err), DataHint(err))
+}
+
+// DataHint returns the hint for an error of a data directory.
+func DataHint(err error) string {
+	return owned.HintOf(err, "choose the data directory with --data DIR; Weir must be allowed to write there")
 }
 
 // fileHint returns the hint for a file that could not be read; otherwise is the hint if its content

@@ -93,7 +93,7 @@ func openCounts(counts *handover.Counts, giveUp <-chan struct{}, log *slog.Logge
 func noCounts(data string, err error) error {
 	var held *memstore.InUseError
 	var later *memstore.FormatError
-	hint := DataHint
+	hint := DataHint(err)
 	switch {
 	case errors.Is(err, ErrStopped):
 		return err

@@ -38,6 +38,7 @@ import (
 
 	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/owned"
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
@@ -183,6 +184,10 @@ func MakeDir(dir string) error {
 	}
 	probe, err := os.CreateTemp(dir, ".writable-*")
 	if err != nil {
+		err = owned.Explain(err)
+		if hint := owned.HintOf(err, ""); hint != "" {
+			return fmt.Errorf("write to data directory %s: %w", dir, err)
+		}
 		return fmt.Errorf("write to data directory %s: %w; choose one that can be written", dir, reason(err))
 	}
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))

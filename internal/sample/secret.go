@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/weirlimit/weir/internal/owned"
 	"github.com/weirlimit/weir/internal/sample/sqlite"
 )
 
@@ -50,7 +51,7 @@ func readSecret(path string) ([]byte, error) {
 	}
 	secret, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, owned.Explain(err)
 	}
 	secret = bytes.TrimSuffix(secret, []byte("\n"))
 	if len(secret) < 32 {
@@ -66,7 +67,7 @@ func writeSecret(path string) (err error) {
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := owned.Create(temporary)
 	if err != nil {
 		return err
 	}
