@@ -8,6 +8,7 @@ package sqlite
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite" // the driver named "sqlite"
+
+	"github.com/weirlimit/weir/internal/owned"
 )
 
 // Options configure a DB. The zero value is useful.
@@ -56,21 +59,95 @@ type DB struct {
 const readers = 8
 
 // Open opens the database at path and migrates its schema. If the file does not exist, Open creates
-// it with mode 0600. The error wraps ErrNewer, ErrForeign, ErrCorrupt, ErrBusy, ErrFull or
-// ErrSmall, or is the file system's.
+// it with mode 0600, for the owner of its directory. The error wraps ErrNewer, ErrForeign,
+// ErrCorrupt, ErrBusy, ErrFull or ErrSmall, or is the file system's.
 func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := ensurePrivate(path); err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
+	err = checkFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = create(ctx, path, o)
 	}
+	var d *DB
+	if err == nil {
+		d, err = open(ctx, path, o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
+	return d, nil
+}
+
+// checkFile makes sure that a database exists, that it may hold rows, and that its owner alone can
+// read it. SQLite creates its side files with the mode and the owner of the database. checkFile
+// does not open the file, because closing it would release the locks that this process holds on it.
+func checkFile(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.Mode().IsRegular() && info.Size() == 0 {
+		// SQLite would take it for a new database.
+		return fmt.Errorf("%w; it has 0 bytes, so remove it only if nothing was stored yet", ErrCorrupt)
+	}
+	for _, side := range []string{"", "-wal", "-shm"} {
+		if err := owned.Access(path + side); err != nil {
+			return err
+		}
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return os.Chmod(path, 0o600)
+	}
+	return nil
+}
+
+// create creates a database under another name, and gives it its name when it has its schema. So a
+// process that is killed leaves no file without a schema, and others that open the database at the
+// same time get the one that was first.
+func create(ctx context.Context, path string, o Options) error {
+	f, err := owned.Create(path + ".new-" + rand.Text())
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if err := f.Close(); err != nil {
+		return err
+	}
+	o.NearlyFull = nil // open calls it
+	d, err := open(ctx, f.Name(), o)
+	if err != nil {
+		return err
+	}
+	if err := d.Close(); err != nil { // moves the log into the file
+		return err
+	}
+	if err := os.Link(f.Name(), path); err == nil || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	// The file system has no hard links. Others that find the file empty do not open it.
+	reserved, err := owned.Create(path)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := reserved.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// open opens a file that exists.
+func open(ctx context.Context, path string, o Options) (*DB, error) {
 	busyTimeout := o.BusyTimeout
 	if busyTimeout <= 0 {
 		busyTimeout = 2 * time.Second
 	}
 	d := &DB{path: path, busyTimeout: busyTimeout, postings: maxPostings, bound: newBound(o)}
+	var err error
 	if d.writer, err = sql.Open("sqlite", d.dsn()); err != nil {
 		return nil, err
 	}
@@ -87,30 +164,9 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	}
 	if err != nil {
 		d.Close()
-		return nil, fmt.Errorf("open database %s: %w", path, err)
+		return nil, err
 	}
 	return d, nil
-}
-
-// ensurePrivate makes sure that the database exists and that only its owner can read it. SQLite
-// creates its side files with the mode of the database. ensurePrivate does not open an existing
-// file, because closing it would release the locks that this process holds on it.
-func ensurePrivate(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && info.Mode().Perm()&0o077 != 0:
-		return os.Chmod(path, 0o600)
-	case err == nil || !errors.Is(err, fs.ErrNotExist):
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return nil // another process has created it
-	}
-	if err != nil {
-		return err
-	}
-	return f.Close()
 }
 
 // pageSize is SQLite's default, and the unit of the bound.

@@ -45,10 +45,12 @@ func TestOnlyTheOwnerCanReadAnyFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "rows.db")
-	if err := os.WriteFile(path, nil, 0o644); err != nil { // as a careless copy leaves it
+	d := opened(t, path, Options{})
+	// as a careless copy leaves it
+	if err := errors.Join(d.Close(), os.Chmod(path, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	d := opened(t, path, Options{})
+	d = opened(t, path, Options{})
 	if _, err := d.AddFirstWorkspace(t.Context(), "demo", noon); err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +85,9 @@ func TestOpenSaysWhatStandsInTheWay(t *testing.T) {
 		"a newer weir's":             {run(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = 999`, application)), ErrNewer},
 		"no database at all": {func(path string) error {
 			return os.WriteFile(path, []byte(strings.Repeat("hello, world\n", 1000)), 0o600)
+		}, ErrCorrupt},
+		"an empty file": {func(path string) error {
+			return os.WriteFile(path, nil, 0o600)
 		}, ErrCorrupt},
 		"a directory in its place": {func(path string) error { return os.Mkdir(path, 0o700) }, nil},
 		"a damaged page": {func(path string) error {
@@ -150,6 +155,9 @@ func TestManyMayOpenANewDatabaseAtOnce(t *testing.T) {
 	group.Wait()
 	if made != 1 {
 		t.Errorf("%d of 8 made the first workspace, want exactly 1", made)
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+		t.Errorf("the directory has %v, %v: want the database alone", left, err)
 	}
 }
 
