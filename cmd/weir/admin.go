@@ -13,10 +13,8 @@ import (
 
 	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/cli"
-	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/owned"
 	"github.com/weirlimit/weir/internal/plaintext"
-	"github.com/weirlimit/weir/internal/sample"
 )
 
 const adminLong = `Manage the tokens with which operators use the admin listener (weir serve --admin).
@@ -91,8 +89,8 @@ func newAdminCreate() *cobra.Command {
 			if err := checkWhy(why); err != nil {
 				return err
 			}
-			if err := sample.MakeDir(dir); err != nil {
-				return cli.Fail(fmt.Errorf("open the data directory %q: %w", dir, err), edge.DataHint(err))
+			if err := makeDataDir(cmd, dir); err != nil {
+				return err
 			}
 			tokens, err := openAdminTokens(cmd, dir)
 			if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/owned"
 	"github.com/weirlimit/weir/internal/sample"
 )
@@ -51,6 +52,19 @@ func newToken() *cobra.Command {
 func dataFlag(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "data", "weir-data", "`DIR` that is the server's --data")
 	cli.Must(cmd.MarkFlagDirname("data"))
+}
+
+// makeDataDir creates the data directory if there is none, and prints that it did: no server knows
+// what is in a new one.
+func makeDataDir(cmd *cobra.Command, dir string) error {
+	_, missing := os.Stat(dir)
+	if err := sample.MakeDir(dir); err != nil {
+		return cli.Fail(fmt.Errorf("open the data directory %q: %w", dir, err), edge.DataHint(err))
+	}
+	if errors.Is(missing, fs.ErrNotExist) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "made the data directory %s; a server with another one will not know this token: give the server's with --data DIR\n", absolute(dir))
+	}
+	return nil
 }
 
 // openTokens opens the tokens of a directory.
@@ -115,6 +129,9 @@ func checkPlanFlag(plan string) error {
 }
 
 func createToken(cmd *cobra.Command, dir, workspace, plan string, machine bool) error {
+	if err := makeDataDir(cmd, dir); err != nil {
+		return err
+	}
 	tokens, err := openTokens(cmd.Context(), dir)
 	if err != nil {
 		return err
