@@ -47,7 +47,8 @@ type configuration struct {
 }
 
 // readConfig sets the flags that are in the file of --config, and neither on the command line nor
-// in a variable. If the file has a problem, it sets none, and the error has all problems.
+// in a variable. If the file has a problem, it sets none, and the error has all problems. With
+// --check it sets those without a problem, so that the files that they name are read as well.
 func (f *serveFlags) readConfig(cmd *cobra.Command) error {
 	if f.configFile == "" {
 		return nil
@@ -66,7 +67,7 @@ func (f *serveFlags) readConfig(cmd *cobra.Command) error {
 		}
 		return cli.Fail(fmt.Errorf("there is no configuration file %q", c.path), hint)
 	}
-	if err != nil {
+	if err != nil && !bool(f.checkOnly) {
 		return err
 	}
 	for _, s := range c.read {
@@ -78,7 +79,7 @@ func (f *serveFlags) readConfig(cmd *cobra.Command) error {
 		cli.MarkFromFile(flag, c.path, s.Line)
 	}
 	f.settings = len(c.read)
-	return nil
+	return err
 }
 
 // take checks a setting of the file.

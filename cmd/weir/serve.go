@@ -87,7 +87,11 @@ func newServe(env cli.Environment) *cobra.Command {
 		Args:    cli.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.readConfig(cmd); err != nil {
-				return printProblems(cmd.ErrOrStderr(), err)
+				err = printProblems(cmd.ErrOrStderr(), err)
+				if f.checkOnly {
+					_, err = f.checkFiles(cmd, []error{err})
+				}
+				return err
 			}
 			if err := f.readRLSVariables(cmd, env); err != nil {
 				return err

@@ -53,14 +53,25 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 	if f.printConfig {
 		return cli.UsageError("give one of the two: --print-config checks the settings, too", "--check and --print-config both start nothing")
 	}
-	stderr := cmd.ErrOrStderr()
-	problems, done := append(f.misfits(cmd), f.unopenable()...), []string{}
+	problems := append(f.misfits(cmd), f.unopenable()...)
 	if err := f.findTracing(cmd, env); err != nil {
 		problems = append(problems, err)
 	}
-	if f.configFile != "" {
-		done = append(done, fmt.Sprintf("%s: valid, %s", f.configFile, cli.Count(f.settings, "setting")))
+	done, err := f.checkFiles(cmd, problems)
+	if err != nil {
+		return err
 	}
+	if f.configFile != "" {
+		done = append([]string{fmt.Sprintf("%s: valid, %s", f.configFile, cli.Count(f.settings, "setting"))}, done...)
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.Join(append(done, "the settings are valid and fit together; keys, tokens and certificates were not read"), "\n"))
+	return err
+}
+
+// checkFiles reads the policy, the candidate and the configuration of --rls. It reports their
+// problems and those that were found before, and returns what it read.
+func (f *serveFlags) checkFiles(cmd *cobra.Command, problems []error) (done []string, err error) {
+	stderr, fit := cmd.ErrOrStderr(), len(problems) == 0
 	for i, name := range []string{f.policy, f.candidate} {
 		if name == "" {
 			continue
@@ -73,7 +84,9 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 		for _, w := range file.Warnings {
 			printProblem(stderr, "warning", w)
 		}
-		f.printUnfit(stderr, file.Policy, i == 0)
+		if fit { // otherwise there is no server to compare the policy with
+			f.printUnfit(stderr, file.Policy, i == 0)
+		}
 		if name != builtInPolicy {
 			done = append(done, fmt.Sprintf("%s: valid, %s", name, sizeOf(file.Policy)))
 		}
@@ -90,10 +103,9 @@ func (f *serveFlags) checkAll(cmd *cobra.Command, env cli.Environment) error {
 		cli.Report(stderr, cmd, err)
 	}
 	if len(problems) > 0 {
-		return cli.Fail(cli.ErrReported, "")
+		return nil, cli.Fail(cli.ErrReported, "")
 	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), strings.Join(append(done, "the settings are valid and fit together; keys, tokens and certificates were not read"), "\n"))
-	return err
+	return done, nil
 }
 
 // printUnfit prints the warnings that a start logs about a policy in force, or a candidate, and the
