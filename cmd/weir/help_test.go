@@ -33,6 +33,36 @@ func TestTheTextsOfHelpHaveShortLines(t *testing.T) {
 	}
 }
 
+// Without a terminal, as in a page, each flag has one line.
+func TestTheTableOfFlagsFitsTheTerminal(t *testing.T) {
+	const columns = 80
+	wrapped := 0
+	var check func(*cobra.Command)
+	check = func(cmd *cobra.Command) {
+		usage := cmd.UsageString()
+		_, table, _ := strings.Cut(cli.WrapFlags(cmd, usage, columns), "\nFlags:\n")
+		for line := range strings.SplitSeq(table, "\n") {
+			if len([]rune(line)) > columns {
+				t.Errorf("%s --help has a line of %d columns: %s", cmd.CommandPath(), len([]rune(line)), line)
+			}
+		}
+		_, whole, _ := strings.Cut(usage, "\nFlags:\n")
+		if strings.Count(table, "\n") > strings.Count(whole, "\n") {
+			wrapped++
+		}
+		if one, other := strings.Join(strings.Fields(table), " "), strings.Join(strings.Fields(whole), " "); one != other {
+			t.Errorf("%s --help has other words if it is wrapped:\n%s\n%s", cmd.CommandPath(), one, other)
+		}
+		for _, child := range cmd.Commands() {
+			check(child)
+		}
+	}
+	check(newRoot(cli.Environment{}))
+	if wrapped < 10 {
+		t.Errorf("only %d commands have descriptions that were wrapped", wrapped)
+	}
+}
+
 // "--json on" is an argument too many: the value of a switch follows an equals sign.
 func TestHelpAndPagesShowSwitchesAsTheyAreWritten(t *testing.T) {
 	root, switches := newRoot(cli.Environment{}), 0

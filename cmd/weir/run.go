@@ -16,6 +16,9 @@ func run(args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
+		cli.NameValues(root)
+	}
 	cmd, err := root.ExecuteC()
 	if err == nil {
 		return cli.Done
@@ -85,6 +88,6 @@ func newRoot(env cli.Environment) *cobra.Command {
 		completion.Args, completion.RunE = cobra.ArbitraryArgs, cli.Group
 	}
 	cli.DocumentVariables(root)
-	cli.ShowSwitches(root)
+	cli.ShowFlags(root)
 	return root
 }

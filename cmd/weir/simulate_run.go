@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/vbauerster/mpb/v8/cwriter"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
@@ -188,16 +188,6 @@ func fitForTerminal(err error) error {
 	return &cli.Failure{Err: plainly(f.Err), Hint: reports.Shown(f.Hint, 1000), Exit: f.Exit}
 }
 
-// tableWidth returns the width of the terminal that w is; 100 if it is none.
-func tableWidth(w io.Writer) int {
-	if f := cli.Terminal(w); f != nil {
-		if width, _, err := cwriter.GetSize(int(f.Fd())); err == nil && width > 0 {
-			return width
-		}
-	}
-	return 100
-}
-
 // A simulationJSON is what weir simulate --json prints.
 type simulationJSON struct {
 	*replay.Report
@@ -281,7 +271,7 @@ func (s *simulation) print(out io.Writer, r *replay.Report, verdicts []reports.V
 	case s.f.html == "-" && ended == nil:
 		return reports.HTML(out, r, verdicts)
 	}
-	return reports.Table(out, r, tableWidth(out))
+	return reports.Table(out, r, cmp.Or(cli.Columns(out), 100))
 }
 
 // printGates prints how each gate came out.

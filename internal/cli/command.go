@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -109,9 +111,10 @@ func SwitchFlag(cmd *cobra.Command, o *OnOff, name, usage string) {
 	cmd.Flags().Lookup(name).NoOptDefVal = "on"
 }
 
-// ShowSwitches makes the help of root and its commands show a switch as it is written:
-// "--json[=on|off]". Package pflag writes "--json on|off[=on]", of which "--json on" would fail.
-func ShowSwitches(root *cobra.Command) {
+// ShowFlags makes the help of root and its commands show a switch as it is written:
+// "--json[=on|off]". Package pflag writes "--json on|off[=on]", of which "--json on" would fail. On
+// a terminal the descriptions of flags are broken at its width.
+func ShowFlags(root *cobra.Command) {
 	usage := root.UsageFunc()
 	root.SetUsageFunc(func(cmd *cobra.Command) error {
 		out := cmd.OutOrStderr()
@@ -119,10 +122,73 @@ func ShowSwitches(root *cobra.Command) {
 		cmd.SetOut(&text)
 		err := usage(cmd)
 		cmd.SetOut(out)
-		// as many columns
-		_, printed := io.WriteString(out, strings.ReplaceAll(text.String(), " on|off[=on]", "[=on|off]   "))
+		// For the help of cmd, cobra replaces its output by a buffer, but not that of its root.
+		_, printed := io.WriteString(out, WrapFlags(cmd, asWritten(text.String()), Columns(cmd.Root().OutOrStdout())))
 		return errors.Join(err, printed)
 	})
+}
+
+// asWritten corrects the switches in a table of flags, which keeps its columns.
+func asWritten(flags string) string {
+	return strings.ReplaceAll(flags, " on|off[=on]", "[=on|off]   ")
+}
+
+// WrapFlags returns the usage of cmd with the descriptions of its flags broken at a number of
+// columns; 0 does not break them. If the names leave too little room beside them, descriptions are
+// on lines of their own.
+func WrapFlags(cmd *cobra.Command, usage string, columns int) string {
+	table := strings.TrimRight(asWritten(cmd.LocalFlags().FlagUsages()), "\n ")
+	if columns == 0 {
+		return usage
+	}
+	var rows []string
+	for line := range strings.SplitSeq(table, "\n") {
+		m := flagRow.FindStringSubmatch(line)
+		if m == nil {
+			return usage
+		}
+		row, indent := m[1], len(m[1])
+		if columns-indent < minDescription {
+			indent = 10
+			row = strings.TrimRight(row, " ") + "\n" + strings.Repeat(" ", indent)
+		}
+		rows = append(rows, row+fill(m[2], indent, columns))
+	}
+	return strings.Replace(usage, table, strings.Join(rows, "\n"), 1)
+}
+
+// minDescription is how many columns a description needs at least beside its flag.
+const minDescription = 40
+
+var flagRow = regexp.MustCompile(`^(\s*-.*?\s{2,})(\S.*)$`)
+
+// fill breaks a text between its words. All lines but the first begin with an indent.
+func fill(text string, indent, columns int) string {
+	var b strings.Builder
+	at := indent
+	for i, word := range strings.Fields(text) {
+		switch width := utf8.RuneCountInString(word); {
+		case i > 0 && at+1+width > columns:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			at = indent + width
+		case i > 0:
+			b.WriteByte(' ')
+			at += 1 + width
+		default:
+			at += width
+		}
+		b.WriteString(word)
+	}
+	return b.String()
+}
+
+// NameValues replaces the marks that package pflag reads the name of a flag's value by, for cmd and
+// every command below it. Completions have the descriptions as they are.
+func NameValues(cmd *cobra.Command) {
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) })
+	for _, c := range cmd.Commands() {
+		NameValues(c)
+	}
 }
 
 // Must panics on an error that only a misspelt flag name in this program can cause.
