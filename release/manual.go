@@ -49,6 +49,7 @@ type command struct{ name, short string }
 var (
 	heading = regexp.MustCompile(`^([A-Z][A-Za-z ]*):$`)
 	entry   = regexp.MustCompile(`^  (\S+)\s+(\S.*)$`)
+	option  = regexp.MustCompile(`^ +(-.*?) {2,}(\S.*)$`)
 )
 
 func readHelp(text string) helpText {
@@ -90,13 +91,14 @@ var titles = map[string]string{"Usage": "SYNOPSIS", "Flags": "OPTIONS", "Availab
 
 func page(name, short string, h helpText, at time.Time) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, ".TH %s 1 %s\n.SH NAME\n%s \\- %s\n", strings.ToUpper(name), at.UTC().Format(time.DateOnly), roff(name), roff(short))
+	// Words are not divided: a flag that continues on the next line cannot be searched for.
+	fmt.Fprintf(&b, ".TH %s 1 %s\n.nh\n.ad l\n.SH NAME\n%s \\- %s\n", strings.ToUpper(name), at.UTC().Format(time.DateOnly), roff(name), roff(short))
 	for _, s := range h.sections {
 		if s.title == "Usage" {
 			verbatim(&b, "SYNOPSIS", s.text)
 		}
 	}
-	verbatim(&b, "DESCRIPTION", h.about)
+	paragraphs(&b, "DESCRIPTION", h.about)
 	for _, s := range h.sections {
 		if s.title == "Usage" {
 			continue
@@ -105,9 +107,50 @@ func page(name, short string, h helpText, at time.Time) []byte {
 		if title == "" {
 			title = strings.ToUpper(s.title)
 		}
-		verbatim(&b, title, s.text)
+		switch s.title {
+		case "Flags":
+			terms(&b, title, option, s.text)
+		case "Available Commands":
+			terms(&b, title, entry, s.text)
+		case "Examples":
+			verbatim(&b, title, s.text)
+		default:
+			paragraphs(&b, title, s.text)
+		}
 	}
 	return b.Bytes()
+}
+
+// paragraphs writes a text that is filled. An indented line stays one of its own, and may be broken
+// where it is too long.
+func paragraphs(b *bytes.Buffer, title, text string) {
+	fmt.Fprintf(b, ".SH %s\n", title)
+	for line := range strings.SplitSeq(text, "\n") {
+		switch trimmed := strings.TrimLeft(line, " "); {
+		case trimmed == "":
+			b.WriteString(".PP\n")
+		case trimmed != line:
+			line = breakable.Replace(roff(columns.ReplaceAllString(trimmed, "   ")))
+			fmt.Fprintf(b, ".br\n.in +2n\n%s\n.br\n.in -2n\n", line)
+		default:
+			b.WriteString(roff(line) + "\n")
+		}
+	}
+}
+
+var (
+	columns   = regexp.MustCompile(` {3,}`)
+	breakable = strings.NewReplacer("]", `]\:`, "?", `\:?`) // the forms of URLs are long words
+)
+
+// terms writes lines of a name and a text about it, which is filled.
+func terms(b *bytes.Buffer, title string, form *regexp.Regexp, text string) {
+	fmt.Fprintf(b, ".SH %s\n", title)
+	for line := range strings.SplitSeq(text, "\n") {
+		if m := form.FindStringSubmatch(line); m != nil {
+			fmt.Fprintf(b, ".TP\n\\fB%s\\fR\n%s\n", roff(m[1]), roff(m[2]))
+		}
+	}
 }
 
 // verbatim writes lines that keep their breaks, as they were written for a terminal.

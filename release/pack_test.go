@@ -210,14 +210,20 @@ func TestAVersionIsThatOfATagOrOfACommit(t *testing.T) {
 
 func TestAManualPageHasThePartsOfTheHelp(t *testing.T) {
 	help := map[string]string{
-		"":      "About it.\n\nUsage:\n  weir [command]\n\nAvailable Commands:\n  help        Help\n  serve       Run the edge\n\nFlags:\n  -h, --help   help\n",
-		"serve": ".leading dot\n\nUsage:\n  weir serve\n",
+		"": "About it.\nMore.\n\nUsage:\n  weir [command]\n\nAvailable Commands:\n  help        Help\n  serve       Run the edge\n\n" +
+			"Flags:\n  -h, --help                     help\n      --header 'NAME: VALUE'     .a field\n",
+		"serve": ".leading dot\n\n  a list\n\nUsage:\n  weir serve\n\nExamples:\n  weir  serve\n",
 	}
 	pages, err := manuals(func(command ...string) ([]byte, error) { return []byte(help[strings.Join(command, " ")]), nil }, time.Unix(0, 0))
 	if err != nil || len(pages) != 2 {
 		t.Fatalf("%d pages, %v", len(pages), err)
 	}
-	for i, want := range []string{".SH SYNOPSIS\n.nf\n  weir [command]\n.fi\n.SH DESCRIPTION\n.nf\nAbout it.\n.fi\n.SH COMMANDS", "weir\\-serve \\- Run the edge\n.SH SYNOPSIS\n.nf\n  weir serve\n.fi\n.SH DESCRIPTION\n.nf\n\\&.leading dot"} {
+	for i, want := range []string{
+		".SH SYNOPSIS\n.nf\n  weir [command]\n.fi\n.SH DESCRIPTION\nAbout it.\nMore.\n.SH COMMANDS\n.TP\n\\fBhelp\\fR\nHelp\n.TP\n\\fBserve\\fR\nRun the edge\n" +
+			".SH OPTIONS\n.TP\n\\fB\\-h, \\-\\-help\\fR\nhelp\n.TP\n\\fB\\-\\-header \\(aqNAME: VALUE\\(aq\\fR\n\\&.a field\n",
+		"weir\\-serve \\- Run the edge\n.SH SYNOPSIS\n.nf\n  weir serve\n.fi\n.SH DESCRIPTION\n\\&.leading dot\n.PP\n.br\n.in +2n\na list\n.br\n.in -2n\n" +
+			".SH EXAMPLES\n.nf\n  weir  serve\n.fi\n",
+	} {
 		if !strings.Contains(string(pages[i].Content), want) {
 			t.Errorf("%s lacks %q:\n%s", pages[i].Name, want, pages[i].Content)
 		}
