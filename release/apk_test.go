@@ -70,13 +70,16 @@ func checkControl(t *testing.T, control string, data []byte) {
 	t.Helper()
 	fields := map[string][]string{}
 	for line := range strings.Lines(control) {
+		if strings.HasPrefix(line, " ") {
+			t.Errorf("a field goes on in %q", line)
+		}
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), " = "); ok && !strings.HasPrefix(name, "#") {
 			fields[name] = append(fields[name], value)
 		}
 	}
 	sum := sha256.Sum256(data)
 	for name, want := range map[string]string{
-		"pkgname": "weir", "pkgver": "0.1.0-r1", "arch": "x86_64", "license": "Apache-2.0", "url": homepage, "datahash": hex.EncodeToString(sum[:]),
+		"pkgname": "weir", "pkgver": "0.1.0-r1", "arch": "x86_64", "pkgdesc": "Rate-limiting edge for HTTP APIs", "license": "Apache-2.0", "url": homepage, "datahash": hex.EncodeToString(sum[:]),
 	} {
 		if !slices.Equal(fields[name], []string{want}) {
 			t.Errorf("%s is %q, want %q", name, fields[name], want)

@@ -112,6 +112,31 @@ func TestTheArchiveForWindowsHasWhatIsOfUseThere(t *testing.T) {
 	}
 }
 
+func TestAPackageIsDescribedAsItsKindWants(t *testing.T) {
+	for _, f := range formats {
+		i, err := describe(standIn(t, t.TempDir(), time.Unix(0, 0)), someTexts(t), f, t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, rest, _ := strings.Cut(i.Description, "\n")
+		if dots := strings.Contains(rest, "\n.\n"); dots != (f.suffix == "deb") || f.suffix == "rpm" && (first == i.RPM.Summary || i.RPM.Summary != summary) {
+			t.Errorf("the %s has the summary %q and the description %q", f.suffix, i.RPM.Summary, i.Description)
+		}
+		kinds := map[string]string{}
+		for _, c := range i.Contents {
+			kinds[c.Destination] = c.Type
+		}
+		for name, want := range map[string]string{
+			"/etc/weir": "dir", "/usr/share/doc/weir": "dir", "/usr/share/doc/weir/LICENSE": "license", "/usr/share/doc/weir/LICENSES.txt": "license",
+			"/usr/share/doc/weir/README.md": "doc", "/usr/share/man/man1/weir.1.gz": "doc", "/usr/bin/weir": "file",
+		} {
+			if f.suffix == "rpm" && kinds[name] != want {
+				t.Errorf("the rpm has %s as %q, want %q", name, kinds[name], want)
+			}
+		}
+	}
+}
+
 // A docker that keeps images itself reads manifest.json, and containerd the index.
 func TestALoadedImageHasItsName(t *testing.T) {
 	out := t.TempDir()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/goreleaser/nfpm/v2"
@@ -21,16 +22,18 @@ const (
 	homepage   = "https://github.com/weirlimit/weir"
 	maintainer = "Weir <weirlimit@users.noreply.github.com>"
 
-	// about is the description of the packages. The first line is the summary.
-	about = `rate-limiting edge for HTTP APIs
-Weir counts requests by address, API key, session or certificate, refuses what
+	summary = "Rate-limiting edge for HTTP APIs"
+)
+
+// about is the description of the packages, by paragraphs.
+var about = []string{
+	`Weir counts requests by address, API key, session or certificate, refuses what
 is over a limit, and tells every caller where it stands. It runs before an HTTP
 API as a gateway, answers a proxy such as nginx or Envoy, or shares its counts
-between nodes in Redis.
-.
-The package neither enables nor starts the service: the backend that it is to
-protect is named in /etc/weir/weir.yaml first.`
-)
+between nodes in Redis.`,
+	`The package neither enables nor starts the service: the backend that it is to
+protect is named in /etc/weir/weir.yaml first.`,
+}
 
 // A format is one kind of package.
 type format struct {
@@ -40,6 +43,7 @@ type format struct {
 	scripts    func(*nfpm.Info, func(string) string) // given the path of an own file
 	documents  func(*texts, version, time.Time) ([]file, error)
 	compressed func(*nfpm.Info)
+	described  func(*nfpm.Info)
 }
 
 var formats = []format{
@@ -51,6 +55,10 @@ var formats = []format{
 			i.Recommends = []string{"ca-certificates"}
 		},
 		compressed: func(i *nfpm.Info) { i.Deb.Compression = "gzip:9" },
+		// Debian's policy: the first line has no capital, and a line with a dot is an empty one.
+		described: func(i *nfpm.Info) {
+			i.Description = "r" + summary[1:] + "\n" + strings.Join(about, "\n.\n")
+		},
 	},
 	{
 		suffix: "rpm", packager: rpm.DefaultRPM, zsh: "/usr/share/zsh/site-functions", documents: plainDocuments,
@@ -60,6 +68,7 @@ var formats = []format{
 		},
 		// Without BuildHost the name of the machine would be in it.
 		compressed: func(i *nfpm.Info) { i.RPM.Compression, i.RPM.BuildHost = "zstd", "localhost" },
+		described:  func(i *nfpm.Info) { i.RPM.Summary, i.Description = summary, strings.Join(about, "\n\n") },
 	},
 	{
 		suffix: "apk", packager: apk.Default, zsh: "/usr/share/zsh/site-functions", documents: plainDocuments,
@@ -68,6 +77,7 @@ var formats = []format{
 			i.APK.Scripts.PostUpgrade = own("apk.post-upgrade")
 		},
 		compressed: func(*nfpm.Info) {},
+		described:  func(i *nfpm.Info) { i.Description = summary }, // apk shows one line
 	},
 }
 
@@ -103,10 +113,11 @@ func describe(p program, t *texts, f format, dir string) (*nfpm.Info, error) {
 	info := &nfpm.Info{
 		Name: "weir", Arch: p.Arch, Platform: "linux", Version: p.Version.Number, Prerelease: p.Version.Prerelease, VersionSchema: "semver", Release: "1",
 		Section: "web", Priority: "optional", Maintainer: maintainer, Vendor: "Weir", Homepage: homepage, License: "Apache-2.0",
-		Description: about, DisableGlobbing: true, MTime: p.Date,
+		DisableGlobbing: true, MTime: p.Date,
 	}
 	info.Umask = 0o022
 	f.compressed(info)
+	f.described(info)
 	b := &contents{dir: dir, at: p.Date, info: info}
 	f.scripts(info, func(name string) string { return b.write("scripts/"+name, t.own(name), 0o755) })
 
@@ -125,19 +136,36 @@ func describe(p program, t *texts, f format, dir string) (*nfpm.Info, error) {
 	b.add(f.zsh+"/_weir", files.TypeFile, t.zsh)
 	b.add("/usr/share/fish/vendor_completions.d/weir.fish", files.TypeFile, t.fish)
 	for _, m := range t.manuals {
-		b.add("/usr/share/man/man1/"+m.Name+".gz", files.TypeFile, gzipped(m.Content))
+		b.add("/usr/share/man/man1/"+m.Name+".gz", f.kind(files.TypeRPMDoc), gzipped(m.Content))
 	}
 	documents, err := f.documents(t, p.Version, p.Date)
 	if err != nil {
 		return nil, err
 	}
 	for _, d := range documents {
-		b.add(d.Name, files.TypeFile, d.Content)
+		kind := f.kind(files.TypeRPMDoc)
+		if strings.HasPrefix(path.Base(d.Name), "LICENSE") {
+			kind = f.kind(files.TypeRPMLicense)
+		}
+		b.add(d.Name, kind, d.Content)
+	}
+	if f.suffix == "rpm" { // the others own the directories of their files anyway
+		for _, dir := range []string{"/etc/weir", "/usr/share/doc/weir"} {
+			info.Contents = append(info.Contents, b.entry(dir, "", files.TypeDir, 0o755))
+		}
 	}
 	if b.err != nil {
 		return nil, b.err
 	}
 	return nfpm.WithDefaults(info), nil
+}
+
+// kind returns the kind of a file that only an rpm tells from others.
+func (f format) kind(rpm string) string {
+	if f.suffix == "rpm" {
+		return rpm
+	}
+	return files.TypeFile
 }
 
 // contents collects the contents of a package.
