@@ -29,8 +29,9 @@ func (f file) read() ([]byte, error) {
 	return os.ReadFile(f.Path)
 }
 
-// writeArchive writes the program with its license, completions, manual pages, a policy to begin
-// with and the units of systemd.
+// writeArchive writes the program with its license, completions, manual pages and a policy to begin
+// with. For Linux it has the units of systemd and their settings too; they expect the program where
+// one belongs that no package installs.
 func writeArchive(p program, t *texts, out string) error {
 	files := []file{{Name: p.executable(), Path: p.Path, Mode: 0o755}}
 	files = append(files, t.documents...)
@@ -40,8 +41,10 @@ func writeArchive(p program, t *texts, out string) error {
 	}
 	files = append(files, file{Name: "policy.yaml", Content: t.policy, Mode: 0o644})
 	if p.OS == "linux" {
+		files = append(files, file{Name: "weir.yaml", Content: t.own("weir.yaml"), Mode: 0o644})
 		for _, name := range units {
-			files = append(files, file{Name: "systemd/" + name, Content: t.own(name), Mode: 0o644})
+			unit := bytes.ReplaceAll(t.own(name), []byte("/usr/bin/weir"), []byte("/usr/local/bin/weir"))
+			files = append(files, file{Name: "systemd/" + name, Content: unit, Mode: 0o644})
 		}
 	}
 	write, suffix := writeTarXZ, ".tar.xz"

@@ -112,6 +112,51 @@ func TestTheArchiveForWindowsHasWhatIsOfUseThere(t *testing.T) {
 	}
 }
 
+// The commands of the README make a service of an archive.
+func TestTheREADMEOfAnArchiveNamesWhatIsInIt(t *testing.T) {
+	out := t.TempDir()
+	if err := writeArchive(standIn(t, t.TempDir(), time.Unix(0, 0)), someTexts(t), out); err != nil {
+		t.Fatal(err)
+	}
+	unpacked := t.TempDir()
+	if text, err := exec.Command("tar", "-xf", filepath.Join(out, "weir_0.1.0_linux_amd64.tar.xz"), "-C", unpacked, "--strip-components=1").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	readme := string(new(texts).own("README.md"))
+	files, err := os.ReadDir(unpacked)
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, f := range files {
+		name := f.Name()
+		if f.IsDir() {
+			name += "/"
+		}
+		if name != "README.md" && !strings.Contains(readme, "`"+name+"`") {
+			t.Errorf("it does not name %s", name)
+		}
+	}
+	unit, err := os.ReadFile(filepath.Join(unpacked, "systemd/weir.service"))
+	if err != nil || !strings.Contains(string(unit), "\nExecStart=/usr/local/bin/weir serve --config /etc/weir/weir.yaml ") {
+		t.Errorf("%v, the unit is\n%s", err, unit)
+	}
+	for _, command := range []string{"install weir /usr/local/bin/\n", " /etc/weir weir.yaml policy.yaml\n", " /etc/systemd/system systemd/*\n", " weir\n"} {
+		if !strings.Contains(readme, command) {
+			t.Errorf("it lacks the command that ends with %q", command)
+		}
+	}
+}
+
+// A socket unit replaces the address of the settings, so it is no more open.
+func TestTheSocketUnitListensWhereTheSettingsDo(t *testing.T) {
+	x := new(texts)
+	for name, line := range map[string]string{"weir.socket": "\nListenStream=127.0.0.1:8080\n", "weir.yaml": "\nlisten: 127.0.0.1:8080 "} {
+		if !strings.Contains(string(x.own(name)), line) {
+			t.Errorf("%s lacks %q", name, line)
+		}
+	}
+}
+
 func TestAPackageIsDescribedAsItsKindWants(t *testing.T) {
 	for _, f := range formats {
 		i, err := describe(standIn(t, t.TempDir(), time.Unix(0, 0)), someTexts(t), f, t.TempDir())
