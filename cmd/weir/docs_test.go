@@ -76,6 +76,15 @@ func TestNoPlaceholderIsLeft(t *testing.T) {
 	}
 }
 
+func TestThePagesThatInstallLeadToTheReleases(t *testing.T) {
+	pages := documents(t)
+	for _, page := range []string{"README.md", "docs/install.md", "docs/quickstart.md"} {
+		if !strings.Contains(pages[page], "](https://github.com/weirlimit/weir/releases)") {
+			t.Errorf("%s has no link to the releases", page)
+		}
+	}
+}
+
 // Start-up prints "listening" before, as the name of a row.
 func TestThePagesAgreeOnWhenAServerIsReady(t *testing.T) {
 	said := 0
