@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -300,22 +301,28 @@ func TestAnInvalidFileIsSetAsideOrRejected(t *testing.T) {
 	}
 	text := []byte(strings.Repeat("who spent how much is not written here\n", 5000))
 	type case_ struct {
-		what  string
-		bytes []byte
+		what   string
+		bytes  []byte
+		reason string // in the log; empty: any
 	}
+	longer := fmt.Sprintf("it is longer than it should be: %d bytes instead of %d", len(b)+5000, len(b))
 	cases := []case_{
-		{"a text", text}, {"a short text", text[:20]}, {"noise", noise}, {"noise of half the length", noise[:len(b)/2]},
-		{"zeros", make([]byte, len(b))}, {"a page of zeros", make([]byte, 4096)}, {"an SQLite file", append([]byte("SQLite format 3\x00"), noise...)},
+		{"a text", text, "it is not a file of counts"}, {"a short text", text[:20], "too few"}, {"noise", noise, ""}, {"noise of half the length", noise[:len(b)/2], ""},
+		{"zeros", make([]byte, len(b)), ""}, {"a page of zeros", make([]byte, 4096), ""}, {"an SQLite file", append([]byte("SQLite format 3\x00"), noise...), ""},
+		{"noise behind it", slices.Concat(b, noise[:5000]), longer}, {"its last byte missing", b[:len(b)-1], "it was truncated"},
 	}
-	for _, n := range []int{1, 7, 8, 63, 64, 100, 512, 4095, 4096, 4097, 8192, len(b) / 2, len(b) - 4096, len(b) - 1} {
+	for _, n := range []int{1, 7, 8, 63, 64, 100, 512, 4095, 4096, 4097, 8192, len(b) / 2, len(b) - 4096} {
 		if n < len(b) {
-			cases = append(cases, case_{fmt.Sprintf("cut to %d of %d bytes", n, len(b)), b[:n]})
+			cases = append(cases, case_{fmt.Sprintf("cut to %d of %d bytes", n, len(b)), b[:n], ""})
 		}
 	}
 	for _, c := range cases {
 		f := valid.with(t, c.bytes)
 		if s := f.distrusted(c.what, c.bytes); s != nil {
 			f.close(s)
+		}
+		if !strings.Contains(f.log.String(), c.reason) {
+			t.Errorf("%s: the log has %s, want %q", c.what, &f.log, c.reason)
 		}
 	}
 }

@@ -128,7 +128,8 @@ func (m *mapping) read(memory int64) error {
 		return err
 	}
 	m.chunks = int((info.Size() - headerBytes) / m.stride())
-	if err := m.checkTail(info.Size()); err != nil {
+	tail, err := m.hasTail(info.Size())
+	if err != nil {
 		return err
 	}
 	size := m.chunkAt(max(chunksFor(m.limit), m.chunks+1))
@@ -147,6 +148,9 @@ func (m *mapping) read(memory int64) error {
 		if used {
 			records = append(records, r)
 		}
+	}
+	if tail {
+		return &corruptError{m.tailReason(info.Size(), records)}
 	}
 	if len(records) == 0 {
 		if boot := m.data[atBoot : atBoot+16]; !bytes.Equal(boot, make([]byte, 16)) {
@@ -169,20 +173,24 @@ func (m *mapping) read(memory int64) error {
 	return m.allocateUsed()
 }
 
-// checkTail checks the bytes after the last whole chunk. A process that was killed while it
-// extended the file leaves zeros there; anything else means that the file was truncated.
-func (m *mapping) checkTail(size int64) error {
+// hasTail reports whether anything is after the last whole chunk. A process that was killed while
+// it extended the file leaves zeros there, which do not count.
+func (m *mapping) hasTail(size int64) (bool, error) {
 	end := m.chunkAt(m.chunks)
 	tail, err := io.ReadAll(io.NewSectionReader(m.file, end, size-end))
 	if err != nil {
-		return fmt.Errorf("read %s: %w", m.file.Name(), err)
+		return false, fmt.Errorf("read %s: %w", m.file.Name(), err)
 	}
-	for _, b := range tail {
-		if b != 0 {
-			return &corruptError{errors.New("it was truncated")}
-		}
+	return len(bytes.Trim(tail, "\x00")) > 0, nil
+}
+
+// tailReason returns how a file with a tail is damaged: it is too long if its whole chunks, which
+// have these records, hold the whole table, else too short.
+func (m *mapping) tailReason(size int64, records []record) error {
+	if _, gaps, _, err := resolveRecords(records); err == nil && len(gaps) == 0 {
+		return fmt.Errorf("it is longer than it should be: %d bytes instead of %d", size, m.chunkAt(m.chunks))
 	}
-	return nil
+	return errors.New("it was truncated")
 }
 
 // allocateUsed allocates disk blocks for all that is in use. A copy of the file may have holes, and
