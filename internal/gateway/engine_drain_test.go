@@ -1,10 +1,14 @@
 package gateway
 
 import (
+	"bytes"
 	"crypto/tls"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -152,6 +156,43 @@ func TestHTTP2IsServedOnTheSamePort(t *testing.T) {
 		t.Errorf("%v, %v", res, err)
 	}
 	want(t, e.ask("GET /v1/wp/x"), http.StatusOK, "", wpPlugin)
+}
+
+// A client that speaks TLS to a port without it gets an error at once, whole or byte by byte.
+func TestATLSClientGetsAnErrorWithoutTLS(t *testing.T) {
+	e := open(t, nil, answering(t, ok200).use)
+	sizes := []int{1 << 20}
+	if e.gateway.Fast() {
+		sizes = append(sizes, 1) // net/http resets connections on which more follows its answer
+	}
+	for _, piece := range sizes {
+		c := &pieces{Conn: e.caller().Conn, size: piece}
+		if err := tls.Client(c, &tls.Config{ServerName: "weir.test"}).Handshake(); !errors.As(err, new(tls.RecordHeaderError)) {
+			t.Errorf("in pieces of %d: %v, want a record that is none", piece, err)
+		}
+		if answer := c.received.String(); !strings.HasPrefix(answer, "HTTP/1.1 400 Bad Request\r\n") {
+			t.Errorf("in pieces of %d: the answer is %q", piece, answer)
+		}
+	}
+	want(t, e.ask("GET /v1/wp/x"), http.StatusOK, "", wpPlugin)
+}
+
+// A pieces sends what is written in pieces, and keeps what it reads.
+type pieces struct {
+	net.Conn
+	size     int
+	received bytes.Buffer
+}
+
+func (c *pieces) Read(p []byte) (int, error) { return io.TeeReader(c.Conn, &c.received).Read(p) }
+
+func (c *pieces) Write(p []byte) (int, error) {
+	for piece := range slices.Chunk(p, c.size) {
+		if _, err := c.Conn.Write(piece); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
 }
 
 // A TLS port serves both protocols by ALPN, before an upstream, too. Clients

@@ -72,7 +72,9 @@ func (r *Reader) Fill(limit int) error {
 // Head removes the head of a request from what is buffered and returns it: everything to the first
 // empty line, which is part of it. It returns an empty string if that has not come yet. One empty
 // line before the request line is skipped (RFC 9112, section 2.2). Lines that end with bare line
-// feeds count too, so that a client that sends them is not waited for: Parse refuses them.
+// feeds count too, so that a client that sends them is not waited for: Parse refuses them. For the
+// same reason what begins with a byte that begins no request line, as TLS does, is returned as far
+// as it has come.
 func (r *Reader) Head() string {
 	if !r.after {
 		if b := r.Buffered(); len(b) >= 2 && b[0] == '\r' && b[1] == '\n' {
@@ -81,6 +83,10 @@ func (r *Reader) Head() string {
 		}
 	}
 	head := r.ResponseHead()
+	if b := r.Buffered(); head == "" && len(b) > 0 && b[0] != '\r' && classes[b[0]]&inToken == 0 {
+		head = string(b)
+		r.Discard(len(b))
+	}
 	if head != "" {
 		r.after = false
 	}

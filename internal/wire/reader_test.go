@@ -46,6 +46,8 @@ func TestHeadsAreCutAtTheFirstEmptyLine(t *testing.T) {
 		{"a\n\rb\n\r\n", "a\n\rb\n\r\n", ""},
 		{"\ra\r\n\r\n", "\ra\r\n\r\n", ""},
 		{"a\r\r\n\r\r\n\r\n", "a\r\r\n\r\r\n\r\n", ""},
+		{"\x16", "\x16", ""}, // which begins no request: it is not waited for
+		{"\r\n ", " ", ""},
 	} {
 		for how, arrive := range map[string]func(io.Reader) io.Reader{"at once": func(r io.Reader) io.Reader { return r },
 			"byte by byte": iotest.OneByteReader, "by halves": iotest.HalfReader, "its end with bytes": iotest.DataErrReader} {
