@@ -121,16 +121,18 @@ func serve(ctx context.Context, f *serveFlags, stdin io.Reader, stdout, stderr i
 	command, commandErr := thisCommand()
 	signals, forget := handleSignals(ctx, log)
 	defer forget()
-	document, err := f.document(stdin)
-	if err != nil {
-		return printProblems(stderr, err)
-	}
-	for _, w := range document.Warnings {
-		printProblem(stderr, "warning", w)
-	}
-	c := f.config(document, log, stderr)
-	c.ShowToken = cli.Terminal(stdout) != nil
-	server, err := edge.Open(signals.running, c)
+	server, err := signals.open(func() (*edge.Server, error) {
+		document, err := f.document(stdin)
+		if err != nil {
+			return nil, printProblems(stderr, err)
+		}
+		for _, w := range document.Warnings {
+			printProblem(stderr, "warning", w)
+		}
+		c := f.config(document, log, stderr)
+		c.ShowToken = cli.Terminal(stdout) != nil
+		return edge.Open(signals.running, c)
+	})
 	if errors.Is(err, edge.ErrStopped) {
 		<-signals.logged
 		return nil

@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/handover"
 )
 
@@ -62,6 +64,36 @@ func handleSignals(ctx context.Context, log *slog.Logger) (s *signals, forget fu
 		signal.Stop(swaps)
 		signal.Stop(drains)
 		stop()
+	}
+}
+
+// maxLastOpen bounds the opening of a server that is to end already.
+const maxLastOpen = time.Second
+
+// open opens a server. If the process is to end before that is done, and it is not done soon, as
+// when a file is a pipe into which nothing is written, open leaves it behind and returns
+// edge.ErrStopped: the process ends, as by a kill.
+func (s *signals) open(open func() (*edge.Server, error)) (*edge.Server, error) {
+	type result struct {
+		server *edge.Server
+		err    error
+	}
+	opened := make(chan result, 1)
+	go func() {
+		server, err := open()
+		opened <- result{server, err}
+	}()
+	select {
+	case r := <-opened:
+		return r.server, r.err
+	case <-s.running.Done():
+	}
+	select {
+	case r := <-opened:
+		return r.server, r.err
+	case <-time.After(maxLastOpen):
+		s.log.Warn("ending before the start was complete")
+		return nil, edge.ErrStopped
 	}
 }
 
