@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -77,33 +78,48 @@ func (m *manager) reloading() (done func()) {
 	return func() { m.send(daemon.SdNotifyReady) }
 }
 
+// minCheck is the least time between two checks of the server, and the least time that a check has.
+const minCheck = 100 * time.Millisecond
+
 // feedWatchdog sends the manager a sign of life, twice in the interval in which it expects one, as
 // long as alive returns nil. It ends when stop is called.
 func (m *manager) feedWatchdog(alive func(context.Context) error) (stop func() error) {
+	usec, pid := os.Getenv("WATCHDOG_USEC"), os.Getenv("WATCHDOG_PID")
 	interval, err := daemon.SdWatchdogEnabled(true)
-	if err != nil {
-		m.log.Warn("cannot notify the service manager's watchdog", "error", err)
-	}
-	if interval <= 0 {
+	switch {
+	case err != nil:
+		m.log.Warn("the service manager's watchdog is not notified: expected a whole number of microseconds in WATCHDOG_USEC, more than zero, and the ID of a process or nothing in WATCHDOG_PID",
+			"WATCHDOG_USEC", usec, "WATCHDOG_PID", pid)
 		return func() error { return nil }
+	case interval <= 0:
+		return func() error { return nil }
+	case interval < 2*minCheck:
+		m.log.Warn("the service manager's watchdog may end this server: WATCHDOG_USEC is less than twice the time between two checks of the server; give WatchdogSec=1s or more",
+			"WATCHDOG_USEC", usec, "between_checks", minCheck)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		ticker := time.NewTicker(interval / 2)
+		ticker := time.NewTicker(max(interval/2, minCheck))
 		defer ticker.Stop()
-		for {
-			checking, checked := context.WithTimeout(ctx, interval/4)
+		for failed := false; ; {
+			checking, checked := context.WithTimeout(ctx, max(interval/4, minCheck))
 			err := alive(checking)
 			checked()
 			if m.handed.Load() {
 				return
 			}
-			if err == nil {
+			switch {
+			case err == nil:
 				m.send(daemon.SdNotifyWatchdog)
-			} else if ctx.Err() == nil {
+				if failed {
+					m.log.Info("the server works again, and the service manager's watchdog is notified")
+				}
+				failed = false
+			case ctx.Err() == nil && !failed:
 				m.log.Error("the server does not work, so the service manager's watchdog is not notified", "error", err)
+				failed = true
 			}
 			select {
 			case <-ctx.Done():
