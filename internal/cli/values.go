@@ -23,19 +23,50 @@ var sizeUnits = []struct {
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
 
 func (s *Size) Set(value string) error {
-	digits := strings.TrimRight(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	size, ok := parseSize(value)
+	if !ok {
+		return errors.New("expected a whole number of B, KiB, MiB or GiB, more than zero and with its unit" + sizeLike(value, "256MiB"))
+	}
+	*s = size
+	return nil
+}
+
+// cutUnit splits a size into its number and its unit.
+func cutUnit(value string) (digits, unit string) {
+	digits = strings.TrimRight(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	return digits, value[len(digits):]
+}
+
+func parseSize(value string) (Size, bool) {
+	digits, name := cutUnit(value)
 	for _, unit := range sizeUnits {
-		if value[len(digits):] != unit.name {
+		if name != unit.name {
 			continue
 		}
 		n, err := strconv.ParseUint(digits, 10, 63)
 		if err != nil || n == 0 || int64(n) > math.MaxInt64/unit.bytes {
 			break
 		}
-		*s = Size(int64(n) * unit.bytes)
-		return nil
+		return Size(int64(n) * unit.bytes), true
 	}
-	return errors.New("expected a whole number of B, KiB, MiB or GiB, more than zero and with its unit, such as 256MiB")
+	return 0, false
+}
+
+// sizeLike returns the end of the error about a text that is no size: the size that it is probably
+// meant to be, such as 64MiB for 64MB, else the usual one.
+func sizeLike(value, usual string) string {
+	digits, name := cutUnit(value)
+	for _, unit := range sizeUnits {
+		if name == "" || !strings.EqualFold(name, unit.name) && !strings.EqualFold(strings.TrimRight(name, "Bb"), strings.TrimSuffix(unit.name, "iB")) {
+			continue
+		}
+		if meant := strings.TrimSpace(digits) + unit.name; meant != value {
+			if _, ok := parseSize(meant); ok {
+				return "; did you mean " + meant + "?"
+			}
+		}
+	}
+	return ", such as " + usual
 }
 
 func (s *Size) String() string {
@@ -59,7 +90,7 @@ func (r *MinRate) Set(value string) error {
 	}
 	var s Size
 	if err := s.Set(value); err != nil {
-		return errors.New("expected off, or a whole number of B, KiB, MiB or GiB a second, more than zero, such as 500B")
+		return errors.New("expected off, or a whole number of B, KiB, MiB or GiB a second, more than zero" + sizeLike(value, "500B"))
 	}
 	*r = MinRate(s)
 	return nil
@@ -150,7 +181,7 @@ func (s *SizeOrOff) Set(value string) error {
 	var size Size
 	if value != "off" {
 		if err := size.Set(value); err != nil {
-			return errors.New("expected off, or a whole number of B, KiB, MiB or GiB, more than zero and with its unit, such as 10MiB")
+			return errors.New("expected off, or a whole number of B, KiB, MiB or GiB, more than zero and with its unit" + sizeLike(value, "10MiB"))
 		}
 	}
 	*s = SizeOrOff{Size: size, Off: value == "off"}

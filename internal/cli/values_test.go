@@ -49,6 +49,12 @@ func TestASizeIsAWholeNumberOfAUnit(t *testing.T) {
 			t.Errorf("%q is taken for %d bytes", text, got)
 		}
 	}
+	for text, end := range map[string]string{"64MB": "unit; did you mean 64MiB?", "1M": "; did you mean 1MiB?", "2 gib": "; did you mean 2GiB?", "5kb": "; did you mean 5KiB?", "9b": "; did you mean 9B?",
+		"0MB": ", such as 256MiB", "1.5GB": ", such as 256MiB", "64": ", such as 256MiB", "lots": ", such as 256MiB"} {
+		if err := new(Size).Set(text); err == nil || !strings.HasSuffix(err.Error(), end) {
+			t.Errorf("%q: %v, want %q at its end", text, err, end)
+		}
+	}
 }
 
 // The example of an error is what the text is probably meant to be, else what is in force.
