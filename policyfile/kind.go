@@ -9,7 +9,7 @@ import (
 type kind struct {
 	name    string // "policy" for "a policy file"
 	holds   string // what a file of it does, after its name
-	start   string // the hint for an empty file
+	start   string // the hint for a file that is empty or no text
 	smaller string // the hint for a file that is too large
 	tooMany string // what is wrong with a file of too many fields and items
 	shape   string // the hint for a file that is nested too deeply

@@ -33,6 +33,10 @@ func (d *reading) scan(source []byte) (token.Tokens, bool) {
 	return d.scanTokens(text)
 }
 
+// binaryWithin is how many bytes are looked at for NULs. Text has none; one alone is a slip, and is
+// reported at its place.
+const binaryWithin = 1024
+
 var byteOrderMark = []byte("\xEF\xBB\xBF")
 
 // decode checks that the source is UTF-8 without hidden characters, and returns it with LF line
@@ -40,6 +44,10 @@ var byteOrderMark = []byte("\xEF\xBB\xBF")
 func (d *reading) decode(source []byte) (text string, ok bool) {
 	if bytes.HasPrefix(source, []byte("\xFF\xFE")) || bytes.HasPrefix(source, []byte("\xFE\xFF")) {
 		d.report(place{1, 1, ""}, "", "", "save it as UTF-8", "the file is UTF-16: a %s file must be UTF-8", d.kind.name)
+		return "", false
+	}
+	if bytes.Count(source[:min(len(source), binaryWithin)], []byte{0}) > 1 {
+		d.report(place{}, "", "", d.kind.start, "the file is not a text file: expected a %s in YAML", d.kind.name)
 		return "", false
 	}
 	if bytes.HasPrefix(source, byteOrderMark) {

@@ -67,7 +67,8 @@ func TestAMalformedConfigurationIsRejectedAtItsLine(t *testing.T) {
 		"a: [[1]]\n":                  "a[0] is a list: one value is needed",
 		"a: 'x\n":                     "not YAML",
 		"a: [::1]:80\n":               "not YAML",
-		"a: x\x00\n":                  "the control character U+0000",
+		"a: x\x00\n":                  "c.yaml:1:5: the control character U+0000",
+		"\x7fELF\x02\x01\x00\x00":     "c.yaml: the file is not a text file: expected a configuration in YAML",
 		"a: redis://u:secret@h: x":    "not YAML",
 		"redis://u:secret@h/p: x\n":   "", // take reports the name
 	} {
