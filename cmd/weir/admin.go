@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/cli"
+	"github.com/weirlimit/weir/internal/edge"
 	"github.com/weirlimit/weir/internal/owned"
 	"github.com/weirlimit/weir/internal/plaintext"
 )
@@ -50,7 +51,7 @@ func newAdmin() *cobra.Command {
 func openAdminTokens(cmd *cobra.Command, dir string) (*admin.Tokens, error) {
 	audit, err := admin.OpenAudit(cmd.Context(), dir, nil)
 	if err != nil {
-		return nil, cli.Fail(err, owned.HintOf(err, "give the directory of 'weir serve' with --data DIR; you need permission to write there"))
+		return nil, cli.Fail(err, edge.DataHintOr(err, "give the directory of 'weir serve' with --data DIR; you need permission to write there"))
 	}
 	return admin.OpenTokens(dir, admin.TokensOptions{Audit: audit}), nil
 }

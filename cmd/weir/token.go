@@ -18,7 +18,6 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/edge"
-	"github.com/weirlimit/weir/internal/owned"
 	"github.com/weirlimit/weir/internal/sample"
 )
 
@@ -71,7 +70,7 @@ func makeDataDir(cmd *cobra.Command, dir string) error {
 func openTokens(ctx context.Context, dir string) (*sample.Tokens, error) {
 	tokens, err := sample.OpenTokens(ctx, sample.Options{Dir: dir})
 	if err != nil {
-		return nil, cli.Fail(fmt.Errorf("open the tokens in %q: %w", dir, err), owned.HintOf(err, "give the --data DIR of 'weir serve'; you must be able to write there"))
+		return nil, cli.Fail(fmt.Errorf("open the tokens in %q: %w", dir, err), edge.DataHintOr(err, "give the --data DIR of 'weir serve'; you must be able to write there"))
 	}
 	return tokens, nil
 }

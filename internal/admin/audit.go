@@ -41,6 +41,9 @@ type Audit struct {
 	now  func() time.Time
 }
 
+// ErrAuditKey is wrapped by the error of OpenAudit for a file of a key that has none.
+var ErrAuditKey = errors.New("restore the file, or remove it")
+
 // OpenAudit returns the audit log of a data directory, which must exist. now is the clock; nil
 // means time.Now.
 func OpenAudit(ctx context.Context, dir string, now func() time.Time) (*Audit, error) {
@@ -56,7 +59,7 @@ func OpenAudit(ctx context.Context, dir string, now func() time.Time) (*Audit, e
 			err = writeFile(path, a.key)
 		}
 		if err == nil && len(a.key) != sha256.Size {
-			err = fmt.Errorf("%s has %d bytes, and a key has %d: restore the file, or remove it", path, len(a.key), sha256.Size)
+			err = fmt.Errorf("%s has %d bytes, and a key has %d: %w", path, len(a.key), sha256.Size, ErrAuditKey)
 		}
 		return err
 	})

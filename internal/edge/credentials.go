@@ -118,7 +118,7 @@ func openSessions(ctx context.Context, c *Config, h *hooks, own *parts) (*identi
 	for _, path := range s.KeyFiles {
 		key, err := identity.LoadKey(path)
 		if err != nil {
-			return nil, "", cli.Fail(fmt.Errorf("read the key of --jwt-key %q: %w", path, err), fileHint(err, "it holds either a secret of 32 bytes or more, or a public key in PEM"))
+			return nil, "", cli.Fail(fmt.Errorf("--jwt-key: %w", err), fileHint(err, "it holds either a secret of 32 bytes or more, or a public key in PEM"))
 		}
 		o.Keys = append(o.Keys, key)
 		by = append(by, "--jwt-key "+filepath.Base(path))

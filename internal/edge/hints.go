@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/weirlimit/weir/internal/admin"
 	"github.com/weirlimit/weir/internal/cli"
 	"github.com/weirlimit/weir/internal/owned"
+	"github.com/weirlimit/weir/internal/sample"
 )
 
 // noData returns the failure of opening a data directory.
@@ -20,7 +22,21 @@ func noData(dir string, err error) error {
 
 // DataHint returns the hint for an error of a data directory.
 func DataHint(err error) string {
-	return owned.HintOf(err, "choose the data directory with --data DIR; Weir must be allowed to write there")
+	return DataHintOr(err, "choose the data directory with --data DIR; Weir must be allowed to write there")
+}
+
+// DataHintOr returns the hint for a file of the data directory that is not what Weir keeps there,
+// or that belongs to another user; otherwise is the hint if the error is about something else.
+func DataHintOr(err error, otherwise string) string {
+	switch {
+	case errors.Is(err, sample.ErrDamaged):
+		return "without the file, a start makes an empty one: the tokens of 'weir token create' and the sample backend's rows are lost, and all else is kept"
+	case errors.Is(err, admin.ErrAuditKey):
+		return "without the file, a start makes a new key: the same caller then has another hash in the audit log than before"
+	case errors.Is(err, syscall.EISDIR):
+		return "Weir keeps a file of that name there: move the directory away, and a start makes the file anew"
+	}
+	return owned.HintOf(err, otherwise)
 }
 
 // fileHint returns the hint for a file that could not be read; otherwise is the hint if its content
@@ -28,6 +44,9 @@ func DataHint(err error) string {
 func fileHint(err error, otherwise string) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if at := new(fs.PathError); errors.As(err, &at) && filepath.IsAbs(at.Path) {
+			return "name a file that exists"
+		}
 		return "name a file that exists; a path without a slash at its beginning is relative to the working directory"
 	case errors.Is(err, fs.ErrPermission):
 		return "give the user that runs this command permission to read the file"

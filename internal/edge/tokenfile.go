@@ -42,7 +42,7 @@ func openTokenFile(ctx context.Context, c *Config, h *hooks, own *parts) (*token
 	}
 	tokens, err := identity.OpenTokenFile(c.TokenFile, identity.TokenFileOptions{Failed: f.failed, Changed: f.changed})
 	if err != nil {
-		return nil, cli.Fail(fmt.Errorf("read the tokens of --token-file %q: %w", c.TokenFile, err),
+		return nil, cli.Fail(fmt.Errorf("--token-file: %w", err),
 			fileHint(err, "a line for each token: ID SHA256 [workspace=NAME] [plan=NAME] [expires=TIME]; 'weir token hash' prints one, and 'weir token check FILE' reports every problem"))
 	}
 	f.TokenFile = tokens

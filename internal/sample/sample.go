@@ -91,6 +91,9 @@ type Backend struct {
 // ErrMaxData means that Options.MaxData is too small for an empty database.
 var ErrMaxData = sqlite.ErrSmall
 
+// ErrDamaged means that the database's file is damaged, or is another file.
+var ErrDamaged = sqlite.ErrCorrupt
+
 // databaseFile holds the rows, in the data directory.
 const databaseFile = "sample.db"
 
