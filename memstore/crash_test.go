@@ -387,6 +387,23 @@ func TestAnEmptyFileCountsAsMissing(t *testing.T) {
 	f.mustHold(f.open(), threeADay(1), 1, day)
 }
 
+// If the file was removed, the log reports that the counts are gone. A first start has none, and
+// nothing to report.
+func TestARemovedFileIsReported(t *testing.T) {
+	f := newFile(t)
+	for _, reports := range []int{0, 0, 1} {
+		if reports > 0 {
+			if err := os.Remove(f.path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.close(f.open())
+		if got := strings.Count(f.log.String(), "the file of counts is missing"); got != reports {
+			t.Errorf("%d lines report missing counts, want %d: %s", got, reports, &f.log)
+		}
+	}
+}
+
 // A flipped bit in the header is detected. If it does not affect the counts, it may
 // stay undetected.
 func TestAFlippedBitInTheHeaderIsDetected(t *testing.T) {

@@ -13,6 +13,7 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 	if name == "" {
 		name = filepath.Base(os.Args[0])
 	}
+	_, noLock := os.Stat(o.File + ".lock") // an error before the first start here
 	var lock *os.File
 	if o.Continue != nil {
 		lock = o.Continue.Lock
@@ -26,6 +27,9 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 			held.File = o.File
 		}
 		return err
+	}
+	if _, err := os.Stat(o.File); noLock == nil && errors.Is(err, os.ErrNotExist) {
+		o.Log.Warn("the file of counts is missing, and there was one before: all counts start at 0", "file", o.File)
 	}
 	m, err := openMapping(o.File, segmentBytes, o.Memory)
 	var corrupt *corruptError
