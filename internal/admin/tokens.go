@@ -129,6 +129,22 @@ func (t *Tokens) Begin(ctx context.Context) (begun string, err error) {
 	return begun, nil
 }
 
+// CheckOperator returns an error if the file for it does not have the operator's token.
+func (t *Tokens) CheckOperator() error {
+	b, err := readFile(t.OperatorPath(), maxTokenFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s does not exist", t.OperatorPath())
+	}
+	if err != nil {
+		return err
+	}
+	n, _, err := t.find(strings.TrimSpace(string(b)))
+	if err == nil && n.Name != Operator {
+		err = fmt.Errorf("%s does not have the operator's token", t.OperatorPath())
+	}
+	return err
+}
+
 // Create creates and returns a token for a name, with a role. why is for the audit log, and may be
 // empty (see CheckWhy). It returns ErrNameTaken if there is a token of that name. The token itself
 // is not stored.

@@ -72,6 +72,9 @@ func (a *adminSide) begin(ctx context.Context, c *Config) error {
 	}
 	url := c.operatorURL(a.listener.Addr())
 	line := fmt.Sprintf("%s, its token is in %s", url, a.tokens.OperatorPath())
+	if err := a.tokens.CheckOperator(); err != nil {
+		line = fmt.Sprintf("%s, but %v: 'weir admin create NAME --role ROLE' makes another token, or 'weir admin revoke %s' lets the next start make this one anew", url, err, admin.Operator)
+	}
 	if made != "" && c.ShowToken {
 		line = fmt.Sprintf("%s/#token=%s (shown this once; kept in %s)", url, made, a.tokens.OperatorPath())
 	}
