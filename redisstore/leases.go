@@ -116,7 +116,7 @@ type leases struct {
 	doing  atomic.Int64               // chores that have not ended
 	// answers whose takes may be given up before they come
 	awaited atomic.Int64
-	ending atomic.Bool                // no units are asked for any more
+	ending  atomic.Bool // no units are asked for any more
 
 	served, granted, returned, returns, heldBack, stranded, claimed atomic.Int64
 }
