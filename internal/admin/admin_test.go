@@ -377,3 +377,17 @@ func TestTheFirstRequestOfANewConnectionIsAnsweredInADrain(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The look at the operator's token at the start keeps no tokens for requests: one that is created
+// at once is known.
+func TestATokenThatIsCreatedAfterTheStartIsKnown(t *testing.T) {
+	f := newFixture(t, nil)
+	if err := f.tokens.CheckOperator(); err != nil {
+		t.Error(err)
+	}
+	token, err := admin.OpenTokens(f.dir, admin.TokensOptions{}).Create(t.Context(), "ada", admin.Admin, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.answered(call{method: "GET", path: "/policy", header: map[string]string{"Authorization": "Bearer " + token}}, nil)
+}

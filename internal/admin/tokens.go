@@ -138,8 +138,8 @@ func (t *Tokens) CheckOperator() error {
 	if err != nil {
 		return err
 	}
-	n, _, err := t.find(strings.TrimSpace(string(b)))
-	if err == nil && n.Name != Operator {
+	all, err := t.List() // find would keep them, without one that is created at once
+	if n, _ := match(all, strings.TrimSpace(string(b))); err == nil && n.Name != Operator {
 		err = fmt.Errorf("%s does not have the operator's token", t.OperatorPath())
 	}
 	return err
@@ -295,13 +295,19 @@ func (t *Tokens) find(secret string) (token NamedToken, ok bool, err error) {
 	if err != nil {
 		return NamedToken{}, false, err
 	}
+	token, ok = match(known, secret)
+	return token, ok, nil
+}
+
+// match returns the token with a secret, and false if none has it.
+func match(all []NamedToken, secret string) (token NamedToken, ok bool) {
 	hash := sha256.Sum256([]byte(secret))
-	for i := range known { // no early return, so that the time does not depend on the secret
-		if subtle.ConstantTimeCompare(hash[:], known[i].hash[:]) == 1 {
-			token, ok = known[i], true
+	for i := range all { // no early return, so that the time does not depend on the secret
+		if subtle.ConstantTimeCompare(hash[:], all[i].hash[:]) == 1 {
+			token, ok = all[i], true
 		}
 	}
-	return token, ok, nil
+	return token, ok
 }
 
 // maxTokensFile is the max size of the tokens file in bytes.
