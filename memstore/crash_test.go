@@ -398,7 +398,7 @@ func TestARemovedFileIsReported(t *testing.T) {
 			}
 		}
 		f.close(f.open())
-		if got := strings.Count(f.log.String(), "the file of counts is missing"); got != reports {
+		if got := strings.Count(f.log.String(), "there is no file of counts"); got != reports {
 			t.Errorf("%d lines report missing counts, want %d: %s", got, reports, &f.log)
 		}
 	}

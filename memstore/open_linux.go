@@ -29,7 +29,7 @@ func (s *Store) openFile(o Options, segmentBytes int64) (err error) {
 		return err
 	}
 	if _, err := os.Stat(o.File); noLock == nil && errors.Is(err, os.ErrNotExist) {
-		o.Log.Warn("the file of counts is missing, and there was one before: all counts start at 0", "file", o.File)
+		o.Log.Warn("there is no file of counts in a directory that was used before: all counts start at 0", "file", o.File)
 	}
 	m, err := openMapping(o.File, segmentBytes, o.Memory)
 	var corrupt *corruptError

@@ -9,11 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // Create creates a file with mode 0600 and opens it for reading and writing. A file that exists is
-// fs.ErrExist. If the file cannot be given to the owner of its directory, Create removes it again
-// and returns an error. A process that is not root gives away what it may, and keeps the rest.
+// fs.ErrExist. Only root gives files away, where the system and the file system let it; if that
+// fails otherwise, Create removes the file again and returns an error.
 func Create(path string) (*os.File, error) { return create(path, 0, (*os.File).Chown) }
 
 func create(path string, flag int, chown func(f *os.File, uid, gid int) error) (*os.File, error) {
@@ -55,7 +56,10 @@ func Make(path string) error {
 // MkdirAll is os.MkdirAll with mode 0700, for directories that each belong to the owner of the one
 // above.
 func MkdirAll(dir string) error {
-	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+	if info, err := os.Stat(dir); err == nil {
+		if !info.IsDir() {
+			return &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
+		}
 		return nil
 	}
 	if above := filepath.Dir(dir); above != dir {
@@ -101,15 +105,18 @@ func give(f *os.File, chown func(f *os.File, uid, gid int) error) error {
 	return nil
 }
 
-// take makes o the owner of a file by chown, if another user owns it now. uid is the user of this
-// process.
+// take makes o the owner of a file by chown, if another user owns it now and uid, the user of this
+// process, is root. Root may lack the right, as in a container, or o may be unknown in its user
+// namespace, or the file system may have no owners: then root keeps the file.
 func (o owner) take(now owner, uid int, chown func() error) error {
-	if now.uid == o.uid {
+	if now.uid == o.uid || uid != 0 {
 		return nil
 	}
 	err := chown()
-	if uid != 0 && errors.Is(err, fs.ErrPermission) {
-		return nil
+	for _, kept := range []error{fs.ErrPermission, syscall.EINVAL, errors.ErrUnsupported} {
+		if errors.Is(err, kept) {
+			return nil
+		}
 	}
 	if at := new(fs.PathError); errors.As(err, &at) {
 		return at.Err
@@ -144,8 +151,11 @@ func Explain(err error) error {
 	}
 	if info, failed := os.Stat(at.Path); failed == nil {
 		if own, _ := ownerOf(info); own.uid != of.uid {
-			return &DeniedError{fmt.Errorf("%w: the file belongs to %s, and its directory to %s", err, own.user(), of.user()),
-				fmt.Sprintf("chown %s:%s %s", of.user(), of.group(), at.Path)}
+			hint := "" // another user's directory is not this process's to repair
+			if of.uid == os.Geteuid() {
+				hint = fmt.Sprintf("chown %s:%s %s", of.user(), of.group(), at.Path)
+			}
+			return &DeniedError{fmt.Errorf("%w: the file belongs to %s, and its directory to %s", err, own.user(), of.user()), hint}
 		}
 	}
 	if of.uid == os.Geteuid() {

@@ -32,5 +32,9 @@ func (o owner) runAs() string {
 	if o.uid == 0 {
 		return ""
 	}
-	return "run this as the user " + o.user() + ", such as with: sudo -u " + o.user() + " weir …"
+	name := o.user()
+	if name == strconv.Itoa(o.uid) {
+		name = "'#" + name + "'" // as sudo takes a number
+	}
+	return "run this as the user " + o.user() + ", such as with: sudo -u " + name + " weir …"
 }

@@ -182,7 +182,7 @@ func MakeDir(dir string) error {
 	if dir == "" {
 		return errors.New("open data directory: no directory is given")
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := owned.MkdirAll(dir); err != nil {
 		return fmt.Errorf("make data directory %s: %w; choose one that can be written", dir, reason(err))
 	}
 	probe, err := os.CreateTemp(dir, ".writable-*")

@@ -68,7 +68,9 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	}
 	err = checkFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = create(ctx, path, o)
+		if err = create(ctx, path, o); err == nil {
+			err = checkFile(path) // another process may have been first, and not be done
+		}
 	}
 	var d *DB
 	if err == nil {
@@ -97,8 +99,27 @@ func checkFile(path string) error {
 			return err
 		}
 	}
-	if info.Mode().Perm()&0o077 != 0 {
+	// not behind a link: root may run this in the directory of a user that has made one
+	if itself, err := os.Lstat(path); err == nil && itself.Mode().IsRegular() && itself.Mode().Perm()&0o077 != 0 {
 		return os.Chmod(path, 0o600)
+	}
+	return nil
+}
+
+// sideFiles are the ends of the names of the files that SQLite has beside a database.
+var sideFiles = []string{"-wal", "-shm", "-journal"}
+
+// checkNew makes sure that a database that does not exist has left no log: SQLite would write what
+// it has into a new database.
+func checkNew(path string) error {
+	for _, side := range []string{"-wal", "-journal"} {
+		if _, err := os.Lstat(path + side); err != nil {
+			continue
+		}
+		if _, err := os.Lstat(path); err == nil {
+			return nil // another process has made it by now
+		}
+		return fmt.Errorf("%w; it is missing, and its log %s is there: put the file back, or remove the log too", ErrCorrupt, path+side)
 	}
 	return nil
 }
@@ -107,11 +128,18 @@ func checkFile(path string) error {
 // process that is killed leaves no file without a schema, and others that open the database at the
 // same time get the one that was first.
 func create(ctx context.Context, path string, o Options) error {
+	if err := checkNew(path); err != nil {
+		return err
+	}
 	f, err := owned.Create(path + ".new-" + rand.Text())
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	defer func() {
+		for _, side := range append(sideFiles, "") {
+			os.Remove(f.Name() + side)
+		}
+	}()
 	if err := f.Close(); err != nil {
 		return err
 	}
@@ -120,8 +148,12 @@ func create(ctx context.Context, path string, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := d.Close(); err != nil { // moves the log into the file
+	// It moves the log into the file, and does not report if it cannot.
+	if err := d.Close(); err != nil {
 		return err
+	}
+	if _, err := os.Lstat(f.Name() + "-wal"); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: the new database could not be written", ErrFull)
 	}
 	if err := os.Link(f.Name(), path); err == nil || errors.Is(err, fs.ErrExist) {
 		return nil

@@ -89,6 +89,9 @@ func TestOpenSaysWhatStandsInTheWay(t *testing.T) {
 		"an empty file": {func(path string) error {
 			return os.WriteFile(path, nil, 0o600)
 		}, ErrCorrupt},
+		"the log of one that was removed": {func(path string) error {
+			return os.WriteFile(path+"-wal", []byte("x"), 0o600)
+		}, ErrCorrupt},
 		"a directory in its place": {func(path string) error { return os.Mkdir(path, 0o700) }, nil},
 		"a damaged page": {func(path string) error {
 			d, err := Open(context.Background(), path, Options{})
