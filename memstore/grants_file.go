@@ -149,15 +149,12 @@ func grantsIn(file string) ([]byte, error) {
 // the lock of the counts, so the file cannot be another process's.
 func writeGrants(file string, of seed, all map[grantKey]weir.Grant) error {
 	fresh := file + ".new"
-	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	dir, err := os.Open(filepath.Dir(file))
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	f, err := owned.Create(fresh)
+	f, err := owned.Anew(fresh)
 	if err != nil {
 		return err
 	}

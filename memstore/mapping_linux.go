@@ -93,11 +93,7 @@ func openMapping(path string, segmentBytes, memory int64) (*mapping, error) {
 
 // createFile creates a file without counts. It writes a temporary file and renames it.
 func createFile(path string, segmentBytes int64) error {
-	// a process that was killed may have left one
-	if err := os.Remove(path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	f, err := owned.Create(path + ".new")
+	f, err := owned.Anew(path + ".new")
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func OpenAudit(ctx context.Context, dir string, now func() time.Time) (*Audit, e
 		if a.key, err = readFile(path, maxTokenFile); errors.Is(err, fs.ErrNotExist) {
 			a.key = make([]byte, sha256.Size)
 			rand.Read(a.key) // never fails
-			err = writeFile(path, a.key)
+			err = owned.Replace(path, a.key)
 		}
 		if err == nil && len(a.key) != sha256.Size {
 			err = fmt.Errorf("%s has %d bytes, and a key has %d: %w", path, len(a.key), sha256.Size, ErrAuditKey)

@@ -114,7 +114,7 @@ func (t *Tokens) Begin(ctx context.Context) (begun string, err error) {
 		}
 		// The token is written before its hash. After a crash in between, the next start creates
 		// another token.
-		if err := writeFile(t.OperatorPath(), []byte(token+"\n")); err != nil {
+		if err := owned.Replace(t.OperatorPath(), []byte(token+"\n")); err != nil {
 			return nil, err
 		}
 		if err := t.log(ctx, Entry{Who: "start", What: "admin token created", After: made{Operator, Admin}}); err != nil {
@@ -265,7 +265,7 @@ func (t *Tokens) withLock(ctx context.Context, change func([]NamedToken) ([]Name
 	for _, n := range next {
 		fmt.Fprintf(&b, "%s %s %x %s\n", n.Name, n.Role, n.hash, n.Created.Format(time.RFC3339))
 	}
-	if err := writeFile(path, b.Bytes()); err != nil {
+	if err := owned.Replace(path, b.Bytes()); err != nil {
 		return err
 	}
 	t.mu.Lock()
@@ -392,34 +392,6 @@ func checkPrivate(path string) error {
 		return fmt.Errorf("%s has mode %04o, so that others can read it: chmod 600 it, or 'weir admin revoke %s' for a new one", path, mode, Operator)
 	}
 	return nil
-}
-
-// writeFile replaces the file at path atomically, with mode 0600, for the owner of its directory.
-// The caller holds the lock, so no other process uses the temporary file.
-func writeFile(path string, b []byte) error {
-	temporary := path + ".new"
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := owned.Create(temporary)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(temporary, path); err != nil {
-		return err
-	}
-	if runtime.GOOS == "windows" {
-		return nil // directories cannot be synced there
-	}
-	d, err := os.Open(filepath.Dir(path)) // syncs the name too, against a power cut
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // maxTokenFile is the max size of the operator's file in bytes.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 )
 
@@ -27,6 +28,39 @@ func create(path string, flag int, chown func(f *os.File, uid, gid int) error) (
 		return nil, errors.Join(err, f.Close(), os.Remove(path))
 	}
 	return f, nil
+}
+
+// Anew is Create of a file in place of one that a killed process has left, such as a temporary one.
+// The caller holds a lock, so no other process uses it.
+func Anew(path string) (*os.File, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return Create(path)
+}
+
+// Replace replaces the file at path atomically, and syncs it and its name. The caller holds a lock,
+// so no other process does.
+func Replace(path string, content []byte) error {
+	f, err := Anew(path + ".new")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	if runtime.GOOS == "windows" {
+		return nil // directories cannot be synced there
+	}
+	d, err := os.Open(filepath.Dir(path)) // syncs the name too, against a power cut
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // Open opens a file for reading and writing, with flag as for os.OpenFile, which may be 0. If there

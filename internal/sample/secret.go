@@ -60,29 +60,9 @@ func readSecret(path string) ([]byte, error) {
 	return secret, nil
 }
 
-// writeSecret atomically creates path with 256 random bits. It first removes a partial file that a
-// killed process has left.
-func writeSecret(path string) (err error) {
-	temporary := path + ".new"
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := owned.Create(temporary)
-	if err != nil {
-		return err
-	}
+// writeSecret atomically creates path with 256 random bits.
+func writeSecret(path string) error {
 	var secret [32]byte
 	rand.Read(secret[:]) // never fails
-	_, err = f.WriteString(hex.EncodeToString(secret[:]) + "\n")
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(temporary, path); err != nil {
-		return err
-	}
-	d, err := os.Open(filepath.Dir(path)) // to sync the name too
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return owned.Replace(path, []byte(hex.EncodeToString(secret[:])+"\n"))
 }
