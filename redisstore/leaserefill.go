@@ -132,11 +132,7 @@ func (a *leases) refill(ctx context.Context, r *refill) (filled bool) {
 	if err != nil {
 		return false
 	}
-	defer func() {
-		if !t.kept {
-			done()
-		}
-	}()
+	defer done()
 	if r.low.low.Load() > 0 || !a.wishEarly(r) { // filled meanwhile, or not worth it
 		return false
 	}

@@ -254,11 +254,7 @@ func (a *leases) takeInTurn(ctx context.Context, t *leaseTake) (err error) {
 	if served {
 		return nil
 	}
-	defer func() {
-		if !t.kept {
-			done()
-		}
-	}()
+	defer done()
 	if !t.marked {
 		return a.askApart(ctx, t)
 	}

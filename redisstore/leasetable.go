@@ -260,7 +260,11 @@ func (a *leases) keepApart(ctx context.Context, t *leaseTake) (done func(), err 
 	}
 	leave := a.table.enterApart(t, true)
 	if !a.table.becameBusy(t) {
-		return func() { a.leaveTurns(t) }, nil
+		return func() {
+			if !t.kept {
+				a.leaveTurns(t)
+			}
+		}, nil
 	}
 	leave()
 	a.giveTurnsBack(t)

@@ -25,100 +25,71 @@ func (w *watched) begin(x hash, now time.Duration) {
 	w.used.Store(int64(now))
 }
 
-// of locks the observation of a window, and reports whether it is still that. If it is not, or w is
-// nil, it is not locked.
-func (w *watched) of(x hash) bool {
+// with calls do for what was observed of a window, unless w is nil or is another window's by now.
+func (w *watched) with(x hash, do func(t *lease.Trend)) {
 	if w == nil {
-		return false
+		return
 	}
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.low == x.lo {
-		return true
+		do(&w.trend)
 	}
-	w.mu.Unlock()
-	return false
 }
 
 // note records what this node has spent of a window since the last answer, and what the server
 // counts with the cost of the charge, without the units that it granted.
 func (w *watched) note(x hash, c *weir.Charge, now time.Duration, own, count, granted, reset int64) {
-	if !w.of(x) {
-		return
-	}
-	defer w.mu.Unlock()
-	w.used.Store(int64(now))
-	w.trend.Note(now, time.Duration(c.Per)*time.Second, own, count-c.Cost, count+granted, reset)
+	w.with(x, func(t *lease.Trend) {
+		w.used.Store(int64(now))
+		t.Note(now, time.Duration(c.Per)*time.Second, own, count-c.Cost, count+granted, reset)
+	})
 }
 
 // noteOther records a request that leased units could not serve, and that lasted until now.
 func (w *watched) noteOther(x hash, c *weir.Charge, now, lasted time.Duration) {
-	if !w.of(x) {
-		return
-	}
-	defer w.mu.Unlock()
-	w.trend.Other(max(1, c.Cost), now, lasted)
+	w.with(x, func(t *lease.Trend) { t.Other(max(1, c.Cost), now, lasted) })
 }
 
 // noteRefused records that the server has refused a take: as long as it does, no units are left to
 // wish for.
 func (w *watched) noteRefused(x hash, used weir.Used) {
-	if !w.of(x) {
-		return
-	}
-	defer w.mu.Unlock()
-	w.trend.Refused(used.Count, used.Reset)
+	w.with(x, func(t *lease.Trend) { t.Refused(used.Count, used.Reset) })
 }
 
 // noteSlow records that a take was slow because units are leased.
 func (w *watched) noteSlow(x hash, now time.Duration) {
-	if !w.of(x) {
-		return
-	}
-	defer w.mu.Unlock()
-	w.trend.Slow(now)
+	w.with(x, func(t *lease.Trend) { t.Slow(now) })
 }
 
 // forget forgets what was observed.
 func (w *watched) forget(x hash) {
-	if !w.of(x) {
-		return
-	}
-	defer w.mu.Unlock()
-	w.trend = lease.Trend{}
+	w.with(x, func(t *lease.Trend) { *t = lease.Trend{} })
 }
 
 // wish is Trend.Wish and Trend.Suits.
 func (w *watched) wish(x hash, c *weir.Charge, now time.Duration, second, waiting int64) (wish lease.Wish, suits bool) {
-	if !w.of(x) {
-		return lease.Wish{}, false
-	}
-	defer w.mu.Unlock()
-	return w.trend.Wish(now, time.Duration(c.Per)*time.Second, c.Limit, second, waiting), w.trend.Suits(now)
+	w.with(x, func(t *lease.Trend) {
+		wish, suits = t.Wish(now, time.Duration(c.Per)*time.Second, c.Limit, second, waiting), t.Suits(now)
+	})
+	return wish, suits
 }
 
 // rate is Trend.Rate of the window of a charge.
-func (w *watched) rate(x hash, c *weir.Charge, now time.Duration) float64 {
-	if !w.of(x) {
-		return 0
-	}
-	defer w.mu.Unlock()
-	return w.trend.Rate(now, time.Duration(c.Per)*time.Second)
+func (w *watched) rate(x hash, c *weir.Charge, now time.Duration) (rate float64) {
+	w.with(x, func(t *lease.Trend) { rate = t.Rate(now, time.Duration(c.Per)*time.Second) })
+	return rate
 }
 
 // patience is Trend.Patience of the window of a charge.
 func (w *watched) patience(x hash, c *weir.Charge) time.Duration {
-	if !w.of(x) {
-		return time.Second
-	}
-	defer w.mu.Unlock()
-	return w.trend.Patience(time.Duration(c.Per) * time.Second)
+	patience := time.Second
+	w.with(x, func(t *lease.Trend) { patience = t.Patience(time.Duration(c.Per) * time.Second) })
+	return patience
 }
 
 // spendsAlone is Trend.Alone of the window.
-func (w *watched) spendsAlone(x hash, u weir.Used) bool {
-	if !w.of(x) {
-		return false
-	}
-	defer w.mu.Unlock()
-	return w.trend.Alone(u.Reset, u.Count)
+func (w *watched) spendsAlone(x hash, u weir.Used) (alone bool) {
+	w.with(x, func(t *lease.Trend) { alone = t.Alone(u.Reset, u.Count) })
+	return alone
 }
