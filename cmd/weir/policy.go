@@ -74,11 +74,13 @@ func readDocument(stdin io.Reader, name string) (*live.Document, error) {
 		return live.Parse(policyReader(), live.Stream, "standard input", text)
 	}
 	d, err := live.Load(policyReader(), name)
-	if info, statErr := os.Stat(name); statErr == nil && info.IsDir() {
-		return nil, cli.Fail(err, "name a file in it, such as "+filepath.Join(name, "policy.yaml"))
-	}
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, cli.Fail(fmt.Errorf("there is no policy file %q", name), "'weir policy show > FILE' makes one to start from")
+	}
+	if err != nil {
+		if info, statErr := os.Stat(name); statErr == nil && info.IsDir() {
+			return nil, cli.Fail(err, "name a file in it, such as "+filepath.Join(name, "policy.yaml"))
+		}
 	}
 	return d, err
 }

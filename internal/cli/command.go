@@ -137,10 +137,10 @@ func asWritten(flags string) string {
 // columns; 0 does not break them. If the names leave too little room beside them, descriptions are
 // on lines of their own.
 func WrapFlags(cmd *cobra.Command, usage string, columns int) string {
-	table := strings.TrimRight(asWritten(cmd.LocalFlags().FlagUsages()), "\n ")
 	if columns == 0 {
 		return usage
 	}
+	table := strings.TrimRight(asWritten(cmd.LocalFlags().FlagUsages()), "\n ")
 	var rows []string
 	for line := range strings.SplitSeq(table, "\n") {
 		m := flagRow.FindStringSubmatch(line)

@@ -106,9 +106,6 @@ func checkFile(path string) error {
 	return nil
 }
 
-// sideFiles are the ends of the names of the files that SQLite has beside a database.
-var sideFiles = []string{"-wal", "-shm", "-journal"}
-
 // checkNew makes sure that a database that does not exist has left no log: SQLite would write what
 // it has into a new database.
 func checkNew(path string) error {
@@ -136,7 +133,7 @@ func create(ctx context.Context, path string, o Options) error {
 		return err
 	}
 	defer func() {
-		for _, side := range append(sideFiles, "") {
+		for _, side := range []string{"", "-wal", "-shm", "-journal"} {
 			os.Remove(f.Name() + side)
 		}
 	}()
