@@ -353,7 +353,7 @@ func TestLeasedUnitsAreDatedByTheirMachine(t *testing.T) {
 	for i, m := range c.Nodes {
 		m.Clock.Advance(time.Duration(3*i) * time.Second)
 	}
-	s := open(t, redisstore.Options{Addresses: c.Addrs(), Leases: redisstore.LeasesAuto})
+	s := leasing(t, redisstore.Options{Addresses: c.Addrs()})
 	n := newNode(t, s, lenient, hourly(1e6))
 	began := time.Now()
 	for i := range 500 * 8 {

@@ -37,9 +37,15 @@ func StartClusterIn(t testing.TB, n *Network, masters, replicas int) *Cluster {
 func startCluster(t testing.TB, n *Network, masters, replicas int, args ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{ids: make(map[*Server]string)}
+	// As long as a node of a busy machine may not answer. Where nothing replaces it, it is never taken
+	// for failed.
+	timeout := "3000"
+	if replicas == 0 {
+		timeout = "600000"
+	}
 	for range masters * (1 + replicas) {
 		s := n.start(t, append([]string{
-			"--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-replica-validity-factor", "0",
+			"--cluster-enabled", "yes", "--cluster-node-timeout", timeout, "--cluster-replica-validity-factor", "0",
 			"--repl-diskless-sync-delay", "0",
 		}, args...)...)
 		id, err := s.Try("CLUSTER", "MYID").ToString()

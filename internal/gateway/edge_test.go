@@ -157,7 +157,7 @@ func (e *edge) url(path string) string { return "http://" + e.addr + path }
 // patience is how long a test waits for what must happen. Only a failing test waits that long. It
 // is less than the gateway's own timeouts for a silent peer (lasting), which would otherwise make
 // it happen.
-const patience = 20 * time.Second
+const patience = 3 * time.Minute
 
 // lasting sets the timeouts for a silent peer that a test has not set: no test passes because of
 // one by chance.

@@ -94,7 +94,7 @@ func TestAConnectionWithAnEarlyAnswerIsNotUsedAgain(t *testing.T) {
 		// net/http may hold the beginning of the answer back until the rest of the body has
 		// come, and then the answer was not early. So the test tries until it was.
 		conns := int64(0)
-		for range 20 {
+		for range 200 {
 			if conns = followEarlyAnswer(t, chunked); conns == 2 {
 				break
 			}
