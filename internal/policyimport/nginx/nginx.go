@@ -247,7 +247,7 @@ func (r *reader) nameOthers(block []*crossplane.Directive) {
 			r.lost(d, "%s: %s", name, why)
 		}
 	}
-	for _, name := range []string{"set", "auth_request_set"} {
+	for _, name := range []string{"set", "auth_request_set", "set_by_lua", "set_by_lua_block", "set_by_lua_file"} {
 		for _, d := range find(block, name) {
 			if len(d.Args) > 0 && strings.EqualFold(d.Args[0], "$limit_rate") {
 				r.lost(d, "%s %s: %s", name, d.Args[0], others["limit_rate"])

@@ -231,6 +231,7 @@ func TestWhatAPolicyCannotExpressIsNamedWithItsLine(t *testing.T) {
 		{"uwsgi_limit_rate 10k;", "nginx.conf:1: uwsgi_limit_rate: a policy limits requests, not bytes"},
 		{"scgi_limit_rate 10k;", "nginx.conf:1: scgi_limit_rate: a policy limits requests, not bytes"},
 		{"server { if ($slow) {\nset $limit_rate 4k; } }", "nginx.conf:2: set $limit_rate: a policy limits requests, not bytes"},
+		{"server {\nset_by_lua_block $limit_rate { return 4096 } }", "nginx.conf:2: set_by_lua_block $limit_rate: a policy limits requests, not bytes"},
 		{"server { auth_request /x;\nauth_request_set $Limit_Rate $upstream_http_rate; }", "nginx.conf:2: auth_request_set $Limit_Rate: a policy limits"},
 		{"limit_req_zone $k zone=k:1m rate=1r/s; map $o $k {\n 0 $binary_remote_addr;\n 1 \"\";\n}", "nginx.conf:1: map $o $k: requests for which it is empty are not limited"},
 		{"server { limit_req zone=a; } server { listen 81; limit_req zone=m; }", "has a limiter already"},
