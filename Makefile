@@ -48,7 +48,7 @@ check: fmt ## the inner loop, in under a minute: format, vet, staticcheck, and t
 
 .PHONY: test
 test: deps fmt vet staticcheck ## everything below, as in CI
-	$(MAKE) --no-print-directory -j2 e2e-weir race-packages norace modules fuzz
+	$(MAKE) --no-print-directory -j2 e2e-weir race-packages norace modules
 	@echo "make test: passed"
 
 .PHONY: deps
@@ -91,7 +91,7 @@ e2e-weir:
 
 .PHONY: race-packages
 race-packages:
-	$(BESIDE) go test $(RACE) -vet=off -count=1 -timeout 60m -p $(PACKAGES) $(LONGEST) $$(go list ./... | grep -vx github.com/weirlimit/weir/e2e/weir)
+	$(BESIDE) go test $(RACE) $(STRIP) -vet=off -count=1 -timeout 60m -p $(PACKAGES) $(LONGEST) $$(go list ./... | grep -vx github.com/weirlimit/weir/e2e/weir)
 
 .PHONY: norace
 norace: # what -race leaves out: millions of callers, kills, a gigabyte
@@ -116,7 +116,7 @@ modules: ## the modules of their own: examples/go, the Caddy module, and --rls b
 	cd e2e/envoyratelimit && $(BESIDE) go test -count=1 $(STRIP) ./...
 
 .PHONY: fuzz
-fuzz: ## each fuzz target for FUZZTIME (2s)
+fuzz: ## each fuzz target for FUZZTIME (2s): the nightly run has minutes, make test only the inputs in testdata/fuzz
 	$(BESIDE) scripts/fuzz $(FUZZTIME)
 
 .PHONY: corpora
