@@ -29,12 +29,12 @@ type figures struct {
 const (
 	connections = 2
 	callers     = 64 // on each connection
-	users       = 100_000
 )
 
 // turn asks a server for a while, and half a second before that without counting.
-func (c contestant) turn(ctx context.Context, length time.Duration) (figures, error) {
-	if _, err := c.ask(ctx, length/8); err != nil {
+func (c contestant) turn(ctx context.Context, o options) (figures, error) {
+	length := time.Duration(o.seconds) * time.Second
+	if _, err := c.ask(ctx, length/8, o.users); err != nil {
 		return figures{}, err
 	}
 	before, err := servers.CPU(c.pid)
@@ -42,7 +42,7 @@ func (c contestant) turn(ctx context.Context, length time.Duration) (figures, er
 		return figures{}, err
 	}
 	start := time.Now()
-	times, err := c.ask(ctx, length)
+	times, err := c.ask(ctx, length, o.users)
 	took := time.Since(start)
 	after, cpuErr := servers.CPU(c.pid)
 	if err := errors.Join(err, cpuErr); err != nil {
@@ -54,7 +54,7 @@ func (c contestant) turn(ctx context.Context, length time.Duration) (figures, er
 }
 
 // ask returns the time of each answer.
-func (c contestant) ask(ctx context.Context, length time.Duration) (all []time.Duration, failed error) {
+func (c contestant) ask(ctx context.Context, length time.Duration, users int) (all []time.Duration, failed error) {
 	var mu sync.Mutex
 	var asking sync.WaitGroup
 	end := time.Now().Add(length)
@@ -67,7 +67,7 @@ func (c contestant) ask(ctx context.Context, length time.Duration) (all []time.D
 		client := pb.NewRateLimitServiceClient(conn)
 		for range callers {
 			asking.Go(func() {
-				own, err := askUntil(ctx, client, end)
+				own, err := askUntil(ctx, client, end, users)
 				mu.Lock()
 				defer mu.Unlock()
 				all, failed = append(all, own...), errors.Join(failed, err)
@@ -78,7 +78,7 @@ func (c contestant) ask(ctx context.Context, length time.Duration) (all []time.D
 	return all, failed
 }
 
-func askUntil(ctx context.Context, client pb.RateLimitServiceClient, end time.Time) (times []time.Duration, err error) {
+func askUntil(ctx context.Context, client pb.RateLimitServiceClient, end time.Time, users int) (times []time.Duration, err error) {
 	entry := &ratelimit.RateLimitDescriptor_Entry{Key: "user"}
 	r := &pb.RateLimitRequest{Domain: "edge", Descriptors: []*ratelimit.RateLimitDescriptor{{Entries: []*ratelimit.RateLimitDescriptor_Entry{entry}}}}
 	for {

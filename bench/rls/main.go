@@ -3,7 +3,8 @@
 // envoyproxy/ratelimit. Each turn runs the servers one after another, and the CPU is that of the
 // server's process alone.
 //
-//	go run ./rls             a table on standard output: two minutes
+//	go run ./rls             a table on standard output: three minutes
+//	go run ./rls -users 100  the same, of tenants whose budgets many callers share
 //	go run ./rls -seconds 1  a quick look
 //
 // It needs Linux, redis-server, and what e2e/envoyratelimit downloads.
@@ -26,14 +27,15 @@ import (
 const limits = "domain: edge\ndescriptors:\n  - {key: user, rate_limit: {unit: hour, requests_per_unit: 1000000000}}\n"
 
 type options struct {
-	seconds, turns int
-	ok             string
+	seconds, turns, users int
+	ok                    string
 }
 
 func main() {
 	var o options
 	flag.IntVar(&o.seconds, "seconds", 4, "how long each server is asked in a turn")
 	flag.IntVar(&o.turns, "turns", 5, "how many turns")
+	flag.IntVar(&o.users, "users", 100_000, "how many users there are, each with a limit of its own")
 	flag.StringVar(&o.ok, "ok", "", "serve OK at this address, until killed")
 	flag.Parse()
 	err := serveOK(o.ok)
@@ -57,7 +59,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	measured, err := servers.Turns(o.turns, all, func(c contestant) (figures, error) { return c.turn(ctx, time.Duration(o.seconds)*time.Second) })
+	measured, err := servers.Turns(o.turns, all, func(c contestant) (figures, error) { return c.turn(ctx, o) })
 	if err != nil {
 		return err
 	}
@@ -102,6 +104,7 @@ func contestants(ctx context.Context, dir string) (all []contestant, stop func()
 	start("Weir, embedded store", "127.0.0.1:18402", nil, weir, append(own, "--data", "embedded", "--rls", "127.0.0.1:18402")...)
 	start("redis-server", "127.0.0.1:18405", nil, "redis-server", "--port", "18405", "--save", "", "--appendonly", "no")
 	start("Weir, Redis", "127.0.0.1:18403", nil, weir, append(own, "--data", "redis", "--rls", "127.0.0.1:18403", "--store", "redis://127.0.0.1:18405")...)
+	start("Weir, Redis, `--leases auto`", "127.0.0.1:18407", nil, weir, append(own, "--data", "leases", "--rls", "127.0.0.1:18407", "--store", "redis://127.0.0.1:18405/1", "--leases", "auto")...)
 	env := func(port int, window string) []string {
 		return []string{
 			"GRPC_HOST=127.0.0.1", fmt.Sprint("GRPC_PORT=", port), "HOST=127.0.0.1", fmt.Sprint("PORT=", port+100), "DEBUG_HOST=127.0.0.1", fmt.Sprint("DEBUG_PORT=", port+200),
