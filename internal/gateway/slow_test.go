@@ -124,7 +124,7 @@ func TestAWindowHeldByABackendDoesNotEndOtherUploads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes seconds of real time")
 	}
-	const grace, size = 4 * time.Second, 3 << 20 // a busy machine stands still for two
+	const grace, size = 8 * time.Second, 3 << 20 // a busy machine stands still for several
 	a, b := make(chan struct{}), make(chan struct{})
 	e := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/wp/a" {
