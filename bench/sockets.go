@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -70,7 +71,7 @@ func start(name string, cmd *exec.Cmd, address *regexp.Regexp) (*server, error) 
 		}
 	}
 	stop()
-	return nil, fmt.Errorf("start %s: no address in its output:\n%s", name, strings.Join(seen, "\n"))
+	return nil, errors.Join(fmt.Errorf("start %s: no address in its output:\n%s", name, strings.Join(seen, "\n")), lines.Err())
 }
 
 var printedURL = regexp.MustCompile(`(http://127\.0\.0\.1:\d+)`)

@@ -72,6 +72,10 @@ func start(dir string, o options) (*server, error) {
 			s.url = m[1]
 		}
 	}
+	if err := lines.Err(); err != nil {
+		s.stop()
+		return nil, fmt.Errorf("read what weir serve prints: %w", err)
+	}
 	go io.Copy(io.Discard, out) // so that its output does not block it
 	token, err := exec.Command(weir, "token", "create", "--workspace", "demo", "--data", data).Output()
 	if err != nil || s.url == "" {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -75,7 +76,7 @@ func startServer(weir, dir string, limit int64, per time.Duration) (*server, err
 	}
 	if s.url == "" {
 		s.stop()
-		return nil, fmt.Errorf("start weir serve: it printed %q instead of an address", printed)
+		return nil, errors.Join(fmt.Errorf("start weir serve: it printed %q instead of an address", printed), lines.Err())
 	}
 	go io.Copy(io.Discard, out) // so that its output does not block it; ends with the process
 	return s, nil
