@@ -106,16 +106,22 @@ func (p *plan) tripsOf(ctx context.Context, l *tripLoad, prefix string) ([]strin
 			return nil, err
 		}
 		defer nodes[i].Close()
+		for !nodes[i].State().Ready {
+			if err := wait.For(ctx, 10*time.Millisecond); err != nil {
+				return nil, err
+			}
+		}
 	}
 	charge := weir.Charge{Key: []byte(scope + "caller"), Scope: len(scope), Subject: len(scope + "caller"), Limit: int64(l.limit), Per: int64(tripsPer / time.Second), Cost: 1}
 	var refused, failed atomic.Int64
+	var last atomic.Pointer[error]
 	for range l.windows() {
-		if err := l.window(ctx, nodes, charge, &refused, &failed); err != nil {
+		if err := l.window(ctx, nodes, charge, &refused, &failed, &last); err != nil {
 			return nil, err
 		}
 	}
 	if n := failed.Load(); n > 0 {
-		return nil, fmt.Errorf("%s: %d takes failed", l.name, n)
+		return nil, fmt.Errorf("%s: %d takes failed: %w", l.name, n, *last.Load())
 	}
 	trips, requests := int64(0), float64(l.windows()*l.limit)
 	for _, n := range nodes {
@@ -126,7 +132,7 @@ func (p *plan) tripsOf(ctx context.Context, l *tripLoad, prefix string) ([]strin
 }
 
 // window offers what one window allows, and then waits until it has ended.
-func (l *tripLoad) window(ctx context.Context, nodes []*redisstore.Store, charge weir.Charge, refused, failed *atomic.Int64) error {
+func (l *tripLoad) window(ctx context.Context, nodes []*redisstore.Store, charge weir.Charge, refused, failed *atomic.Int64, last *atomic.Pointer[error]) error {
 	at := make([]time.Duration, l.limit)
 	for i := range at {
 		at[i] = rand.N(tripsPer - time.Second)
@@ -143,6 +149,7 @@ func (l *tripLoad) window(ctx context.Context, nodes []*redisstore.Store, charge
 			var r weir.Receipt
 			if err := node.Take(ctx, []weir.Charge{charge}, &r); err != nil {
 				failed.Add(1)
+				last.Store(&err)
 			} else if !r.Allowed {
 				refused.Add(1)
 			}
