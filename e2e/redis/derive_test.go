@@ -32,7 +32,8 @@ func TestAllProcessesDeriveTheSame(t *testing.T) {
 	}
 }
 
-// known returns what a process derives. On a busy machine it opens before it has reached its server.
+// known returns what a process derives. On a busy machine it opens before it has reached its
+// server.
 func known(t *testing.T, s *redisstore.Store, label string) []byte {
 	t.Helper()
 	secret := s.Secret(label)

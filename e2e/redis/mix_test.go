@@ -42,9 +42,9 @@ func mixes() []mix {
 	}
 }
 
-// BenchmarkMix begins 1,000 requests a second, some milliseconds from the server, without leases and
-// with. It reports how many of 1,000 were not answered within 100 ms, how many were admitted, and of
-// how many the settlement did not arrive. Leases may make none of it worse.
+// BenchmarkMix begins 1,000 requests a second, some milliseconds from the server, without leases
+// and with. It reports how many of 1,000 were not answered within 100 ms, how many were admitted,
+// and of how many the settlement did not arrive. Leases may make none of it worse.
 //
 //	go test -run '^$' -bench Mix -benchtime 10000x ./e2e/redis
 func BenchmarkMix(b *testing.B) {

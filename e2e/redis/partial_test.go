@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimit/weir/redisstore"
 )
 
-// partial starts a cluster that serves without a machine that has no replica, once that is taken for
-// failed.
+// partial starts a cluster that serves without a machine that has no replica, once that is taken
+// for failed.
 func partial(t *testing.T) *redistest.Cluster {
 	t.Helper()
 	return redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "3000")

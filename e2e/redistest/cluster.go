@@ -37,8 +37,8 @@ func StartClusterIn(t testing.TB, n *Network, masters, replicas int) *Cluster {
 func startCluster(t testing.TB, n *Network, masters, replicas int, args ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{ids: make(map[*Server]string)}
-	// As long as a node of a busy machine may not answer. Where nothing replaces it, it is never taken
-	// for failed.
+	// As long as a node of a busy machine may not answer. Where nothing replaces it, it is never
+	// taken for failed.
 	timeout := "3000"
 	if replicas == 0 {
 		timeout = "600000"
