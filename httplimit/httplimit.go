@@ -4,6 +4,7 @@
 //
 //	limit.go      Limit: one line for the common case
 //	httplimit.go  Options, New, Wrap
+//	spelling.go   which limiter covers a path, however it is spelled
 //	response.go   the ResponseWriter that handlers get
 //	settle.go     what the response tells of the request's cost, and its end
 //	nested.go     which fields a response has if one limiter is inside another
@@ -15,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -109,8 +109,9 @@ func (m *Middleware) Judge() *answer.Judge { return m.judge }
 
 // Wrap returns a handler that limits next by the policy's routes. It has the signature that routers
 // expect of middleware. A request that no route covers passes to next unchanged, without fields of
-// ours. A path with dot segments, or with segments of ";parameters" alone, is answered 400 if a
-// route covers it, resolved or as it is.
+// ours. A path that could be read as one of another limiter is answered 400, and counted: with dot
+// segments, with a segment of ";parameters" or blanks alone, or where one more decoding leads to
+// another limiter.
 //
 // If next is limited by another Middleware, a response has the fields of one of the two: of that
 // which refused, and else of that with less left, as for several windows of one policy. They find
@@ -123,51 +124,13 @@ func (m *Middleware) Judge() *answer.Judge { return m.judge }
 // or when the garbage collector finds that next has dropped it, unless next has called its NetConn.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		match := m.decider.Match(r.Method, r.Host, r.URL.Path)
-		if isAmbiguous(r.URL.Path) {
-			if covered := m.coverOfAmbiguous(r, match); covered.Limiter() != nil {
-				m.Charge(w, r, covered, http.HandlerFunc(m.refuseAmbiguous))
-				return
-			}
+		match, ambiguous := m.coverOf(r)
+		if ambiguous {
+			m.Charge(w, r, match, http.HandlerFunc(m.refuseAmbiguous))
+			return
 		}
 		m.Serve(w, r, match, next)
 	})
-}
-
-// isAmbiguous reports whether a path has a dot segment, with or without parameters, or a segment of
-// parameters alone.
-func isAmbiguous(path string) bool {
-	if strings.IndexByte(path, '.') < 0 && strings.IndexByte(path, ';') < 0 {
-		return false
-	}
-	for segment := range strings.SplitSeq(path, "/") {
-		name, _, _ := strings.Cut(segment, ";")
-		if name == "." || name == ".." || name == "" && segment != "" {
-			return true
-		}
-	}
-	return false
-}
-
-// coverOfAmbiguous returns the limiter that an ambiguous path is charged to: the one that covers
-// the resolved path, or else the path as it is. Some handlers resolve such a path (http.ServeMux
-// redirects) and some do not (http.StripPrefix), and some take parameters alone for a name, so only
-// a 400 is sure to count it correctly (D10).
-func (m *Middleware) coverOfAmbiguous(r *http.Request, resolved weir.Match) weir.Match {
-	if resolved.Limiter() != nil {
-		return resolved
-	}
-	named := strings.ReplaceAll(r.URL.Path, "/;", "/-;")
-	if match := m.decider.Match(r.Method, r.Host, named); match.Limiter() != nil {
-		return match
-	}
-	before, _, _ := strings.Cut(named, "/.")
-	return m.decider.CatchAll(r.Host, before)
-}
-
-func (m *Middleware) refuseAmbiguous(w http.ResponseWriter, r *http.Request) {
-	m.writeError(w, r, http.StatusBadRequest, "invalid_request",
-		"The request's path has segments that can be read in more than one way: dots, or parameters alone. Send it without them.")
 }
 
 // Serve limits one request like the handler of Wrap, by a limiter that the caller has chosen. If

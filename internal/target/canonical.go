@@ -189,13 +189,13 @@ func hidesDots(name []byte) bool {
 	if name[0] != '.' && name[0] != ' ' {
 		return false
 	}
-	trimmed := nameOf(string(name))
+	trimmed := Name(string(name))
 	return trimmed == "." || trimmed == ".."
 }
 
-// nameOf returns a segment without what some backends cut off: parameters, a query, a fragment, and
+// Name returns a segment without what some backends cut off: parameters, a query, a fragment, and
 // blanks around the rest and before its dots.
-func nameOf(segment string) string {
+func Name(segment string) string {
 	if i := strings.IndexAny(segment, ";?#"); i >= 0 {
 		segment = segment[:i]
 	}

@@ -129,7 +129,7 @@ func Choose(d *weir.Decider, r *Request, c *Choice) {
 	case !IsMethod(r.Method) && !slices.Contains(r.Methods, r.Method):
 		c.Kind = UnknownMethod
 	}
-	c.Match = match(d, r.Method, r.Host, r.Path)
+	c.Match = Match(d, r.Method, r.Host, r.Path)
 	if c.Kind == Plain {
 		if reading, found := r.otherReading(d, c.Match); found {
 			c.reject(d, r.Host, cmp.Or(r.Sent, r.Path))

@@ -1,0 +1,77 @@
+package httplimit_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/memstore"
+	"github.com/weirlimit/weir/policyfile"
+)
+
+// No spelling of a path reaches another limiter: it is counted as the path that a handler, or a
+// server behind it, may take it for, or it is answered 400 and reaches none.
+func TestNoSpellingOfAPathReachesAnotherLimiter(t *testing.T) {
+	const search, rest, refused, passed = "2", "50", "400", "passed"
+	for policy, paths := range map[string]map[string]string{
+		"limiters:\n- {name: search, routes: [POST /v1/search], windows: [2 per minute by ip]}\n- {name: rest, routes: [/*], windows: [50 per minute by ip]}\n": {
+			"/v1/search": search, "//v1/Search/": search, "/v1/search;x": search, "/v1%2Fsearch": search,
+			"/v1/search%20": search, "/%20v1/search": search, "/v1/search%3Fx": search, "/v1/search%23a": search,
+			"/v1/search%00": refused, "/v1/search%0a/x": refused, "/v1%5Csearch": search, "/v1%5csearch%7f": refused,
+			"/v1%252fsearch": refused, "/v1/se%2561rch": refused, "/v1/se%252561rch": refused, "/v1/search%253Fx": refused,
+			"/x/%252e%252e/v1/search": refused, "/x/..;/v1/search": refused, "/v1/%20/search": refused, "/v1/;x/search": refused,
+			"/v1/sear%20ch": rest, "/v1/a%20b.txt": rest, "/v1/100%25": rest, "/v1/%2541": rest, "/v1/C++": rest, "/v1/%C3%A9": rest,
+		},
+		"limiters:\n- {name: search, routes: [POST /v1/search], windows: [2 per minute by ip]}\n": {
+			"/v1/search": search, "/v1/search%20": search, "/v1/search%00": refused, "/v1%5Csearch": search, "/v1%252fsearch": refused,
+			"/v1/other": passed, "/v1/other%00": passed, "/v1/100%25": passed,
+		},
+	} {
+		f, err := policyfile.Parse("p", []byte(policy))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range paths {
+			store, err := memstore.New(memstore.Options{Memory: memstore.MinMemory})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := weir.New(f.Policy, store, weir.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			who, err := identity.New(identity.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := httplimit.New(d, httplimit.Options{Identity: who})
+			if err != nil {
+				t.Fatal(err)
+			}
+			reached := false
+			w := httptest.NewRecorder()
+			m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true })).ServeHTTP(w, httptest.NewRequest("POST", path, http.NoBody))
+			got := ""
+			if limits := w.Header()["X-RateLimit-Limit"]; len(limits) > 0 {
+				got = limits[0]
+			}
+			switch {
+			case w.Code == http.StatusBadRequest && !reached && got != "":
+				got = refused // and it was counted
+			case w.Code != http.StatusOK || !reached:
+				got += "?"
+			case got == "":
+				got = passed
+			}
+			if got != want {
+				t.Errorf("POST %s: %s, want %s", path, got, want)
+			}
+			if err := store.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
