@@ -12,7 +12,8 @@ import (
 // A take can be refused while other processes hold leased units of its windows. So the process that
 // was refused claims these windows on the server, if units of them were leased at all. The others
 // look at the claims once a second, and give back what they hold of them. Nothing waits for that:
-// the refusal stands, and the caller's next request finds the units.
+// the refusal stands, and the caller's next request finds the units. A process that leases nothing
+// claims as well, while others do.
 
 //go:embed claim.lua
 var claimText string
@@ -22,6 +23,9 @@ const (
 	// units of the window. The mark expires with the window.
 	leasedName = ":leased"
 	claimsName = ":claims" // after the prefix
+	// leasingName, after the prefix, is of a mark that says that some process holds units.
+	leasingName  = ":leasing"
+	leasingLasts = time.Minute
 
 	claimLasts = 3 * time.Second // a process that looks once a second finds it
 	maxClaims  = 1000
@@ -91,21 +95,35 @@ func (s *Store) sendClaim(l *link, names []string) {
 		return
 	}
 	if _, err := s.send(ctx, l, &l.claim, []string{s.prefix + claimsName}, args); err == nil {
-		s.leases.claimed.Add(int64(len(args) - before))
+		s.claimed.Add(int64(len(args) - before))
 	}
 }
 
-// lookAtClaims gives back what this process holds of windows that others have claimed.
+// mayClaim reports whether other processes may hold units.
+func (s *Store) mayClaim() bool { return s.leases != nil || s.othersLease.Load() }
+
+// lookAtClaims gives back what this process holds of windows that others have claimed. A process
+// that leases nothing looks whether others do.
 func (s *Store) lookAtClaims(ctx context.Context, l *link) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
 	if s.leases == nil {
+		if reply, err := s.do(ctx, l, l.client.B().Get().Key(s.prefix+leasingName).Build()); err == nil {
+			switch err := reply.Error(); {
+			case err == nil:
+				s.othersLease.Store(true)
+			case rueidis.IsRedisNil(err):
+				s.othersLease.Store(false)
+			}
+		}
 		return
 	}
 	held := s.leases.active.list()
 	if len(held) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
+	// If it fails, it is said again in a second.
+	_, _ = s.do(ctx, l, l.client.B().Set().Key(s.prefix+leasingName).Value("1").Px(leasingLasts).Build())
 	reply, err := s.do(ctx, l, l.client.B().Zrange().Key(s.prefix+claimsName).Min("0").Max("-1").Build())
 	if err != nil {
 		return

@@ -118,7 +118,7 @@ type leases struct {
 	awaited atomic.Int64
 	ending  atomic.Bool // no units are asked for any more
 
-	served, granted, returned, returns, heldBack, stranded, claimed atomic.Int64
+	served, granted, returned, returns, heldBack, stranded atomic.Int64
 }
 
 func newLeases(of lender, clock func() (time.Duration, bool), how Leasing) *leases {

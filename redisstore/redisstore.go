@@ -134,14 +134,17 @@ type Store struct {
 	epoch    epoch
 	leases   *leases // nil: none
 	claims   claims
-	resets   string    // PREFIX:resets:number as it was read last; only maintain uses it
-	toReturn []*leased // windows whose units are still to go back because of it; so does this
-	settling settling
-	pending  pending
-	marks    marks
-	promoted promotions
-	replicas replicas
-	held     held
+	claimed  atomic.Int64 // windows
+	// othersLease: this process leases nothing, and others hold units, or did a minute ago
+	othersLease atomic.Bool
+	resets      string    // PREFIX:resets:number as it was read last; only maintain uses it
+	toReturn    []*leased // windows whose units are still to go back because of it; so does this
+	settling    settling
+	pending     pending
+	marks       marks
+	promoted    promotions
+	replicas    replicas
+	held        held
 
 	asked, remembered atomic.Int64
 	split             atomic.Bool // whether warnOfSlots has logged
@@ -186,8 +189,8 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if s.leases != nil {
 		s.done.Go(func() { s.leases.keepReturning(s.closing) })
 		s.done.Go(func() { s.leases.keepDoing(s.closing) })
-		s.done.Go(s.sendClaims)
 	}
+	s.done.Go(s.sendClaims)
 	return s, nil
 }
 
@@ -252,8 +255,8 @@ func newStore(o Options) (*Store, error) {
 	}
 	if o.Leases != LeasesOff {
 		s.leases = newLeases(s, s.leaseClock(), o.Leases)
-		s.claims = make(claims, maxClaiming)
 	}
+	s.claims = make(claims, maxClaiming)
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -362,7 +365,8 @@ type LeaseStats struct {
 func (s *Store) Stats() Stats {
 	all := Stats{Asked: s.asked.Load(), Remembered: s.remembered.Load(), Emptied: s.losses.count.Load(), Lapsed: s.held.lapsed.Load(), CountedAgain: s.promoted.again.Load()}
 	if a := s.leases; a != nil {
-		all.Leases = LeaseStats{Takes: a.served.Load(), Granted: a.granted.Load(), Returned: a.returned.Load(), Returns: a.returns.Load(), HeldBack: a.heldBack.Load(), Stranded: a.stranded.Load(), Claimed: a.claimed.Load()}
+		all.Leases = LeaseStats{Takes: a.served.Load(), Granted: a.granted.Load(), Returned: a.returned.Load(), Returns: a.returns.Load(), HeldBack: a.heldBack.Load(), Stranded: a.stranded.Load()}
 	}
+	all.Leases.Claimed = s.claimed.Load()
 	return all
 }

@@ -110,7 +110,7 @@ func (s *Store) takeFromServer(ctx context.Context, l *link, epoch uint64, charg
 		}
 		// what came may have gone to takes whose own units are about to come back
 		if r.Allowed || tries == maxTries || !coming.await(ctx, &s.pending, charges, t.hashes[:], r) {
-			if s.leases != nil && !r.Allowed {
+			if !r.Allowed && s.mayClaim() {
 				s.claims.claim(t)
 			}
 			return nil

@@ -20,6 +20,7 @@ type Trend struct {
 	own, all float64
 	count    int64 // the store's count at the last answer
 	reset    int64 // of the window of that answer
+	others   int64 // units of that window that others have spent or leased
 	// of a refusal since then
 	full, fullReset int64
 	// units of requests that the leased ones could not serve, each worth less with each answer
@@ -58,8 +59,9 @@ const (
 // answer, with that of the answer, and the store's count before the answer and after it.
 func (t *Trend) Note(now, per time.Duration, own, before, after, reset int64) {
 	if reset != t.reset {
-		t.count = 0
+		t.count, t.others = 0, 0
 	}
+	t.others += max(0, before-t.count)
 	t.own = t.own*fading + float64(own)
 	t.all = t.all*fading + float64(own+max(0, before-t.count))
 	tau := remembers(per)
@@ -149,10 +151,10 @@ func (t *Trend) Rate(now, per time.Duration) float64 {
 // not alone on a key after its first request.
 func (t *Trend) share() float64 { return t.own / (t.all + 1) }
 
-// Alone reports whether no other node can have spent something of the window with a reset, of which
-// the store has told count now.
+// Alone reports whether no other node can have spent or leased something of the window with a
+// reset, of which the store has told count now.
 func (t *Trend) Alone(reset, count int64) bool {
-	return t.own > 0 && t.own >= 0.99*t.all && t.reset == reset && count <= t.count
+	return t.own > 0 && t.others == 0 && t.reset == reset && count <= t.count
 }
 
 // Patience returns how long units may be idle before they should go back, of a window of length

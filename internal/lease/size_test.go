@@ -112,3 +112,31 @@ func TestOtherRequestsKeepUnitsFromBeingLeased(t *testing.T) {
 		}
 	}
 }
+
+// However often a node was answered since, it is not alone in a window that others have spent or
+// leased a part of. In the next window it can be.
+func TestANodeIsNotAloneWhereOthersHaveSpent(t *testing.T) {
+	var alone, after, between lease.Trend
+	note := func(t *lease.Trend, at int, before, reset int64) {
+		t.Note(time.Duration(at)*time.Second, time.Hour, 1, before, before+1, reset)
+	}
+	for i := range 200 {
+		others := int64(0)
+		if i >= 100 {
+			others = 40 // between two answers, long ago by the end
+		}
+		note(&alone, i, int64(i), 3600)
+		note(&after, i, int64(i)+40, 3600)
+		note(&between, i, int64(i)+others, 3600)
+	}
+	if !alone.Alone(3600, 200) || alone.Alone(3600, 201) || alone.Alone(7200, 0) {
+		t.Error("a node that has spent all is not alone, or is where the store counts more")
+	}
+	if after.Alone(3600, 240) || between.Alone(3600, 240) {
+		t.Error("a node is alone in a window that others have spent 40 of")
+	}
+	note(&after, 300, 0, 7200)
+	if !after.Alone(7200, 1) {
+		t.Error("a node that has the next window for itself is not alone there")
+	}
+}
