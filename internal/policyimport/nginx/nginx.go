@@ -237,7 +237,11 @@ func (r *reader) readHTTP(block []*crossplane.Directive) {
 	if len(servers) == 0 && limits(s) {
 		r.add("", place{path: "/", scope: s, at: firstOf(s)})
 	}
-	r.noteDefault(servers)
+	for _, v := range servers { // after those without a name, which are written for all other hosts
+		if v.others {
+			r.addServer("", v.places)
+		}
+	}
 }
 
 // nameOthers notes directives about limits that no policy has.

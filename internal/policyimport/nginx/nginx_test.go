@@ -59,7 +59,7 @@ func TestLimitsBecomeLimiters(t *testing.T) {
 		{"several zones", "limit_req zone=a; limit_req zone=m;", "[/*] [10 per second by ip 1 per 12 seconds by ip]"},
 		{"requests under way", "limit_conn c 4;", "[/*] [] in flight 4 by ip"},
 		{"a server inherits", "limit_req zone=a; server { server_name x.example.com .y.example.com; }",
-			"[x.example.com/* y.example.com/* *.y.example.com/*] [10 per second by ip]"},
+			"[x.example.com/* y.example.com/* *.y.example.com/* /*] [10 per second by ip]"},
 		{"a location replaces what it inherits", "limit_req zone=a; server { location /l { limit_req zone=m; } location = /e { limit_req zone=m; } }",
 			"[/* /e/*] [10 per second by ip]\n[/l* /e] [1 per 12 seconds by ip]"},
 		{"another kind is inherited still", "limit_req zone=a; server { location ^~ /l/ { limit_conn c 2; } }",
@@ -101,13 +101,16 @@ func TestAPlaceHasTheLimitsThatItHasInNginx(t *testing.T) {
 		{"limit_req zone=a; server { location / { limit_req zone=m; } location /s {} }", "[/*]" + m + "\n[/s*]" + a},
 		{"server { location / { location /a/b { limit_req zone=m; } } location /a { limit_req zone=a; } }", "[/a*]" + a},
 		{"server { limit_req zone=a; } server { server_name static.example.com; }", "[/*]" + a + "\n[static.example.com/*]" + open},
-		{"server { server_name x.com; limit_req zone=a; } server { server_name _; limit_req zone=m; }", "[x.com/*]" + a},
+		{"server { server_name x.com; limit_req zone=a; } server { server_name _; limit_req zone=m; }", "[x.com/* /*]" + a},
 		{"server { server_name x.com; limit_req zone=a; } server { listen 80 default_server; server_name _; limit_req zone=m; }", "[x.com/*]" + a + "\n[/*]" + m},
 		{"server { listen *:80; server_name x.com; limit_req zone=a; } server { listen 81; server_name _; limit_req zone=m; }", "[x.com/*]" + a + "\n[/*]" + m},
-		{"server { server_name *.example.com; location /l { limit_req zone=a; } } server { server_name x.example.com X.example.net; }", "[*.example.com/l*]" + a + "\n[x.example.com/*]" + open},
+		{"server { server_name *.example.com; location /l { limit_req zone=a; } } server { server_name x.example.com X.example.net; }", "[*.example.com/l* /l*]" + a + "\n[x.example.com/* x.example.net/*]" + open},
 		{"server { server_name x.com; location / { limit_req zone=a; } location /static/ {} location = /healthz { return 200; } }",
-			"[x.com/* x.com/healthz/*]" + a + "\n[x.com/static/* x.com/healthz]" + open},
-		{"limit_req zone=a; server { listen 80; server_name x.com; return 301 https://x.com; } server { listen 443; server_name x.com; }", "[x.com/*]" + a},
+			"[x.com/* x.com/healthz/* /* /healthz/*]" + a + "\n[x.com/static/* x.com/healthz /static/* /healthz]" + open},
+		{"server { server_name y.com; } server { server_name x.com; limit_req zone=a; }", "[x.com/*]" + a},
+		{"server { server_name x.com; limit_req zone=a; } server { listen 81; server_name y.com; location /y { limit_req zone=m; } location /z {} }",
+			"[x.com/* /*]" + a + "\n[y.com/y* /y*]" + m + "\n[y.com/*]" + open},
+		{"limit_req zone=a; server { listen 80; server_name x.com; return 301 https://x.com; } server { listen 443; server_name x.com; }", "[x.com/* /*]" + a},
 		{"limit_req zone=a; server { location /t { limit_req zone=m; limit_req_dry_run on; } }", "[/*]" + a + "\n[/t*]" + m + " shadow\n[/t*]" + open},
 		{"server { location /api { limit_req zone=a; } location /api/u { limit_req zone=u; } }\nlimit_req_zone $request_uri zone=u:1m rate=1r/s;", "[/api*]" + a + "\n[/api/u*]" + open},
 	} {
@@ -131,31 +134,46 @@ func TestAPlaceHasTheLimitsThatItHasInNginx(t *testing.T) {
 	}
 }
 
-// Each address has a default server: the one that says so, or else the first.
-func TestTheDefaultServerOfEachAddressIsNamed(t *testing.T) {
-	const others, nothing, another = "nginx gives this server the requests for all other hosts", "so nothing limits those", "so those have the limits of the default server of another address"
-	for text, want := range map[string][]string{
-		"server { listen 80 default_server; server_name _; return 301 https://$host; }\nserver { listen 443 ssl; server_name example.com; limit_req zone=a; }": {"nginx.conf:4: " + others, nothing},
-		"server { listen 80 default_server; server_name _; limit_req zone=m; }\nserver { listen 443 ssl; server_name example.com; limit_req zone=a; }":         {"nginx.conf:4: " + others, another},
-		"server { listen 80; listen 443 ssl; server_name _; return 444; }\nserver { listen 443 ssl; server_name example.com; limit_req zone=a; }":              nil,
-		"server { listen 80; server_name _; return 444; }\nserver { listen 0.0.0.0:80; server_name example.com; limit_req zone=a; }":                           nil,
-		"server { listen 80; server_name _; return 444; }\nserver { listen *; server_name example.com; limit_req zone=a; }":                                    nil,
-		"server { listen [::1]:80; server_name _; return 444; }\nserver { listen [::1]; server_name example.com; limit_req zone=a; }":                          nil,
-		"server { listen 80; server_name x.com; limit_req zone=a; }\nserver { listen 81; server_name y.com; limit_req zone=a; }":                               {"nginx.conf:3: " + others, "nginx.conf:4: " + others, nothing},
+// Each address has a default server: the one that says so, or else the first. It gets the requests
+// for the hosts that no server names.
+func TestOtherHostsHaveTheLimitsOfTheDefaultServer(t *testing.T) {
+	const a, m = "10 per second by ip", "1 per 12 seconds by ip"
+	type result struct{ windows, lost string } // of hosts that no server names
+	for text, want := range map[string]result{
+		"server { server_name x.com; limit_req zone=a; }":                                                                                                           {a, ""},
+		"server { server_name x.com; limit_req zone=a; }\nserver { server_name y.com; limit_req zone=m; }":                                                          {a, ""},
+		"server { server_name x.com; limit_req zone=a; }\nserver { listen 80 default_server; server_name y.com; limit_req zone=m; }":                                {m, ""},
+		"server { server_name ~^x www.*; limit_req zone=a; }":                                                                                                       {a, ""},
+		"server { listen 80 default_server; server_name _; return 301 https://$host; }\nserver { listen 443 ssl; server_name example.com; limit_req zone=a; }":      {a, ""},
+		"server { listen 80; listen 443 ssl; server_name _; return 444; }\nserver { listen 443 ssl; server_name example.com; limit_req zone=a; }":                   {"", ""},
+		"server { listen 80; server_name _; return 444; }\nserver { listen 0.0.0.0:80; server_name example.com; limit_req zone=a; }":                                {"", ""},
+		"server { listen 80; server_name _; return 444; }\nserver { listen *; server_name example.com; limit_req zone=a; }":                                         {"", ""},
+		"server { listen [::1]:80; server_name _; return 444; }\nserver { listen [::1]; server_name example.com; limit_req zone=a; }":                               {"", ""},
+		"server { listen 80; server_name x.com; limit_req zone=a; }\nserver { listen 81; server_name y.com; limit_req zone=a; }":                                    {a, ""},
+		"server { listen 80; server_name x.com; limit_req zone=a; }\nserver { listen 81; server_name y.com; limit_req zone=m; }":                                    {a, "nginx.conf:4: /* of hosts that no server names has a limiter already"},
+		"server { listen 80; server_name x.com; limit_req zone=a; }\nserver { listen 81; server_name _; limit_req zone=m; }":                                        {m, "nginx.conf:3: /* of hosts that no server names has a limiter already"},
+		"server { listen 80; server_name x.com; location /p {} }\nserver { listen 81; server_name y.com; limit_req zone=a; }":                                       {a, "nginx.conf:3: nginx does not limit this; /* of hosts that no server names is limited"},
+		"server { listen 80; server_name y.com; limit_req zone=a; }\nserver { listen 81; server_name x.com; location / { limit_req zone=a; }\nlocation /p { } }":    {a, "nginx.conf:5: nginx does not limit this; /p* of hosts that no server names is limited"},
+		"server { listen 80; server_name x.com; location / { limit_req zone=a; }\nlocation /p { } }\nserver { listen 81; server_name y.com; limit_req zone=a; }":    {a, "nginx.conf:4: nginx does not limit this; /p* of hosts that no server names is limited"},
+		"server { listen 80; server_name x.com; limit_req zone=a; }\nserver { listen 81; server_name y.com; limit_req zone=a;\nlocation /q { limit_req zone=m; } }": {a, "nginx.conf:5: /q* of hosts that no server names has other limits in another server"},
 	} {
 		result, err := nginx.Import(write(t, "nginx.conf", zones+text))
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		notes := fmt.Sprint(result.Notes)
-		for _, one := range want {
-			if !strings.Contains(notes, one) {
-				t.Errorf("%s: the notes are %s, want %q", text, notes, one)
+		got := "" // of their /p
+		for _, l := range result.Policy.Limiters {
+			isOthers := func(route weir.Route) bool { return route.Host == "" && route.Path != "/q" }
+			if slices.ContainsFunc(l.Routes, isOthers) {
+				got += strings.Trim(fmt.Sprint(l.Windows), "[]")
 			}
 		}
-		if len(want) == 0 && strings.Contains(notes, others) {
-			t.Errorf("%s: the notes are %s", text, notes)
+		if got != want.windows {
+			t.Errorf("%s: other hosts have %q, want %q:\n%s", text, got, want.windows, shape(result.Policy))
+		}
+		if lost := fmt.Sprint(result.Lost()); !strings.Contains(lost, want.lost) || want.lost == "" && len(result.Lost()) > 0 {
+			t.Errorf("%s: not imported is %s, want %q", text, lost, want.lost)
 		}
 	}
 }
@@ -199,8 +217,8 @@ func TestWhatNoRouteCoversIsNamedIfItsLimitsDiffer(t *testing.T) {
 		"server { limit_req zone=a; location ^~ /api { limit_req zone=m; }\nlocation ~ [.]png$ {} }":  "",
 		"server { limit_req zone=a; location /b {\nlocation ~ x { location ~ y { return 200; } } } }": "nginx.conf:4: location ~ y: a route is a path or a prefix",
 		"server { limit_req zone=a;\nlocation @x { internal; } }":                                     "",
-		"server { limit_req zone=a; }\nserver { listen 81; location / {} }":                           "nginx.conf:4: nginx does not limit this; /* is limited, as in another server or location",
-		"server { location /Api { limit_req zone=a; }\nlocation /api { limit_req zone=m; } }":         "nginx.conf:4: /api* has a limiter already",
+		"server { limit_req zone=a; }\nserver { listen 81; location / {} }":                           "nginx.conf:4: nginx does not limit this; /* of hosts that no server names is limited, as in another server or location",
+		"server { location /Api { limit_req zone=a; }\nlocation /api { limit_req zone=m; } }":         "nginx.conf:4: /api* of hosts that no server names has a limiter already",
 	} {
 		result, err := nginx.Import(write(t, "nginx.conf", zones+text))
 		if err != nil {
@@ -223,7 +241,7 @@ func TestWhatAPolicyCannotExpressIsNamedWithItsLine(t *testing.T) {
 		{"limit_req_zone $binary_remote_addr zone=x:1m;", "nginx.conf:1: limit_req_zone: it has no"},
 		{"server { location ~ x { limit_req zone=a; } }", "nginx.conf:1: location ~ x: a route is a path or a prefix"},
 		{"server { location @x { limit_req zone=a; } }", "nginx.conf:1: location @x"},
-		{"server { server_name ~x; limit_req zone=a; }", "nginx.conf:1: server_name ~x"},
+		{"server { return 403; } server { server_name ~x; limit_req zone=a; }", "nginx.conf:1: server_name ~x"},
 		{"limit_conn c 1; limit_conn c 2;", "a limiter has one limit in flight"},
 		{"server { location / { limit_rate 10k; } }", "nginx.conf:1: limit_rate"},
 		{"server { location / {\nproxy_limit_rate 10k; } }", "nginx.conf:2: proxy_limit_rate: a policy limits requests, not bytes"},
@@ -364,7 +382,7 @@ func TestWhatIsSaidOfAPlaceIsTrue(t *testing.T) {
 	const u = "limit_req_zone $binary_remote_addr$uri zone=u:1m rate=1r/s; "
 	for _, c := range []struct{ text, want, not string }{
 		{"server { limit_req zone=a;\nlocation /uri { limit_req zone=u; } }", "nginx.conf:4: /uri*: its limits in nginx could not be imported, so it has a limit that nothing reaches", "nginx does not limit"},
-		{"server { limit_req zone=a; }\nserver { listen 81; limit_req zone=u; }", "nginx.conf:4: its limits in nginx could not be imported; /* is limited", "nginx does not limit"},
+		{"server { limit_req zone=a; }\nserver { listen 81; limit_req zone=u; }", "nginx.conf:4: its limits in nginx could not be imported; /* of hosts that no server names is limited", "nginx does not limit"},
 		{"server { limit_req zone=a;\nlocation ~ x { limit_req zone=u; } }", "nginx.conf:4: location ~ x: a route is a path or a prefix, so its requests are limited as others with their path: its limits are left out", "nginx does not limit"},
 		{"server { limit_req zone=u;\nlocation = /p { limit_req zone=a; } }", "nginx.conf:4: /p also covers what begins with /p/ or /p., whose limits in nginx could not be imported", "nginx does not limit"},
 		{"server { limit_req zone=m;\nlocation /api/ { limit_req zone=a; } }", "nginx.conf:4: /api/* also covers /api, which has the limits of another location in nginx", ""},
@@ -493,7 +511,7 @@ func TestAnIncludedFileIsReadInItsPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := shape(result.Policy); got != "[a.example.com/*] [10 per second by ip]" {
+	if got := shape(result.Policy); got != "[a.example.com/* /*] [10 per second by ip]" {
 		t.Error(got)
 	}
 	if notes := fmt.Sprint(result.Notes); !strings.Contains(notes, "limit.inc:3: limit_req zone=a: nginx delays requests of a burst") {

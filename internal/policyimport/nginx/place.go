@@ -68,6 +68,37 @@ func around(all []place, q *place) (found *place) {
 	return found
 }
 
+// addServer adds the places of a server to those that a host has of earlier servers, which have
+// another address. A policy has one list of places for them all: a place without limits in one of
+// the servers has those of a place around it in another.
+func (r *reader) addServer(host string, places []place) {
+	earlier := slices.Clone(r.places[host])
+	for _, p := range places {
+		r.add(host, r.stricter(host, p, earlier))
+	}
+	for i := range earlier {
+		r.places[host][i] = r.stricter(host, r.places[host][i], places)
+	}
+}
+
+// stricter returns a place with the limits that other servers of its host have for it, if it has
+// none itself. A place that they have too is for add.
+func (r *reader) stricter(host string, p place, others []place) place {
+	outside := around(others, &p)
+	if outside == nil || slices.ContainsFunc(others, func(q place) bool { return q.exact == p.exact && q.folded() == p.folded() }) {
+		return p
+	}
+	switch own, outer := r.limiter(p.scope), r.limiter(outside.scope); {
+	case own == outer || outer == nil:
+	case own == nil:
+		r.noteTaken(host, p)
+		p.scope = outside.scope
+	default:
+		r.lost(p.at, "%s has other limits in another server (%s)", routeOf(host, &p), alike)
+	}
+	return p
+}
+
 // add adds a place of a host. Of two places with one route, the one with limits counts.
 func (r *reader) add(host string, p place) {
 	all, ok := r.places[host]
@@ -89,18 +120,29 @@ func (r *reader) add(host string, p place) {
 		r.noteTaken(host, all[i])
 		all[i] = p
 	default:
-		r.lost(p.at, "%s has a limiter already, of an earlier server or location (port, letter case and a slash at the end make no difference to a route)", host+p.String())
+		r.lost(p.at, "%s has a limiter already, of an earlier server or location (%s)", routeOf(host, &p), alike)
 	}
+}
+
+// alike says what two places can differ in that have one route.
+const alike = "address, port, letter case and a slash at the end make no difference to a route"
+
+// routeOf returns the route of a place for a note about several servers.
+func routeOf(host string, p *place) string {
+	if host == "" {
+		return p.String() + " of hosts that no server names"
+	}
+	return host + p.String()
 }
 
 // noteTaken names a place without limits, whose route another one with limits has. A server that
 // only redirects, as from port 80 to 443, loses nothing by it.
 func (r *reader) noteTaken(host string, p place) {
 	if p.returns {
-		r.note(p.at, "return: nginx does not limit what it answers so; %s is limited, as in another server or location", host+p.String())
+		r.note(p.at, "return: nginx does not limit what it answers so; %s is limited, as in another server or location", routeOf(host, &p))
 		return
 	}
-	r.lost(p.at, "%s; %s is limited, as in another server or location (port, letter case and a slash at the end make no difference to a route)", r.unlimited(p.scope), host+p.String())
+	r.lost(p.at, "%s; %s is limited, as in another server or location (%s)", r.unlimited(p.scope), routeOf(host, &p), alike)
 }
 
 // unlimited says why a scope has no limiter.
@@ -201,11 +243,21 @@ func (r *reader) wider(host string) *use {
 		if host == "" || other == host || other != "" && !(isStar && strings.HasSuffix(host, name)) {
 			continue
 		}
-		if slices.ContainsFunc(all, func(p place) bool { return r.limiter(p.scope) != nil }) {
+		if slices.ContainsFunc(all, func(p place) bool { return r.limiter(p.scope) != nil && !r.limitsAt(host, &p) }) {
 			return elsewhere
 		}
 	}
 	return nil
+}
+
+// limitsAt reports whether routes of a host limit all of a place of another host.
+func (r *reader) limitsAt(host string, p *place) bool {
+	all := r.places[host]
+	own := around(all, p)
+	if i := slices.IndexFunc(all, func(q place) bool { return q.exact == p.exact && q.folded() == p.folded() }); i >= 0 {
+		own = &all[i]
+	}
+	return own != nil && r.limiter(own.scope) != nil
 }
 
 // use adds the route of a place.

@@ -59,7 +59,7 @@ func rewritesIn(block []*crossplane.Directive, condition string) (all []rewrite)
 
 // noteRewrites names the rewrites that can give a request other limits than its path does.
 func (r *reader) noteRewrites(v *server) {
-	if len(v.hosts) == 0 {
+	if len(v.hosts) == 0 && !v.others {
 		return
 	}
 	var scopes []scope

@@ -17,6 +17,7 @@ import (
 type server struct {
 	at       *crossplane.Directive
 	hosts    []string
+	others   bool // a default server with names: it also has the requests for hosts that none names
 	places   []place
 	patterns []pattern
 	rewrites []rewrite
@@ -32,6 +33,7 @@ type pattern struct {
 func (r *reader) readServer(d *crossplane.Directive, outer scope) *server {
 	s, _ := outer.in(d.Block)
 	v := &server{at: d, hosts: r.hostsOf(d)}
+	v.others = r.defaults[d] && !slices.Contains(v.hosts, "")
 	at := d
 	if limits(s) {
 		at = firstOf(s)
@@ -47,9 +49,7 @@ func (r *reader) readServer(d *crossplane.Directive, outer scope) *server {
 		}
 	}
 	for _, host := range v.hosts {
-		for _, p := range v.places {
-			r.add(host, p)
-		}
+		r.addServer(host, v.places)
 	}
 	r.notePatterns(v)
 	r.noteRewrites(v)
@@ -233,12 +233,12 @@ func addressOf(listen string) string {
 	return listen
 }
 
-// hostsOf returns the hosts of a server as routes spell them; empty means all.
+// hostsOf returns the hosts of a server as routes spell them; empty means all that no server names.
 func (r *reader) hostsOf(server *crossplane.Directive) (hosts []string) {
-	named := false
+	isDefault, named := r.defaults[server], false
 	others := func(at *crossplane.Directive, name string) {
 		switch {
-		case r.defaults[server]:
+		case isDefault:
 			hosts = append(hosts, "")
 		case name == "":
 			r.note(at, "this server has no name, and is not the default server: it gets only requests without a Host, which no route tells from others")
@@ -255,6 +255,8 @@ func (r *reader) hostsOf(server *crossplane.Directive) (hosts []string) {
 			switch {
 			case name == "_" || name == "":
 				others(d, name)
+			case isDefault && (strings.HasPrefix(name, "~") || strings.HasSuffix(name, ".*")):
+				r.note(d, "server_name %s: a route has a host or *.host, so the requests for this name are limited as those for hosts that no server names", name)
 			case strings.HasPrefix(name, "~"), strings.HasSuffix(name, ".*"):
 				r.lost(d, "server_name %s: a route has a host or *.host, so the limits of this name are left out", name)
 			case strings.HasPrefix(name, "."):
@@ -282,20 +284,5 @@ func (r *reader) appendHost(hosts *[]string, d *crossplane.Directive, name strin
 		r.lost(d, "server_name %s: no route has this host: %v", name, errors.Unwrap(err))
 	} else {
 		*hosts = append(*hosts, host)
-	}
-}
-
-// noteDefault names the servers that limit the requests for all other hosts in nginx, and do not in
-// a policy.
-func (r *reader) noteDefault(servers []*server) {
-	what := "so nothing limits those"
-	if slices.ContainsFunc(r.places[""], func(p place) bool { return r.limiter(p.scope) != nil }) {
-		what = "so those have the limits of the default server of another address"
-	}
-	for _, v := range servers {
-		limited := slices.ContainsFunc(v.places, func(p place) bool { return r.limiter(p.scope) != nil })
-		if limited && r.defaults[v.at] && !slices.Contains(v.hosts, "") {
-			r.note(v.at, "nginx gives this server the requests for all other hosts, too: its routes are for its names alone, %s", what)
-		}
 	}
 }
