@@ -5,6 +5,7 @@
 //	lua.go     Lua blocks, whose code is not read
 //	zone.go    zones: their keys and rates, and windows of them
 //	server.go  servers and locations, each with the limits that it has in nginx
+//	instead.go the limits of a place whose own cannot be imported
 //	rewrite.go the rewrites by which nginx limits another path
 //	place.go   the routes that give each of them these limits in a policy
 //	policy.go  the limiters

@@ -112,7 +112,11 @@ func TestAPlaceHasTheLimitsThatItHasInNginx(t *testing.T) {
 			"[x.com/* /*]" + a + "\n[y.com/y* /y*]" + m + "\n[y.com/*]" + open},
 		{"limit_req zone=a; server { listen 80; server_name x.com; return 301 https://x.com; } server { listen 443; server_name x.com; }", "[x.com/* /*]" + a},
 		{"limit_req zone=a; server { location /t { limit_req zone=m; limit_req_dry_run on; } }", "[/*]" + a + "\n[/t*]" + m + " shadow\n[/t*]" + open},
-		{"server { location /api { limit_req zone=a; } location /api/u { limit_req zone=u; } }\nlimit_req_zone $request_uri zone=u:1m rate=1r/s;", "[/api*]" + a + "\n[/api/u*]" + open},
+		{"server { location /api { limit_req zone=a; } location /api/u { limit_req zone=u; } }\nlimit_req_zone $request_uri zone=u:1m rate=1r/s;", "[/api*]" + a},
+		{"limit_req zone=a; server { location / { return 404; } location /u { limit_req zone=none; location /u/v {} } }", "[/u*]" + a},
+		{"limit_req zone=a; server { limit_conn c 2; location /u { limit_req zone=none; } location = /v { limit_conn c 0; } }", "[/*]" + a + " in flight 2 by ip"},
+		{"server { limit_req zone=m; location /a { limit_req zone=a; } location /b {} location /a/u { limit_req zone=none; location /a/u/v { limit_req zone=m; } } }", "[/* /a/u/v*]" + m + "\n[/a*]" + a},
+		{"server { server_name _; limit_req zone=a; } server { server_name x.com; limit_req zone=none; location /o { return 200; } }", "[/*]" + a + "\n[x.com/o*]" + open},
 	} {
 		result, err := nginx.Import(write(t, "nginx.conf", zones+c.text))
 		if err != nil {
@@ -381,7 +385,11 @@ func TestThatRequestsWithAnEmptyKeyAreLimitedIsNoted(t *testing.T) {
 func TestWhatIsSaidOfAPlaceIsTrue(t *testing.T) {
 	const u = "limit_req_zone $binary_remote_addr$uri zone=u:1m rate=1r/s; "
 	for _, c := range []struct{ text, want, not string }{
-		{"server { limit_req zone=a;\nlocation /uri { limit_req zone=u; } }", "nginx.conf:4: /uri*: its limits in nginx could not be imported, so it has a limit that nothing reaches", "nginx does not limit"},
+		{"server { limit_req zone=a;\nlocation /uri { limit_req zone=u; } }", "nginx.conf:4: /uri*: its limit_req could not be imported, so its requests are limited as others with their path, by limit_req zone=a (", "nginx does not limit"},
+		{"server {\nlocation /uri { limit_req zone=u; } }", "nginx.conf:4: /uri*: its limits in nginx could not be imported, and nothing around it is limited, so it is unlimited", "limited as others"},
+		{"server { limit_req zone=a; }\nserver { server_name x.com; limit_req zone=u; }", "nginx.conf:4: x.com/*: its limits in nginx could not be imported, and nothing of this host around it is limited, so it is unlimited where no route", "limited as others"},
+		{"server {\nlocation /uri { limit_req zone=u; limit_conn c 5; } }", "nginx.conf:4: /uri*: its limit_req could not be imported, and nothing around it has one that could, so its rate is unlimited", "limited as others"},
+		{"server {\nlocation /uri { limit_req zone=a; limit_conn c 0; } }", "nginx.conf:4: /uri*: its limit_conn could not be imported, and nothing around it has one that could, so its requests under way are unlimited", "limited as others"},
 		{"server { limit_req zone=a; }\nserver { listen 81; limit_req zone=u; }", "nginx.conf:4: its limits in nginx could not be imported; /* of hosts that no server names is limited", "nginx does not limit"},
 		{"server { limit_req zone=a;\nlocation ~ x { limit_req zone=u; } }", "nginx.conf:4: location ~ x: a route is a path or a prefix, so its requests are limited as others with their path: its limits are left out", "nginx does not limit"},
 		{"server { limit_req zone=u;\nlocation = /p { limit_req zone=a; } }", "nginx.conf:4: /p also covers what begins with /p/ or /p., whose limits in nginx could not be imported", "nginx does not limit"},

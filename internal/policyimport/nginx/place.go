@@ -23,6 +23,8 @@ type place struct {
 	scope   scope
 	at      *crossplane.Directive
 	block   *crossplane.Directive // the server or location; nil: the http block
+	// inherits is what the block would inherit if it had no limits of its own.
+	inherits scope
 }
 
 // String returns the path as routes spell it.
@@ -165,10 +167,18 @@ func (r *reader) route() {
 			p := &all[i]
 			own, outer := r.limiter(p.scope), r.wider(host)
 			isRoot := p.path == "/" && !p.exact
-			if outside := around(all, p); outside != nil && (!isRoot || own == nil && outer == nil) {
+			outside := around(all, p)
+			if outside != nil && limits(outside.scope) && r.limiter(outside.scope) == nil {
+				outside = nil // it has no route, so what covers it covers this
+			}
+			if outside != nil && (!isRoot || own == nil && outer == nil) {
 				outer = r.limiter(outside.scope)
 			}
 			r.noteRefusals(p.scope)
+			if own == nil && limits(p.scope) {
+				r.noteUnlimited(host, p, outer)
+				continue
+			}
 			if own == outer {
 				continue
 			}

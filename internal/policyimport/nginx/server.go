@@ -45,9 +45,10 @@ func (r *reader) readServer(d *crossplane.Directive, outer scope) *server {
 		v.readRewrites(d, s)
 		r.readLocations(v, d.Block, location{scope: s, path: "/"})
 		if !slices.ContainsFunc(v.places, func(p place) bool { return p.path == "/" && !p.exact }) {
-			v.places = slices.Insert(v.places, 0, place{path: "/", scope: s, at: at, block: d})
+			v.places = slices.Insert(v.places, 0, place{path: "/", scope: s, at: at, block: d, inherits: outer})
 		}
 	}
+	r.instead(v.places)
 	for _, host := range v.hosts {
 		r.addServer(host, v.places)
 	}
@@ -121,7 +122,7 @@ func (r *reader) readLocations(v *server, block []*crossplane.Directive, outer l
 				inner.hidden = append(inner.hidden, other)
 			}
 		}
-		p := place{path: name, exact: modifier == "=", firm: modifier != "", scope: s, at: d, block: d}
+		p := place{path: name, exact: modifier == "=", firm: modifier != "", scope: s, at: d, block: d, inherits: outer.scope}
 		// nginx answers a return before it counts.
 		if returns := directive(d.Block, "return"); returns != nil {
 			p.scope, p.returns = scope{}, true
