@@ -238,6 +238,8 @@ func TestWhatNoRouteCoversIsNamedIfItsLimitsDiffer(t *testing.T) {
 func TestWhatAPolicyCannotExpressIsNamedWithItsLine(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"limit_req_zone $request_uri zone=u:1m rate=1r/s;", "nginx.conf:1: the key $request_uri: no key source has $request_uri"},
+		{"limit_req_zone $host zone=h:1m rate=1r/s;", "nginx.conf:1: the key $host is a value that the caller chooses, and nginx has one budget for all requests with it: counted by ip+host, so that a made-up value is no new budget; each address has a budget of its own, so the total of a value is not limited"},
+		{"limit_conn_zone $k zone=k:1m; map $cookie_id $k { default $cookie_id; }", "nginx.conf:1: the key $k is a value that the caller chooses, and nginx has one budget for all requests with it: counted by ip+cookie:id"},
 		{"limit_req zone=unknown;", `nginx.conf:1: limit_req: there is no zone "unknown"`},
 		{"limit_req zone=a burst=x;", `nginx.conf:1: limit_req: burst "x"`},
 		{"limit_req zone=m burst=999999;", "longer than the longest window"},

@@ -89,7 +89,7 @@ func (r *reader) key(d *crossplane.Directive, text string) weir.Key {
 	}
 	if !slices.ContainsFunc(key, func(p weir.Part) bool { return p[0] == "ip" }) {
 		key = append(weir.Key{{"ip"}}, key...)
-		r.note(d, "the key %s is a value that the caller chooses: counted by %s, so that a made-up value is no new budget", text, key)
+		r.lost(d, "the key %s is a value that the caller chooses, and nginx has one budget for all requests with it: counted by %s, so that a made-up value is no new budget; each address has a budget of its own, so the total of a value is not limited (chosen: yes on the limiter allows to count by the value alone)", text, key)
 		if variable.ReplaceAllString(text, "") == "" && canBeEmpty(key[1:]) {
 			r.note(d, "a request for which the key %s is empty: nginx does not limit it; %s counts it by its address. No policy leaves it out", text, key)
 		}
