@@ -194,6 +194,9 @@ func (t *translation) guard(p *place) {
 	var wide []rule // the rules that count what is below, too
 	if len(enforced) > 0 {
 		t.joining = append(t.joining, joining{below, enforced})
+		if path := strings.TrimRight(p.route.Path, "/"); len(ofMode(p.rules, false)) == 0 {
+			t.note(p.from, "%v also covers %s/, %s;x and what begins with %s., which Envoy limits: they reach the same endpoint of some backends", p.route, path, path, path)
+		}
 	} else {
 		wide = ofMode(p.rules, false)
 	}

@@ -395,6 +395,8 @@ func TestWhatIsSaidOfAPlaceIsTrue(t *testing.T) {
 		{"server { limit_req zone=a; }\nserver { listen 81; limit_req zone=u; }", "nginx.conf:4: its limits in nginx could not be imported; /* of hosts that no server names is limited", "nginx does not limit"},
 		{"server { limit_req zone=a;\nlocation ~ x { limit_req zone=u; } }", "nginx.conf:4: location ~ x: a route is a path or a prefix, so its requests are limited as others with their path: its limits are left out", "nginx does not limit"},
 		{"server { limit_req zone=u;\nlocation = /p { limit_req zone=a; } }", "nginx.conf:4: /p also covers what begins with /p/ or /p., whose limits in nginx could not be imported", "nginx does not limit"},
+		{"server { limit_req zone=m;\nlocation = /h { return 200; } }", "nginx.conf:4: /h also covers /h/, /h;x and what begins with /h., which have other limits in nginx", ""},
+		{"server { limit_req zone=m; location = /h {} }", "", "also covers"},
 		{"server { limit_req zone=m;\nlocation /api/ { limit_req zone=a; } }", "nginx.conf:4: /api/* also covers /api, which has the limits of another location in nginx", ""},
 		{"server { limit_req zone=m;\nlocation /api/ { limit_req zone=a; proxy_pass http://x; } }", "nginx.conf:4: /api/* also covers /api, which nginx redirects to /api/ without a limit", ""},
 		{"server { limit_req zone=m; location /api/ { limit_req zone=a; } location = /api { return 301 /api/; } }", "", "also covers /api,"},

@@ -208,6 +208,10 @@ func (r *reader) guard(all []place, p place) []place {
 	if p.path == "/" || outside == nil || r.limiter(outside.scope) == r.limiter(p.scope) {
 		return all
 	}
+	if r.limiter(outside.scope) != nil {
+		bare := strings.TrimRight(p.path, "/")
+		r.note(p.at, "%s also covers %s/, %s;x and what begins with %s., which have other limits in nginx: they reach the same endpoint of some backends", p.path, bare, bare, bare)
+	}
 	below := place{path: strings.TrimRight(p.path, "/") + "/", scope: outside.scope, at: p.at, block: p.block}
 	switch {
 	case slices.ContainsFunc(all, func(q place) bool { return !q.exact && q.folded() == below.folded() }):
