@@ -18,11 +18,13 @@ import (
 type importer struct {
 	name, about string
 	read        func(path string) (*policyimport.Result, error)
+	hint        string // of a configuration that cannot be read
 }
 
 // importers is the table of policy import; to add one without flags, add its row.
 var importers = []importer{
-	{"nginx", "limit_req and limit_conn of an nginx configuration", nginx.Import},
+	{"nginx", "limit_req and limit_conn of an nginx configuration", nginx.Import,
+		"nginx itself must accept the configuration: see 'nginx -t -c FILE'. FILE is its main file, from whose directory it includes others"},
 }
 
 func newPolicyImport() *cobra.Command {
@@ -53,11 +55,14 @@ func (i importer) command() *cobra.Command {
 				return emptyName(cmd)
 			}
 			result, err := i.read(args[0])
+			if args[0] == "-" && err != nil {
+				return cli.Fail(err, "standard input is not read: a configuration includes other files. Give its main file, or its directory")
+			}
 			if errors.Is(err, fs.ErrNotExist) {
 				return cli.Fail(err, "give the main file of the configuration, or its directory")
 			}
 			if err != nil {
-				return cli.Fail(err, "")
+				return cli.Fail(err, i.hint)
 			}
 			return printImported(cmd, args[0], result)
 		},

@@ -3,6 +3,7 @@
 //
 //	nginx.go   Import: reads the files, walks blocks with their inheritance
 //	lua.go     Lua blocks, whose code is not read
+//	cycle.go   the include by which a file includes itself
 //	zone.go    zones: their keys and rates, and windows of them
 //	server.go  servers and locations, each with the limits that it has in nginx
 //	instead.go the limits of a place whose own cannot be imported
@@ -41,6 +42,7 @@ func Import(path string) (*policyimport.Result, error) {
 		Open:                      open,
 	})
 	if err != nil {
+		err = cmp.Or(cycle(path), err)
 		return nil, fmt.Errorf("import nginx: %w", err)
 	}
 	r := &reader{configs: parsed.Config, zones: map[string]*zone{}, maps: map[string]*crossplane.Directive{}, files: map[*crossplane.Directive]string{},

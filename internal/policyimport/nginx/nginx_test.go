@@ -536,14 +536,18 @@ func TestAConfigurationThatCannotBeReadIsAnError(t *testing.T) {
 		"http {":                      "nginx.conf:1",
 		"http { include gone.conf; }": "gone.conf",
 		"http {\n}\n}":                `nginx.conf:3: unexpected "}"`,
-		"include nginx.conf;":         "include cycle",
+		"\ninclude nginx.conf;":       "/nginx.conf, which includes this file",
 	} {
 		_, err := nginx.Import(write(t, "nginx.conf", text))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q in it", text, err, want)
-		} else if strings.Count(err.Error(), "nginx.conf") > 1 {
+		} else if strings.Count(err.Error(), "nginx.conf") > 1 && !strings.Contains(err.Error(), "this include leads to") {
 			t.Errorf("%s: the error names the file twice: %v", text, err)
 		}
+	}
+	main := write(t, "nginx.conf", "http {\ninclude sites/*.conf; }", "sites/a.conf", "include limit.inc;", "limit.inc", "\n\ninclude nginx.conf;")
+	if _, err := nginx.Import(main); err == nil || !strings.HasSuffix(err.Error(), "limit.inc:3: this include leads to "+main+", which includes this file") {
+		t.Errorf("a cycle of three files: %v", err)
 	}
 	if _, err := nginx.Import(t.TempDir()); err == nil {
 		t.Error("a directory without nginx.conf is no error")
