@@ -8,10 +8,10 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/identity"
+	"github.com/weirlimit/weir/internal/notice"
 	"github.com/weirlimit/weir/memstore"
 )
 
@@ -62,8 +62,8 @@ type Setup struct {
 	// Options are those of the Middleware. Options.Identity must be nil: it is made of Caller.
 	Options Options
 
-	// Log has one warning if requests come through a proxy that is not trusted, so that its clients
-	// share a budget. If nil, it is slog.Default().
+	// Log has a warning for each proxy, up to eight, that requests come through and that is not
+	// trusted, so that its clients share a budget. If nil, it is slog.Default().
 	Log *slog.Logger
 }
 
@@ -86,14 +86,11 @@ func (s Setup) LimitErr(windows ...string) (func(http.Handler) http.Handler, err
 	if len(s.Limiter.Routes) == 0 && s.Limiter.Mode == weir.Enforce {
 		wrap = m.wrapAll(s.name())
 	}
-	if len(s.Caller.TrustedProxies) > 0 {
-		return wrap, nil
-	}
 	log := s.Log
 	if log == nil {
 		log = slog.Default()
 	}
-	return (&proxyAlarm{field: s.Caller.ClientIPHeader, log: log}).around(wrap), nil
+	return (&proxyAlarm{who: m.identity, field: s.Caller.ClientIPHeader, log: log}).around(wrap), nil
 }
 
 func (s Setup) name() string {
@@ -266,11 +263,12 @@ func quoted(texts []string) string {
 	return strings.Join(all, ", ")
 }
 
-// A proxyAlarm logs once that requests come through a proxy that is not trusted.
+// A proxyAlarm logs that requests come through a proxy that is not trusted, once for each of a few.
 type proxyAlarm struct {
+	who   *identity.Resolver
 	field string // empty: X-Forwarded-For
 	log   *slog.Logger
-	rung  atomic.Bool
+	peers notice.Peers
 }
 
 func (p *proxyAlarm) around(wrap func(http.Handler) http.Handler) func(http.Handler) http.Handler {
@@ -281,7 +279,7 @@ func (p *proxyAlarm) around(wrap func(http.Handler) http.Handler) func(http.Hand
 	return func(next http.Handler) http.Handler {
 		limited := wrap(next)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !p.rung.Load() && len(r.Header[field]) > 0 {
+			if len(r.Header[field]) > 0 {
 				p.look(field, r.RemoteAddr)
 			}
 			limited.ServeHTTP(w, r)
@@ -293,9 +291,9 @@ func (p *proxyAlarm) around(wrap func(http.Handler) http.Handler) func(http.Hand
 // field for no reason.
 func (p *proxyAlarm) look(field, remote string) {
 	peer := identity.ParsePeer(remote)
-	if (peer.IsPrivate() || peer.IsLoopback()) && !p.rung.Swap(true) {
+	if notice.IsNear(peer) && !p.who.Trusts(peer) && p.peers.Allow(peer) {
 		p.log.Warn("requests come through a proxy that is not trusted, so all of its clients share one budget by address",
-			"peer", peer, "field", field, "hint", "if it is your proxy, add its network to TrustedProxies of httplimit.Setup.Caller")
+			"peer", peer, "field", field, "hint", "if it is your proxy, add its network to TrustedProxies of httplimit.Setup.Caller; a client may send the field too")
 	}
 }
 

@@ -177,21 +177,32 @@ func TestNoProxyIsTrustedUnlessItIsNamed(t *testing.T) {
 
 func TestAProxyThatIsNotTrustedIsLoggedOnce(t *testing.T) {
 	for _, c := range []struct {
-		peer, header, sent string
-		want               int
+		peers, trusted, header, sent string
+		want                         int
 	}{
-		{"10.0.0.1", "", "X-Forwarded-For", 1},
-		{"127.0.0.1", "Forwarded", "Forwarded", 1},
-		{"10.0.0.1", "", "Forwarded", 0},        // not the field that a proxy would be asked for
-		{"192.0.2.1", "", "X-Forwarded-For", 0}, // a client on the Internet
-		{"10.0.0.1", "", "X-Something-Else", 0},
+		{"10.0.0.1", "", "", "X-Forwarded-For", 1},
+		{"127.0.0.1", "", "Forwarded", "Forwarded", 1},
+		{"10.0.0.1", "", "", "Forwarded", 0}, // not the field that a proxy would be asked for
+
+		{"192.0.2.1", "", "", "X-Forwarded-For", 0}, // a client on the Internet
+		{"10.0.0.1", "", "", "X-Something-Else", 0},
+		{"10.0.0.1 10.0.0.2 127.0.0.1", "", "", "X-Forwarded-For", 3},
+		{"10.0.0.1", "10.0.0.0/24", "", "X-Forwarded-For", 0},
+		{"10.0.0.1", "::ffff:10.0.0.0/120", "", "X-Forwarded-For", 0},
+		{"10.0.1.1 10.0.0.1", "10.0.0.0/24", "", "X-Forwarded-For", 1},
 	} {
 		var log bytes.Buffer
-		h := httplimit.Setup{
+		s := httplimit.Setup{
 			Caller: identity.Options{ClientIPHeader: c.header},
 			Log:    slog.New(slog.NewTextHandler(&log, nil)),
-		}.Limit("9 per minute by ip")(done)
-		statuses(3, h, c.peer, field(c.sent, "192.0.2.1"))
+		}
+		if c.trusted != "" {
+			s.Caller.TrustedProxies = []netip.Prefix{netip.MustParsePrefix(c.trusted)}
+		}
+		h := s.Limit("9 per minute by ip")(done)
+		for peer := range strings.FieldsSeq(c.peers) {
+			statuses(3, h, peer, field(c.sent, "192.0.2.1"))
+		}
 		if got := strings.Count(log.String(), "proxy that is not trusted"); got != c.want {
 			t.Errorf("%+v: %d warnings, want %d: %s", c, got, c.want, &log)
 		}

@@ -41,6 +41,9 @@ func (r *Resolver) clientAddr(req Request, visit func(netip.Addr)) netip.Addr {
 	return client
 }
 
+// Trusts reports whether the peer of a connection is in Options.TrustedProxies.
+func (r *Resolver) Trusts(peer netip.Addr) bool { return r.trusts(peer.Unmap().WithZone("")) }
+
 func (r *Resolver) trusts(a netip.Addr) bool {
 	for _, p := range r.options.TrustedProxies {
 		if p.Contains(a) || p.Addr().Is4In6() && p.Bits() >= 96 && netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96).Contains(a) {

@@ -51,7 +51,7 @@ var floors = map[string]int{
 	"scripts/docsite":     1, "scripts/corpora": 1,
 
 	"": 0, "headers": 0, "internal/wire": 0, "internal/nonblock": 0, "internal/unsent": 0, "internal/lease": 0, "internal/plaintext": 0, "internal/uplot": 0,
-	"internal/wait": 0, "internal/owned": 0, "internal/grpcdrain": 0, "internal/pages": 0, "internal/headroom": 0, "internal/logtest": 0, "clients/js": 0,
+	"internal/wait": 0, "internal/notice": 0, "internal/owned": 0, "internal/grpcdrain": 0, "internal/pages": 0, "internal/headroom": 0, "internal/logtest": 0, "clients/js": 0,
 }
 
 // floorOf returns a package's floor. Examples are on the top floor, as users are.

@@ -31,6 +31,7 @@ import (
 
 	"github.com/weirlimit/weir/answer"
 	"github.com/weirlimit/weir/internal/gateway/rules"
+	"github.com/weirlimit/weir/internal/notice"
 	"github.com/weirlimit/weir/internal/target"
 )
 
@@ -62,7 +63,7 @@ type Door struct {
 	judge   *answer.Judge
 	asks    *questions // of Options.Dialect
 	pool    sync.Pool  // of *exchange
-	noted   [noticeCount]notice
+	noted   [noticeCount]notice.Limit
 
 	lingerFor atomic.Int64 // see LingerFor; 0: Limits.Linger
 }
@@ -161,7 +162,8 @@ func (d *Door) believes(peer netip.Addr) bool {
 	return slices.ContainsFunc(d.options.Peers, func(p netip.Prefix) bool { return p.Contains(peer) })
 }
 
-// The problems of questions that the log has.
+// The problems of questions that the log has, each once a minute at most, since strangers can cause
+// them.
 const (
 	noticePeer = iota
 	noticeFields
@@ -170,16 +172,8 @@ const (
 	noticeCount
 )
 
-// A notice limits the log lines about one kind of problem to one a minute, since strangers can
-// cause them.
-type notice struct{ last atomic.Int64 }
-
 func (d *Door) note(kind int, message string, args ...any) {
-	n := &d.noted[kind]
-	now := time.Now().Unix()
-	last := n.last.Load()
-	if now-last < 60 && last != 0 || !n.last.CompareAndSwap(last, now) {
-		return
+	if log, _ := d.noted[kind].Allow(time.Now()); log {
+		d.rules.Log.Warn(message, args...)
 	}
-	d.rules.Log.Warn(message, args...)
 }

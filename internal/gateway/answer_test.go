@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,6 +109,26 @@ func TestAnUntrustedForwarderIsLoggedOnce(t *testing.T) {
 	}
 	if n := strings.Count(e.log.String(), "no proxy is trusted"); n != 1 {
 		t.Errorf("logged %d times in %q", n, e.log.String())
+	}
+}
+
+func TestAForwarderOutsideOfTheTrustedNetworksIsLoggedOnce(t *testing.T) {
+	for _, c := range []struct {
+		trusted, name, value string
+		want                 int
+	}{
+		{"192.0.2.0/24", "X-Forwarded-For", "192.0.2.1", 1},
+		{"192.0.2.0/24", "Forwarded", "for=192.0.2.1", 1},
+		{"192.0.2.0/24", "X-Real-IP", "192.0.2.1", 0},
+		{"127.0.0.0/8", "X-Forwarded-For", "192.0.2.1", 0},
+	} {
+		e := open(t, &recorder{}, func(o *Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix(c.trusted)} })
+		for range 3 {
+			e.ask("GET /v1/wp/status", strings.ToLower(c.name)+": "+c.value)
+		}
+		if n := strings.Count(e.log.String(), "a peer that is not in --trusted-proxies sends "+c.name); n != c.want {
+			t.Errorf("%+v is logged %d times: %q", c, n, e.log.String())
+		}
 	}
 }
 

@@ -185,8 +185,8 @@ func (x *exchange) read(head string) {
 		return
 	}
 	for i := range x.head.Fields {
-		if wire.EqualFold(x.head.Fields[i].Name, rules.ForwardedFor) {
-			x.c.engine.NoteForwarder(x.c.peer)
+		if name := x.head.Fields[i].Name; rules.IsForwarder(name) {
+			x.c.engine.NoteForwarder(x.c.addr, name)
 			break
 		}
 	}

@@ -196,8 +196,8 @@ func (x *exchange) decide() {
 	}
 	x.Method, x.Record.Host, x.Proto = x.head.Method, x.head.Host, "HTTP/2.0"
 	for i := range x.head.Fields {
-		if wire.EqualFold(x.head.Fields[i].Name, rules.ForwardedFor) {
-			x.c.engine.NoteForwarder(x.c.peer)
+		if name := x.head.Fields[i].Name; rules.IsForwarder(name) {
+			x.c.engine.NoteForwarder(x.c.addr, name)
 			break
 		}
 	}

@@ -32,6 +32,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/textproto"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -43,7 +44,9 @@ import (
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/gateway/pace"
+	"github.com/weirlimit/weir/internal/notice"
 	"github.com/weirlimit/weir/internal/target"
+	"github.com/weirlimit/weir/internal/wire"
 )
 
 // Options are what rules are made from. Decider and Identity are required. They mean what they mean
@@ -108,16 +111,16 @@ type Rules struct {
 	// TakenOver are the connections of websockets, which a drain does not wait for but closes last.
 	TakenOver pace.Set
 
-	hidden         hiddenTokens
-	refused        refusedCertificates
-	forwarded      forwardings
-	methods        string // all that are accepted, as Allow has them
-	unknownMethod  Answer
-	serverOptions  Answer
-	sites          weir.HostTable[*Site]
-	dates          headers.DateCache
-	ready          readiness
-	notedForwarder atomic.Bool
+	hidden        hiddenTokens
+	refused       notice.Limit // of certificates that do not verify
+	forwarded     forwardings
+	methods       string // all that are accepted, as Allow has them
+	unknownMethod Answer
+	serverOptions Answer
+	sites         weir.HostTable[*Site]
+	dates         headers.DateCache
+	ready         readiness
+	forwarders    notice.Peers // that are not trusted
 }
 
 // New checks the options and returns their rules, with defaults for limits that are not set.
@@ -185,15 +188,28 @@ func (r *Rules) Trusts(peer netip.Addr) bool {
 	return slices.ContainsFunc(r.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(peer) })
 }
 
-// NoteForwarder is called for each request with an X-Forwarded-For. It logs once that requests come
-// through a proxy and no proxy is trusted: all clients behind that proxy are counted as one address
-// then. peer is the other side of the connection.
-func (r *Rules) NoteForwarder(peer string) {
-	if len(r.TrustedProxies) > 0 || !r.notedForwarder.CompareAndSwap(false, true) {
+// IsForwarder reports whether the field of a name, in any case, is one by which proxies report the
+// caller's address.
+func IsForwarder(name string) bool {
+	return wire.EqualFold(name, ForwardedFor) || wire.EqualFold(name, Forwarded)
+}
+
+// NoteForwarder is called for each request with a field that IsForwarder. It logs that a peer which
+// is not trusted sends one: if it is a proxy, all clients behind it are counted as one address.
+// Callers can send the field too, so only a few peers are named, each once. peer is the other side
+// of the connection.
+func (r *Rules) NoteForwarder(peer netip.Addr, field string) {
+	if r.Trusts(peer) || !r.forwarders.Allow(peer) {
 		return
 	}
-	r.Log.Warn("a request came with X-Forwarded-For, and no proxy is trusted to send it: if a proxy is in front of this server, "+
-		"all its clients are counted as one address until it is named as a trusted proxy", "peer", peer)
+	field = textproto.CanonicalMIMEHeaderKey(field) // HTTP/2 has small letters
+	why := "a peer that is not in --trusted-proxies sends " + field + ", which is not believed: if it is a proxy of yours, add it, " +
+		"since all its clients are counted as one address; a caller may send the field too"
+	if len(r.TrustedProxies) == 0 {
+		why = "a request came with " + field + ", and no proxy is trusted to send it: if a proxy is in front of this server, " +
+			"all its clients are counted as one address until it is named in --trusted-proxies"
+	}
+	r.Log.Warn(why, "peer", peer.String())
 }
 
 // Date returns the Date of an answer that no limiter covers. unix is the time in seconds.

@@ -20,8 +20,11 @@ func (e *Engine) serve(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{ResponseWriter: w, engine: e, request: r, Record: rules.Record{Start: time.Now()}, http2: r.ProtoMajor == 2}
 	e.Active.Add(1)
 	defer e.Active.Add(-1)
-	if r.Header[rules.ForwardedFor] != nil {
-		e.NoteForwarder(r.RemoteAddr)
+	for _, field := range [...]string{rules.ForwardedFor, rules.Forwarded} {
+		if r.Header[field] != nil {
+			e.NoteForwarder(identity.ParsePeer(r.RemoteAddr), field)
+			break
+		}
 	}
 	err := errExited
 	defer func() { x.end(err) }()
