@@ -28,6 +28,10 @@ func (d *Door) Handler() http.Handler {
 // json answers a RateLimitRequest in JSON with a RateLimitResponse. The status is 429 if the limit
 // is exceeded.
 func (d *Door) json(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
+	if from, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		ctx = peer.NewContext(ctx, &peer.Peer{Addr: net.TCPAddrFromAddrPort(from)})
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
 	if err != nil {
 		code := http.StatusBadRequest
@@ -39,12 +43,10 @@ func (d *Door) json(w http.ResponseWriter, r *http.Request) {
 	}
 	var asked pb.RateLimitRequest
 	if err := protojson.Unmarshal(body, &asked); err != nil {
-		http.Error(w, "the body is no envoy.service.ratelimit.v3.RateLimitRequest in JSON: "+problemOf(asked.ProtoReflect(), body, err), http.StatusBadRequest)
+		text := "the body is no envoy.service.ratelimit.v3.RateLimitRequest in JSON: " + problemOf(asked.ProtoReflect(), body, err)
+		d.service.noteFailed(ctx, "", status.Error(codes.InvalidArgument, text))
+		http.Error(w, text, http.StatusBadRequest)
 		return
-	}
-	ctx := r.Context()
-	if from, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		ctx = peer.NewContext(ctx, &peer.Peer{Addr: net.TCPAddrFromAddrPort(from)})
 	}
 	out, err := counted{d}.ShouldRateLimit(ctx, &asked)
 	if err != nil {

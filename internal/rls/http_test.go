@@ -1,9 +1,14 @@
 package rls
 
 import (
+	"fmt"
+	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/weirlimit/weir/internal/logtest"
 )
 
 func TestAnErrorOfJSONNamesTheFieldItsValueAndWhatIsAllowed(t *testing.T) {
@@ -29,8 +34,8 @@ func TestAnErrorOfJSONNamesTheFieldItsValueAndWhatIsAllowed(t *testing.T) {
 		` 5 `:                                                      "it is 5: an object is allowed",
 		"":                                                         "syntax error (line 1:1)",
 		`{"domain":"a",}`:                                          "syntax error (line 1:15): unexpected token }",
-		`{"domain":["` + strings.Repeat("x", 1000) + "\"]}":        `domain is ["xxx`,
-		`{"domain":null,"descriptors":null,"descriptors":[]}`:      "duplicate field",
+		`{"domain":["` + strings.Repeat("x", 1000) + "\"]}":   `domain is ["xxx`,
+		`{"domain":null,"descriptors":null,"descriptors":[]}`: "duplicate field",
 	} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("POST", "/json", strings.NewReader(body)))
@@ -39,6 +44,45 @@ func TestAnErrorOfJSONNamesTheFieldItsValueAndWhatIsAllowed(t *testing.T) {
 			t.Errorf("%.80s: %d, %s; want %s", body, w.Code, text, want)
 		}
 	}
+}
+
+// Envoy forwards what is answered with an error, so the log has what to correct.
+func TestRequestsWithErrorsAreLoggedOnceAMinute(t *testing.T) {
+	log, now := new(logtest.Buffer), time.Unix(1e9, 0)
+	s := newService(t, Options{Log: slog.New(slog.NewTextHandler(log, nil)), Now: func() time.Time { return now }})
+	h := NewDoor(s, DoorOptions{}).Handler()
+	post := func(body string) {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/json", strings.NewReader(body)))
+	}
+	wants := func(step string, want ...string) {
+		t.Helper()
+		text := log.Take()
+		if n := strings.Count(text, "\n"); n != min(len(want), 1) {
+			t.Errorf("%s: the log has %d lines: %s", step, n, text)
+		}
+		for _, w := range want {
+			if !strings.Contains(text, w) {
+				t.Errorf("%s: the log lacks %s: %s", step, w, text)
+			}
+		}
+	}
+	ask(t, s, "user=a")
+	wants("without an error")
+	nine := make([]string, 9)
+	for i := range nine {
+		nine[i] = fmt.Sprintf("user=%d", i)
+	}
+	ask(t, s, nine...)
+	wants("over gRPC", "level=WARN", "domain=edge", "more than 8 counts", "failure_mode_deny", "hint=", "others_since_the_last_line=0")
+	ask(t, s, nine...)
+	post(`{"domain":"edge"}`)
+	wants("in the same minute")
+	now = now.Add(time.Minute)
+	post(`{"domain":"edge","descriptors":[]}`)
+	wants("over HTTP", "domain=edge", "peer=192.0.2.1:1234", "descriptor list must not be empty", "others_since_the_last_line=2")
+	now = now.Add(time.Minute)
+	post(`{"domian":"edge"}`)
+	wants("what is no request", `unknown field`, "peer=192.0.2.1:1234")
 }
 
 // protojson decides what is accepted; numbers can be strings.

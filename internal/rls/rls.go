@@ -24,10 +24,13 @@ import (
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/answer"
+	"github.com/weirlimit/weir/internal/notice"
+	"github.com/weirlimit/weir/internal/plaintext"
 	"github.com/weirlimit/weir/internal/rls/config"
 )
 
@@ -79,6 +82,7 @@ type Service struct {
 	rules   atomic.Pointer[rules] // nil: no configuration was loaded
 	metrics *Metrics
 	calls   sync.Pool
+	failed  notice.Limit // the log lines about requests that are answered with an error
 }
 
 // New returns a Service without a configuration (see SetConfig).
@@ -126,8 +130,32 @@ func (s *Service) ShouldRateLimit(ctx context.Context, r *pb.RateLimitRequest) (
 	s.metrics.served(s.options.Now().Sub(start))
 	if err != nil {
 		s.metrics.failed(err)
+		s.noteFailed(ctx, r.GetDomain(), err)
 	}
 	return out, err
+}
+
+// noteFailed logs that a request was answered with an error, once a minute at most. Envoy forwards
+// such a request, so a route whose requests all fail has no limit. An outage of the store has its
+// own lines in the log.
+func (s *Service) noteFailed(ctx context.Context, domain string, err error) {
+	if status.Code(err) == codes.Unavailable {
+		return
+	}
+	log, others := s.failed.Allow(s.options.Now())
+	if !log {
+		return
+	}
+	from := ""
+	if p, ok := peer.FromContext(ctx); ok {
+		from = p.Addr.String()
+	}
+	hint := "correct the domain or the descriptors of the request: Envoy sends those of its rate_limits"
+	if err == errNoConfig {
+		hint = "correct the configuration of --rls-config or --rls-xds; an earlier line of the log has why it was not loaded"
+	}
+	s.options.Log.Warn("a request to the rate limit service was answered with an error; Envoy forwards such requests without a limit, unless failure_mode_deny is true; further ones are logged once a minute",
+		"domain", plaintext.Line(domain, maxShown), "peer", from, "error", status.Convert(err).Message(), "hint", hint, "others_since_the_last_line", others)
 }
 
 func (s *Service) answer(ctx context.Context, r *pb.RateLimitRequest, c *call, start time.Time) (*pb.RateLimitResponse, error) {

@@ -36,7 +36,9 @@ func newService(t testing.TB, o Options) *Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Store, o.Log = store, slog.New(slog.DiscardHandler)
+	if o.Store = store; o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
