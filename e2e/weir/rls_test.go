@@ -430,6 +430,19 @@ func TestEnvoyIsAnsweredBesideAnUpstream(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
+	r, err := http.Post(s.http+"/json", "application/json", strings.NewReader(`{"domain":"edge","descriptors":[{"entries":[{"key":"none"}]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Body.Close()
+	for _, line := range []string{
+		`path=/envoy\.service\.ratelimit\.v3\.RateLimitService/ShouldRateLimit status=429 .* host="" proto=HTTP/2\.0`,
+		`path=/json status=200 .* host=127\.0\.0\.1:\d+ proto=HTTP/1\.1`,
+	} {
+		if _, err := s.stderr.await(regexp.MustCompile(line)); err != nil {
+			t.Errorf("the access log lacks a line: %v", err)
+		}
+	}
 	metrics, err := s.stdout.await(regexp.MustCompile(`(?m)^metrics +(http://\S+)/metrics`))
 	if err != nil {
 		t.Fatal(err)

@@ -205,7 +205,7 @@ func inBackground(ctx context.Context, run func(context.Context)) (stop func() e
 	}
 }
 
-// rlsMethod is what the access log has as the path of Envoy's requests over gRPC.
+// rlsMethod is what the access log has as the path of requests over gRPC.
 const rlsMethod = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 
 // logRLS returns what writes the lines of the access log; nothing if there is none.
@@ -222,6 +222,12 @@ func (h *hooks) logRLS(c *Config) []func(answer.Observation) {
 			line.Status = http.StatusTooManyRequests
 		case answer.Unavailable:
 			line.Status = http.StatusServiceUnavailable
+		}
+		if r := rls.RequestOf(o.Context); r != nil {
+			line.Path, line.Host, line.Proto = r.URL.Path, r.Host, r.Proto
+			if o.Outcome == answer.Unavailable {
+				line.Status = http.StatusInternalServerError
+			}
 		}
 		if from, ok := peer.FromContext(o.Context); ok {
 			line.Client = identity.ParsePeer(from.Addr.String())

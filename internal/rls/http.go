@@ -28,7 +28,7 @@ func (d *Door) Handler() http.Handler {
 // json answers a RateLimitRequest in JSON with a RateLimitResponse. The status is 429 if the limit
 // is exceeded.
 func (d *Door) json(w http.ResponseWriter, r *http.Request) {
-	ctx := r.Context()
+	ctx := context.WithValue(r.Context(), requestKey{}, r)
 	if from, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 		ctx = peer.NewContext(ctx, &peer.Peer{Addr: net.TCPAddrFromAddrPort(from)})
 	}
@@ -67,6 +67,16 @@ func (d *Door) json(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
 	_, _ = w.Write(text) // the client has gone
+}
+
+// requestKey is the key of the request over HTTP in the context of a call of /json.
+type requestKey struct{}
+
+// RequestOf returns the request over HTTP that ctx is of, as Observation.Context has it; nil for a
+// call over gRPC.
+func RequestOf(ctx context.Context) *http.Request {
+	r, _ := ctx.Value(requestKey{}).(*http.Request)
+	return r
 }
 
 func (d *Door) healthcheck(w http.ResponseWriter, _ *http.Request) {
