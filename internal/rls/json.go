@@ -21,6 +21,9 @@ const maxShown = 80
 // error: the field, its value, and what is allowed. If no field is wrong, it is the text of err,
 // which has the position.
 func problemOf(m protoreflect.Message, body []byte, err error) string {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return "it is empty: an object is allowed"
+	}
 	if json.Valid(body) {
 		if problem := wrongField(m, "", bytes.TrimSpace(body)); problem != "" {
 			return problem
