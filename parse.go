@@ -36,9 +36,21 @@ func ParseWindow(s string) (Window, error) {
 	}
 	key, err := ParseKey(by)
 	if err != nil {
+		if areWindows(s) {
+			err = errors.New("these are several windows: write each as a text of its own, without the comma")
+		}
 		return Window{}, fmt.Errorf("window %q: %w", s, err)
 	}
 	return Window{Limit: limit, Per: span.per, Calendar: span.calendar, Key: key, Requests: span.requests}, nil
+}
+
+// areWindows reports whether s is several windows with commas between them.
+func areWindows(s string) bool {
+	all := strings.Split(s, ",")
+	return len(all) > 1 && !slices.ContainsFunc(all, func(one string) bool {
+		_, err := ParseWindow(one)
+		return err != nil
+	})
 }
 
 // windowHint returns what is wrong with a window without " by ", if that is plain.
