@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -93,7 +94,7 @@ func (h *Handler) openStore(ctx caddy.Context, log *slog.Logger) (*store, error)
 		}
 		at, err := redisstore.Parse(h.Store)
 		if err != nil {
-			return nil, fmt.Errorf("store: neither memory nor the URL of a Redis server: %w", err)
+			return nil, fmt.Errorf("store %q is neither memory nor the URL of a Redis server: %w", storeName(h.Store), err)
 		}
 		figures, err := h.metrics()
 		if err != nil {
@@ -115,6 +116,19 @@ func (h *Handler) openStore(ctx caddy.Context, log *slog.Logger) (*store, error)
 	}
 	h.pooled = append(h.pooled, key)
 	return value.(*store), nil
+}
+
+// storeName returns what an error may show of a store that is not valid: its scheme, or its word.
+// A password is possible there, and its position uncertain.
+func storeName(text string) string {
+	scheme, _, isURL := strings.Cut(text, "://")
+	if strings.ContainsFunc(scheme, func(r rune) bool { return r != '-' && !unicode.IsLetter(r) }) {
+		return "…"
+	}
+	if isURL {
+		scheme += "://…"
+	}
+	return scheme
 }
 
 func openMemory(file string, log *slog.Logger) (*store, error) {
