@@ -109,9 +109,9 @@ func (m *Middleware) Judge() *answer.Judge { return m.judge }
 
 // Wrap returns a handler that limits next by the policy's routes. It has the signature that routers
 // expect of middleware. A request that no route covers passes to next unchanged, without fields of
-// ours. A path that could be read as one of another limiter is answered 400, and counted: with dot
-// segments, with a segment of ";parameters" or blanks alone, or where one more decoding leads to
-// another limiter.
+// ours. A path that can be read as one of another limiter is answered 400, and counted: with dot
+// segments, a segment of ";parameters" alone or a backslash, or where an escaped slash or another
+// decoding leads elsewhere.
 //
 // If next is limited by another Middleware, a response has the fields of one of the two: of that
 // which refused, and else of that with less left, as for several windows of one policy. They find

@@ -189,13 +189,13 @@ func hidesDots(name []byte) bool {
 	if name[0] != '.' && name[0] != ' ' {
 		return false
 	}
-	trimmed := Name(string(name))
+	trimmed := nameOf(string(name))
 	return trimmed == "." || trimmed == ".."
 }
 
-// Name returns a segment without what some backends cut off: parameters, a query, a fragment, and
+// nameOf returns a segment without what some backends cut off: parameters, a query, a fragment, and
 // blanks around the rest and before its dots.
-func Name(segment string) string {
+func nameOf(segment string) string {
 	if i := strings.IndexAny(segment, ";?#"); i >= 0 {
 		segment = segment[:i]
 	}

@@ -129,7 +129,7 @@ func Choose(d *weir.Decider, r *Request, c *Choice) {
 	case !IsMethod(r.Method) && !slices.Contains(r.Methods, r.Method):
 		c.Kind = UnknownMethod
 	}
-	c.Match = Match(d, r.Method, r.Host, r.Path)
+	c.Match = match(d, r.Method, r.Host, r.Path)
 	if c.Kind == Plain {
 		if reading, found := r.otherReading(d, c.Match); found {
 			c.reject(d, r.Host, cmp.Or(r.Sent, r.Path))
@@ -145,6 +145,32 @@ func Choose(d *weir.Decider, r *Request, c *Choice) {
 	if name, ok := ambiguous(r, c.Match.Limiter()); ok {
 		c.Kind, c.Parameter, c.Match = AmbiguousQuery, name, d.CatchAll(r.Host, r.Path)
 	}
+}
+
+// Cover returns the match of a request that is served at the path of u as it was sent: nothing
+// resolves its dots, which must be none, or decodes it again. It reports whether the path can be
+// read in more than one way, of which one leads elsewhere; then m is what the request is charged
+// to.
+func Cover(d *weir.Decider, method, host string, u *url.URL) (m weir.Match, ambiguous bool) {
+	sent := u.EscapedPath()
+	if !strings.HasPrefix(sent, "/") { // such as "*"
+		return d.Match(method, host, u.Path), false
+	}
+	r := Request{Method: method, Host: host}
+	var err error
+	if _, r.Path, err = Decode(sent); err != nil && r.ReadAsSent(sent) != nil {
+		m, _ = unreadable(d, host, sent)
+		return m, m.Limiter() != nil
+	}
+	m = match(d, method, host, r.Path)
+	reading, found := r.otherReading(d, m)
+	if !found {
+		return m, false
+	}
+	if m, _ = unreadable(d, host, sent); m.Limiter() == nil {
+		m = d.CatchAll(host, reading)
+	}
+	return m, m.Limiter() != nil
 }
 
 // reject makes c the choice for a path as received that cannot be read in one way.

@@ -28,7 +28,7 @@ func (r *Request) otherNaming(d *weir.Decider, m weir.Match) (reading string, fo
 	segments := strings.Split(r.Path, "/")
 	var nameless []int
 	for i, s := range segments {
-		if s != "" && Name(s) == "" {
+		if s != "" && nameOf(s) == "" {
 			nameless = append(nameless, i)
 		}
 	}

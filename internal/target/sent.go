@@ -213,7 +213,7 @@ func (t *text) problem() error {
 		}
 	}
 	for segment := range strings.SplitSeq(string(b[1:]), "/") {
-		switch name := Name(segment); {
+		switch name := nameOf(segment); {
 		case name == "." || name == "..":
 			return errors.New("has a dot segment, which only some backends resolve")
 		case name == "" && segment != "":
@@ -281,7 +281,7 @@ func (r *Request) otherReading(d *weir.Decider, m weir.Match) (reading string, f
 // differs reports whether one reading leads elsewhere than m. counted maps a parameter's value in
 // the reading to the one that is counted.
 func (r *Request) differs(d *weir.Decider, m weir.Match, reading string, counted func(string) string) bool {
-	as := Match(d, r.Method, r.Host, reading)
+	as := match(d, r.Method, r.Host, reading)
 	l := m.Limiter()
 	if l == nil || as.Limiter() != l {
 		return as.Limiter() != l

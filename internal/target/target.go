@@ -10,10 +10,10 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// Match returns the match for a canonical, decoded path (see Decode), or for one as net/http
-// decodes it. What serves the path might cut it off at a decoded "?" or "#", or drop spaces around
-// a name, so the path is matched without these.
-func Match(d *weir.Decider, method, host, path string) weir.Match {
+// match returns the match for a canonical, decoded path (see Decode). An upstream might cut the
+// path off at a decoded "?" or "#", or drop spaces around a name, so the path is matched without
+// these.
+func match(d *weir.Decider, method, host, path string) weir.Match {
 	if !isWhole(path) {
 		path = cut(path)
 	}
@@ -29,7 +29,7 @@ func isWhole(path string) bool {
 func cut(path string) string {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
-		segments[i] = Name(s)
+		segments[i] = nameOf(s)
 	}
 	return strings.Join(segments, "/")
 }
