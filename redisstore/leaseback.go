@@ -191,6 +191,7 @@ func (a *leases) sendBack(ctx context.Context, e *leased, l lease.Lot) {
 		return
 	}
 	a.returns.Add(1)
+	e.watch.noteGaveBack(e.hash, l.Window.Reset)
 	count, ok := a.of.giveBack(ctx, e, l)
 	switch {
 	case !ok:
@@ -269,6 +270,7 @@ func (a *leases) inTurn(t *leaseTake) (some bool) {
 //
 // It must be called in the order in which the server has counted.
 func (a *leases) settled(x hash, reset, count int64) int64 {
+	a.table.watched(x).noteGaveBack(x, reset)
 	e := a.table.find(x)
 	if e == nil {
 		return count

@@ -102,6 +102,17 @@ func (s *Store) sendClaim(l *link, names []string) {
 // mayClaim reports whether other processes may hold units.
 func (s *Store) mayClaim() bool { return s.leases != nil || s.othersLease.Load() }
 
+// tellLeasing says that some process holds units. If it fails, it is said again in a while.
+func (s *Store) tellLeasing() {
+	l := s.link.Load()
+	if l == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.closing, checkTimeout)
+	defer cancel()
+	_, _ = s.do(ctx, l, l.client.B().Set().Key(s.prefix+leasingName).Value("1").Px(leasingLasts).Build())
+}
+
 // lookAtClaims gives back what this process holds of windows that others have claimed. A process
 // that leases nothing looks whether others do.
 func (s *Store) lookAtClaims(ctx context.Context, l *link) {
@@ -122,8 +133,10 @@ func (s *Store) lookAtClaims(ctx context.Context, l *link) {
 	if len(held) == 0 {
 		return
 	}
-	// If it fails, it is said again in a second.
-	_, _ = s.do(ctx, l, l.client.B().Set().Key(s.prefix+leasingName).Value("1").Px(leasingLasts).Build())
+	if s.local()-s.toldLeasing > int64(leasingLasts/3) {
+		s.done.Go(s.tellLeasing) // on a cluster its machine may hang, and that of the claims not
+		s.toldLeasing = s.local()
+	}
 	reply, err := s.do(ctx, l, l.client.B().Zrange().Key(s.prefix+claimsName).Min("0").Max("-1").Build())
 	if err != nil {
 		return

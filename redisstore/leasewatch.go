@@ -57,6 +57,11 @@ func (w *watched) noteRefused(x hash, used weir.Used) {
 	w.with(x, func(t *lease.Trend) { t.Refused(used.Count, used.Reset) })
 }
 
+// noteGaveBack records that units of a window went back to the server.
+func (w *watched) noteGaveBack(x hash, reset int64) {
+	w.with(x, func(t *lease.Trend) { t.GaveBack(reset) })
+}
+
 // noteSlow records that a take was slow because units are leased.
 func (w *watched) noteSlow(x hash, now time.Duration) {
 	w.with(x, func(t *lease.Trend) { t.Slow(now) })

@@ -139,6 +139,7 @@ type Store struct {
 	othersLease atomic.Bool
 	resets      string    // PREFIX:resets:number as it was read last; only maintain uses it
 	toReturn    []*leased // windows whose units are still to go back because of it; so does this
+	toldLeasing int64     // when this process last told that it holds units; so does this
 	settling    settling
 	pending     pending
 	marks       marks

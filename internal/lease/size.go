@@ -20,7 +20,7 @@ type Trend struct {
 	own, all float64
 	count    int64 // the store's count at the last answer
 	reset    int64 // of the window of that answer
-	others   int64 // units of that window that others have spent or leased
+	others   int64 // units of that window that others have spent or leased, as far as is known
 	// of a refusal since then
 	full, fullReset int64
 	// units of requests that the leased ones could not serve, each worth less with each answer
@@ -150,6 +150,14 @@ func (t *Trend) Rate(now, per time.Duration) float64 {
 // share is this node's share of what all spend. One unit of others is assumed, so that a node is
 // not alone on a key after its first request.
 func (t *Trend) share() float64 { return t.own / (t.all + 1) }
+
+// GaveBack records that units of the window with a reset went back: others may have spent as many
+// since, without a higher count.
+func (t *Trend) GaveBack(reset int64) {
+	if t.reset == reset {
+		t.others = max(1, t.others)
+	}
+}
 
 // Alone reports whether no other node can have spent or leased something of the window with a
 // reset, of which the store has told count now.

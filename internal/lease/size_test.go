@@ -135,6 +135,13 @@ func TestANodeIsNotAloneWhereOthersHaveSpent(t *testing.T) {
 	if after.Alone(3600, 240) || between.Alone(3600, 240) {
 		t.Error("a node is alone in a window that others have spent 40 of")
 	}
+	alone.GaveBack(7200) // of another window
+	if !alone.Alone(3600, 200) {
+		t.Error("a node is not alone because units of another window went back")
+	}
+	if alone.GaveBack(3600); alone.Alone(3600, 200) {
+		t.Error("a node is alone where units went back, which others may have spent")
+	}
 	note(&after, 300, 0, 7200)
 	if !after.Alone(7200, 1) {
 		t.Error("a node that has the next window for itself is not alone there")
