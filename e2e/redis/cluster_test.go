@@ -172,7 +172,7 @@ func move(t *testing.T, c *redistest.Cluster, slot int, key string, nodes []*nod
 // A master without a replica dies. Only the callers that it counts are affected.
 func TestADeadMasterAffectsOnlyItsCallers(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
+	cluster := partial(t)
 	n := newNode(t, open(t, redisstore.Options{Addresses: cluster.Addrs()}), deadline, hourly(1e6))
 	of := make(map[*redistest.Server]string) // a caller that it counts
 	for i := 0; len(of) < 3; i++ {
@@ -247,7 +247,7 @@ func TestWindowsThatAClusterCannotCountTogether(t *testing.T) {
 // The slots of requests under way on a dead master do not keep other callers from taking some.
 func TestADeadMasterAffectsOnlyItsSlots(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, 3, 0, "--cluster-require-full-coverage", "no")
+	cluster := partial(t)
 	var ahead atomic.Int64
 	s := open(t, redisstore.Options{Addresses: cluster.Addrs(), Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
 	of := make(map[*redistest.Server]string) // a caller that it counts

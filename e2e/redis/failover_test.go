@@ -130,6 +130,9 @@ func (c *crowd) reportedLost() (units int64) {
 // between two looks at the offset.
 func (c *crowd) nothingIsLost(lost int64) {
 	c.t.Helper()
+	if reported, local := c.reportedLost(), total(c.big, weir.CountedLocally); reported > local/10 {
+		c.t.Errorf("of %d units that were counted locally %d are reported as lost", local, reported)
+	}
 	if lost > 0 {
 		c.t.Errorf("%d units were lost", lost)
 	}

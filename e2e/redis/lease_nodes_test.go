@@ -30,6 +30,7 @@ func TestTwoNodesThatLeaseBalanceToTheUnit(t *testing.T) {
 				rt.Fatal(err)
 			}
 			defer node.Close()
+			eventually(t, "the node is ready", func() bool { return node.State().Ready })
 			s.nodes[i] = node
 		}
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {

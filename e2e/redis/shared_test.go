@@ -10,9 +10,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/e2e/redistest"
+	"github.com/weirlimit/weir/internal/wait"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -155,6 +157,12 @@ func TestProcessesThatStartTogetherAgreeOnASecret(t *testing.T) {
 				return
 			}
 			all[i] = s
+			for !s.State().Ready { // on a busy machine it is not at once
+				if err := wait.For(t.Context(), time.Millisecond); err != nil {
+					t.Error(err)
+					return
+				}
+			}
 			var r weir.Receipt
 			if err := s.Take(context.Background(), []weir.Charge{charge("a", processes, 3600, 1)}, &r); err != nil || !r.Allowed {
 				t.Errorf("%+v, %v", r, err)

@@ -51,7 +51,7 @@ var binary = sync.OnceValues(func() (string, error) {
 
 // patience is how long a test waits for an event that must happen. Only a failing
 // test waits that long.
-const patience = 60 * time.Second
+const patience = 4 * time.Minute
 
 // A process is a running program whose output is read line by line.
 type process struct {
