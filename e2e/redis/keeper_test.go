@@ -68,8 +68,8 @@ func TestAnOperatorsChangeReachesEveryNodeWithinTwoSeconds(t *testing.T) {
 	}
 }
 
-// quick calls do, and waits until felt returns true, for up to two seconds twice in a row. On a busy
-// machine it tries again.
+// quick calls do, and waits until felt returns true, for up to two seconds twice in a row. On a
+// busy machine it tries again.
 func quick(t *testing.T, what string, do func(), felt func() bool) {
 	t.Helper()
 	var took time.Duration
