@@ -16,11 +16,14 @@ func cycle(path string) error {
 
 // cycleIn looks into a file, and reads each only once. above are the files that lead to it.
 func cycleIn(path, dir string, above []string, seen map[string]bool) error {
-	parsed, err := crossplane.Parse(path, &crossplane.ParseOptions{SingleFile: true, SkipDirectiveContextCheck: true, SkipDirectiveArgsCheck: true, Open: open})
-	if err != nil || seen[path] {
+	if seen[path] {
 		return nil
 	}
 	seen[path] = true
+	parsed, err := crossplane.Parse(path, &crossplane.ParseOptions{SingleFile: true, SkipDirectiveContextCheck: true, SkipDirectiveArgsCheck: true, Open: open})
+	if err != nil {
+		return nil
+	}
 	above = append(above[:len(above):len(above)], path)
 	for _, include := range find(parsed.Config[0].Parsed, "include") {
 		if len(include.Args) == 0 {

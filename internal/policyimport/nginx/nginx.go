@@ -87,9 +87,14 @@ func parseError(e crossplane.PayloadError) error {
 	return fmt.Errorf("%s: %w", e.File, err)
 }
 
+// maxDirectives is the max number of directives of a configuration. Those of an included file count
+// each time that it is included: files that include the next one twice each would take hours.
+const maxDirectives = 1_000_000
+
 // A reader reads one configuration.
 type reader struct {
 	configs []crossplane.Config
+	visited int // directives
 	files   map[*crossplane.Directive]string
 	zones   map[string]*zone                 // by kind and name
 	maps    map[string]*crossplane.Directive // geo and map blocks, by the variable that they set
@@ -118,6 +123,10 @@ func (r *reader) flat(file int, including []int) ([]*crossplane.Directive, error
 func (r *reader) flatten(all crossplane.Directives, file int, including []int) (flat []*crossplane.Directive, err error) {
 	for _, d := range all {
 		r.files[d] = r.configs[file].File
+		if r.visited++; r.visited > maxDirectives {
+			return nil, fmt.Errorf("%s:%d: the configuration has more than %d directives, which is the most that is read (those of an included file count each time that it is included)",
+				r.files[d], d.Line, maxDirectives)
+		}
 		if d.IsInclude() {
 			for _, included := range d.Includes {
 				inner, err := r.flat(included, including)
