@@ -117,6 +117,8 @@ func TestAPlaceHasTheLimitsThatItHasInNginx(t *testing.T) {
 		{"limit_req zone=a; server { limit_conn c 2; location /u { limit_req zone=none; } location = /v { limit_conn c 0; } }", "[/*]" + a + " in flight 2 by ip"},
 		{"server { limit_req zone=m; location /a { limit_req zone=a; } location /b {} location /a/u { limit_req zone=none; location /a/u/v { limit_req zone=m; } } }", "[/* /a/u/v*]" + m + "\n[/a*]" + a},
 		{"server { server_name _; limit_req zone=a; } server { server_name x.com; limit_req zone=none; location /o { return 200; } }", "[/*]" + a + "\n[x.com/o*]" + open},
+		{"server { server_name _; limit_req zone=a; } server { server_name x.com; limit_req zone=m; limit_req_dry_run on; }", "[/*]" + a + "\n[x.com/*]" + m + " shadow\n[x.com/*]" + open},
+		{"limit_req zone=a; limit_req_dry_run on; server { server_name _; } server { server_name x.com; }", "[/* x.com/*]" + a + " shadow"},
 	} {
 		result, err := nginx.Import(write(t, "nginx.conf", zones+c.text))
 		if err != nil {

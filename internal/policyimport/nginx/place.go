@@ -264,14 +264,19 @@ func (r *reader) wider(host string) *use {
 	return nil
 }
 
-// limitsAt reports whether routes of a host limit all of a place of another host.
+// limitsAt reports whether routes of a host limit all of a place of another host. A limiter that is
+// only tried out does not, since the route of the place would limit in its stead.
 func (r *reader) limitsAt(host string, p *place) bool {
 	all := r.places[host]
 	own := around(all, p)
 	if i := slices.IndexFunc(all, func(q place) bool { return q.exact == p.exact && q.folded() == p.folded() }); i >= 0 {
 		own = &all[i]
 	}
-	return own != nil && r.limiter(own.scope) != nil
+	if own == nil {
+		return false
+	}
+	u := r.limiter(own.scope)
+	return u != nil && (!u.dry || u == r.limiter(p.scope))
 }
 
 // use adds the route of a place.
