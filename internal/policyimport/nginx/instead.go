@@ -10,7 +10,7 @@ import (
 
 // instead gives the places of a server whose limits of a kind cannot be imported those of a place
 // around them, or else those that they would inherit: a place that nginx limits does not get less
-// than what is around it.
+// than what is around it. One that nginx limits does not get limits that nginx only tries out.
 func (r *reader) instead(places []place) {
 	var ordered []*place
 	for i := range places {
@@ -26,10 +26,15 @@ func (r *reader) instead(places []place) {
 		}
 		wider = append(wider, p.inherits)
 		rate, slots := r.lacks(p.scope.requests), r.lacks(p.scope.connections)
-		if i := slices.IndexFunc(wider, func(s scope) bool { return r.counts(s.requests) }); rate && i >= 0 {
+		enforced := p.scope.dry == nil
+		if i := slices.IndexFunc(wider, func(s scope) bool { return r.counts(s.requests) && !(enforced && s.dry != nil) }); rate && i >= 0 {
 			p.scope.requests, p.scope.dry, p.scope.status = wider[i].requests, wider[i].dry, wider[i].status
 			r.noteInstead(p, wider[i].requests[0])
 			rate = false
+		}
+		why := "nothing around it has one that could"
+		if slices.ContainsFunc(wider, func(s scope) bool { return r.counts(s.requests) }) {
+			why = "nginx only tries out those around it (limit_req_dry_run)"
 		}
 		if i := slices.IndexFunc(wider, func(s scope) bool { return r.counts(s.connections) }); slots && i >= 0 {
 			p.scope.connections, p.scope.connStatus = wider[i].connections, wider[i].connStatus
@@ -38,7 +43,7 @@ func (r *reader) instead(places []place) {
 		}
 		switch { // if nothing limits the place, route says so
 		case rate && r.counts(p.scope.connections):
-			r.lost(p.at, "%s: its limit_req could not be imported, and nothing around it has one that could, so its rate is unlimited", p)
+			r.lost(p.at, "%s: its limit_req could not be imported, and %s, so its rate is unlimited", p, why)
 		case slots && r.counts(p.scope.requests):
 			r.lost(p.at, "%s: its limit_conn could not be imported, and nothing around it has one that could, so its requests under way are unlimited", p)
 		}
@@ -68,10 +73,12 @@ func (r *reader) noteInstead(p *place, by *crossplane.Directive) {
 // limits in their stead. outer is what limits it otherwise; nil: nothing.
 func (r *reader) noteUnlimited(host string, p *place, outer *use) {
 	so := "so its requests are limited as others with their path"
-	switch outer {
-	case nil:
+	switch {
+	case outer == nil:
 		so = "and nothing around it is limited, so it is unlimited"
-	case elsewhere:
+	case outer.dry:
+		so = "and nginx only tries out the limits around it (limit_req_dry_run), so it is unlimited"
+	case outer == elsewhere:
 		so = "and nothing of this host around it is limited, so it is unlimited where no route of other hosts covers it"
 	}
 	r.lost(p.at, "%s: its limits in nginx could not be imported, %s", host+p.String(), so)

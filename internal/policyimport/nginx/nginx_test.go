@@ -119,6 +119,8 @@ func TestAPlaceHasTheLimitsThatItHasInNginx(t *testing.T) {
 		{"server { server_name _; limit_req zone=a; } server { server_name x.com; limit_req zone=none; location /o { return 200; } }", "[/*]" + a + "\n[x.com/o*]" + open},
 		{"server { server_name _; limit_req zone=a; } server { server_name x.com; limit_req zone=m; limit_req_dry_run on; }", "[/*]" + a + "\n[x.com/*]" + m + " shadow\n[x.com/*]" + open},
 		{"limit_req zone=a; limit_req_dry_run on; server { server_name _; } server { server_name x.com; }", "[/* x.com/*]" + a + " shadow"},
+		{"limit_req zone=a; server { location /t { limit_req zone=m; limit_req_dry_run on; location /t/u { limit_req zone=none; limit_req_dry_run off; } } }",
+			"[/* /t/u*]" + a + "\n[/t*]" + m + " shadow\n[/t*]" + open},
 	} {
 		result, err := nginx.Import(write(t, "nginx.conf", zones+c.text))
 		if err != nil {
@@ -393,6 +395,10 @@ func TestWhatIsSaidOfAPlaceIsTrue(t *testing.T) {
 		{"server {\nlocation /uri { limit_req zone=u; } }", "nginx.conf:4: /uri*: its limits in nginx could not be imported, and nothing around it is limited, so it is unlimited", "limited as others"},
 		{"server { limit_req zone=a; }\nserver { server_name x.com; limit_req zone=u; }", "nginx.conf:4: x.com/*: its limits in nginx could not be imported, and nothing of this host around it is limited, so it is unlimited where no route", "limited as others"},
 		{"server {\nlocation /uri { limit_req zone=u; limit_conn c 5; } }", "nginx.conf:4: /uri*: its limit_req could not be imported, and nothing around it has one that could, so its rate is unlimited", "limited as others"},
+		{"limit_req zone=a; server { limit_req zone=m; limit_req_dry_run on;\nlocation /uri { limit_req zone=u; limit_req_dry_run off; } }",
+			"nginx.conf:4: /uri*: its limits in nginx could not be imported, and nginx only tries out the limits around it (limit_req_dry_run), so it is unlimited", "requests are limited as others"},
+		{"server { limit_req zone=m; limit_req_dry_run on;\nlocation /uri { limit_req zone=u; limit_req_dry_run off; limit_conn c 5; } }",
+			"nginx.conf:4: /uri*: its limit_req could not be imported, and nginx only tries out those around it (limit_req_dry_run), so its rate is unlimited", "nothing around it"},
 		{"server {\nlocation /uri { limit_req zone=a; limit_conn c 0; } }", "nginx.conf:4: /uri*: its limit_conn could not be imported, and nothing around it has one that could, so its requests under way are unlimited", "limited as others"},
 		{"server { limit_req zone=a; }\nserver { listen 81; limit_req zone=u; }", "nginx.conf:4: its limits in nginx could not be imported; /* of hosts that no server names is limited", "nginx does not limit"},
 		{"server { limit_req zone=a;\nlocation ~ x { limit_req zone=u; } }", "nginx.conf:4: location ~ x: a route is a path or a prefix, so its requests are limited as others with their path: its limits are left out", "nginx does not limit"},
