@@ -43,9 +43,10 @@ func (d *Door) json(w http.ResponseWriter, r *http.Request) {
 	}
 	var asked pb.RateLimitRequest
 	if err := protojson.Unmarshal(body, &asked); err != nil {
-		text := "the body is no envoy.service.ratelimit.v3.RateLimitRequest in JSON: " + problemOf(asked.ProtoReflect(), body, err)
-		d.service.noteFailed(ctx, "", status.Error(codes.InvalidArgument, text))
-		http.Error(w, text, http.StatusBadRequest)
+		const what = "the body is no envoy.service.ratelimit.v3.RateLimitRequest in JSON: "
+		p := problemOf(asked.ProtoReflect(), body, err)
+		d.service.noteFailed(ctx, "", status.Error(codes.InvalidArgument, what+p.log))
+		http.Error(w, what+p.answer, http.StatusBadRequest)
 		return
 	}
 	out, err := counted{d}.ShouldRateLimit(ctx, &asked)

@@ -58,6 +58,9 @@ func TestRequestsWithErrorsAreLoggedOnceAMinute(t *testing.T) {
 	wants := func(step string, want ...string) {
 		t.Helper()
 		text := log.Take()
+		if strings.Contains(text, "s3cret") {
+			t.Errorf("%s: the log has the value: %s", step, text)
+		}
 		if n := strings.Count(text, "\n"); n != min(len(want), 1) {
 			t.Errorf("%s: the log has %d lines: %s", step, n, text)
 		}
@@ -84,6 +87,17 @@ func TestRequestsWithErrorsAreLoggedOnceAMinute(t *testing.T) {
 	now = now.Add(time.Minute)
 	post(`{"domian":"edge"}`)
 	wants("what is no request", `unknown field`, "peer=192.0.2.1:1234")
+	for body, want := range map[string]string{ // without the values, which can be credentials
+		`{"descriptors":[{"entries":[{"key":"authorization","value":["Bearer s3cret"]}]}]}`: "descriptors[0].entries[0].value has another value: a string is allowed",
+		`{"descriptors":[{"entries":[{"key":"authorization","value":s3cret}]}]}`:            "its syntax is wrong (line 1:60)",
+		`{"descriptors":[{"entries":["s3cret"]}]}`:                                          "descriptors[0].entries[0] has another value: an object is allowed",
+		`{"descriptors":[{"entries":[{"key":"a","value":"s3cret\x"}]}]}`:                    "its syntax is wrong (line 1:",
+		`"s3cret"`: "it has another value: an object is allowed",
+	} {
+		now = now.Add(time.Minute)
+		post(body)
+		wants(body, want, "RateLimitRequest in JSON: ")
+	}
 }
 
 // protojson decides what is accepted; numbers can be strings.

@@ -137,7 +137,7 @@ func (s *Service) ShouldRateLimit(ctx context.Context, r *pb.RateLimitRequest) (
 
 // noteFailed logs that a request was answered with an error, once a minute at most. Envoy forwards
 // such a request, so a route whose requests all fail has no limit. An outage of the store has its
-// own lines in the log.
+// own lines in the log. err has no values of descriptors, which can be credentials.
 func (s *Service) noteFailed(ctx context.Context, domain string, err error) {
 	if status.Code(err) == codes.Unavailable {
 		return
