@@ -121,6 +121,7 @@ func TestAForwarderOutsideOfTheTrustedNetworksIsLoggedOnce(t *testing.T) {
 		{"192.0.2.0/24", "Forwarded", "for=192.0.2.1", 1},
 		{"192.0.2.0/24", "X-Real-IP", "192.0.2.1", 0},
 		{"127.0.0.0/8", "X-Forwarded-For", "192.0.2.1", 0},
+		{"::ffff:127.0.0.0/104", "X-Forwarded-For", "192.0.2.1", 0},
 	} {
 		e := open(t, &recorder{}, func(o *Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix(c.trusted)} })
 		for range 3 {

@@ -129,6 +129,7 @@ func New(o Options) (*Rules, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	o.TrustedProxies = unmapped(o.TrustedProxies)
 	r := &Rules{Options: o, Pace: o.Limits.pace(), hidden: newHiddenTokens(o.HideTokens)}
 	r.AnswerPace = r.Pace.OfAnswers()
 	err := r.addSites(o.Sites)
@@ -188,6 +189,17 @@ func (r *Rules) Trusts(peer netip.Addr) bool {
 	return slices.ContainsFunc(r.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(peer) })
 }
 
+// unmapped returns networks with those of IPv4 in IPv6 as IPv4, as Trusts looks for peers.
+func unmapped(networks []netip.Prefix) []netip.Prefix {
+	networks = slices.Clone(networks)
+	for i, p := range networks {
+		if p.Addr().Is4In6() && p.Bits() >= 96 {
+			networks[i] = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+	}
+	return networks
+}
+
 // IsForwarder reports whether the field of a name, in any case, is one by which proxies report the
 // caller's address.
 func IsForwarder(name string) bool {
@@ -197,7 +209,7 @@ func IsForwarder(name string) bool {
 // NoteForwarder is called for each request with a field that IsForwarder. It logs that a peer which
 // is not trusted sends one: if it is a proxy, all clients behind it are counted as one address.
 // Callers can send the field too, so only a few peers are named, each once. peer is the other side
-// of the connection.
+// of the connection; the zero Addr: it has no address.
 func (r *Rules) NoteForwarder(peer netip.Addr, field string) {
 	if r.Trusts(peer) || !r.forwarders.Allow(peer) {
 		return
@@ -209,7 +221,11 @@ func (r *Rules) NoteForwarder(peer netip.Addr, field string) {
 		why = "a request came with " + field + ", and no proxy is trusted to send it: if a proxy is in front of this server, " +
 			"all its clients are counted as one address until it is named in --trusted-proxies"
 	}
-	r.Log.Warn(why, "peer", peer.String())
+	log := r.Log
+	if peer.IsValid() {
+		log = log.With("peer", peer.String())
+	}
+	log.Warn(why)
 }
 
 // Date returns the Date of an answer that no limiter covers. unix is the time in seconds.

@@ -1,9 +1,30 @@
 package rules
 
 import (
+	"log/slog"
+	"net/netip"
 	"net/url"
+	"strings"
 	"testing"
+
+	"github.com/weirlimit/weir/internal/logtest"
 )
+
+func TestAForwarderIsLoggedWithItsAddressIfItHasOne(t *testing.T) {
+	for peer, want := range map[netip.Addr]string{
+		netip.MustParseAddr("192.0.2.1"): "peer=192.0.2.1\n",
+		{}:                               "named in --trusted-proxies\"\n",
+	} {
+		log := new(logtest.Buffer)
+		r := &Rules{Options: Options{Log: slog.New(slog.NewTextHandler(log, nil))}}
+		for range 2 {
+			r.NoteForwarder(peer, "x-forwarded-for")
+		}
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, want) {
+			t.Errorf("peer %v: the log is %q, want one line that ends in %q", peer, text, want)
+		}
+	}
+}
 
 func TestAnUpstreamsOwnHostComesFromItsURL(t *testing.T) {
 	for upstream, want := range map[string]string{
