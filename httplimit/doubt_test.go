@@ -12,7 +12,6 @@ import (
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/identity"
-	"github.com/weirlimit/weir/memstore"
 )
 
 // troubled are Tokens that fail on demand.
@@ -80,23 +79,7 @@ func TestASegmentOfParametersAloneIsRejected(t *testing.T) {
 		Name: "login", Routes: []weir.Route{{Method: "POST", Path: "/login/{user}"}},
 		Windows: []weir.Window{{Limit: 5, Per: time.Minute, Key: weir.Key{{"ip"}}}},
 	}}}
-	store, err := memstore.New(memstore.Options{Memory: memstore.MinMemory})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	d, err := weir.New(policy, store, weir.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	who, err := identity.New(identity.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := httplimit.New(d, httplimit.Options{Identity: who})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := perPolicy(t, policy, httplimit.Options{})
 	limited := m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for path, want := range map[string]int{"/login/ann": 200, "/login/ann;x": 200, "/login/;x": 400, "/login/;y": 400, "/other/;x": 200} {
 		w := httptest.NewRecorder()

@@ -11,7 +11,7 @@ import (
 // coverOf returns what covers a request. It reports whether the path is ambiguous: then the request
 // must be answered 400, and is charged to match.
 func (m *Middleware) coverOf(r *http.Request) (match weir.Match, ambiguous bool) {
-	if r.URL.RawPath == "" && isPlain(r.URL.Path) {
+	if r.URL.RawPath == "" && target.IsPlainAsSent(r.URL.Path) {
 		return m.decider.Match(r.Method, r.Host, r.URL.Path), false
 	}
 	if hasOddSegment(r.URL.Path) {
@@ -19,24 +19,6 @@ func (m *Middleware) coverOf(r *http.Request) (match weir.Match, ambiguous bool)
 		return match, match.Limiter() != nil
 	}
 	return target.Cover(m.decider, r.Method, r.Host, r.URL)
-}
-
-// plain has the bytes of a decoded path that lead to no other reading of it.
-var plain = func() (all [256]bool) {
-	for c := byte('!'); c <= '~'; c++ {
-		all[c] = strings.IndexByte(`.;%?#\`, c) < 0
-	}
-	return all
-}()
-
-// isPlain reports whether a decoded path has one reading.
-func isPlain(path string) bool {
-	for i := range len(path) {
-		if !plain[path[i]] {
-			return false
-		}
-	}
-	return true
 }
 
 // hasOddSegment reports whether a path has a dot segment, with or without parameters, or a segment

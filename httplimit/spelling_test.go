@@ -5,10 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/httplimit"
-	"github.com/weirlimit/weir/identity"
-	"github.com/weirlimit/weir/memstore"
 	"github.com/weirlimit/weir/policyfile"
 )
 
@@ -43,7 +40,7 @@ func TestNoSpellingOfAPathReachesAnotherLimiter(t *testing.T) {
 			t.Fatal(err)
 		}
 		for path, want := range paths {
-			m := spelled(t, f.Policy)
+			m := perPolicy(t, f.Policy, httplimit.Options{})
 			reached := false
 			w := httptest.NewRecorder()
 			m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true })).ServeHTTP(w, httptest.NewRequest("POST", path, http.NoBody))
@@ -72,7 +69,7 @@ func TestNoSpellingOfAParameterIsAnotherBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := spelled(t, f.Policy)
+	m := perPolicy(t, f.Policy, httplimit.Options{})
 	for i, path := range []string{"/t/ab/items", "/t/AB/items", "/t/%61b/items", "/t/ab;x/items", "/t/ab%20/items", "/t/%2561b/items", "/t/a%2562/items", "/t/ab%00/items", "/t/ab%2F/items"} {
 		w := httptest.NewRecorder()
 		m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, httptest.NewRequest("GET", path, http.NoBody))
@@ -80,31 +77,4 @@ func TestNoSpellingOfAParameterIsAnotherBudget(t *testing.T) {
 			t.Errorf("GET %s is answered %d", path, w.Code)
 		}
 	}
-}
-
-// spelled returns a Middleware of a policy with a store of its own.
-func spelled(t *testing.T, p weir.Policy) *httplimit.Middleware {
-	t.Helper()
-	store, err := memstore.New(memstore.Options{Memory: memstore.MinMemory})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	d, err := weir.New(p, store, weir.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	who, err := identity.New(identity.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := httplimit.New(d, httplimit.Options{Identity: who})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
 }
