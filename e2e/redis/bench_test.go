@@ -18,10 +18,7 @@ import (
 // server, and settles each by -1. It reports how many takes failed, how many settlements did not
 // arrive, and how long a settlement took, at the median and at the 99th percentile.
 func BenchmarkSettledTakes(b *testing.B) {
-	for _, how := range []struct {
-		name string
-		redisstore.Leasing
-	}{{"off", redisstore.LeasesOff}, {"auto", redisstore.LeasesAuto}} {
+	for _, how := range leasings {
 		b.Run(how.name, func(b *testing.B) {
 			proxy := redistest.NewProxy(b, redistest.Start(b).Addr())
 			proxy.Delay(time.Millisecond)
@@ -30,39 +27,50 @@ func BenchmarkSettledTakes(b *testing.B) {
 	}
 }
 
+// leasings are what the benchmarks compare.
+var leasings = []struct {
+	name string
+	redisstore.Leasing
+}{{"off", redisstore.LeasesOff}, {"auto", redisstore.LeasesAuto}}
+
+// atRate begins n requests at a steady rate, whatever becomes of them, and waits for all.
+func atRate(n, perSecond int, request func(i int)) {
+	var all sync.WaitGroup
+	begun := time.Now()
+	for i := range n {
+		if wait := time.Until(begun.Add(time.Duration(i) * time.Second / time.Duration(perSecond))); wait > 0 {
+			<-time.After(wait)
+		}
+		all.Go(func() { request(i) })
+	}
+	all.Wait()
+}
+
 func settleAtRate(b *testing.B, s *redisstore.Store, perSecond int) {
 	c := charge("a", 1e9, 3600, 3)
 	var mu sync.Mutex
 	var failed, lost int
 	var took []time.Duration
-	var all sync.WaitGroup
-	begun := time.Now()
-	for i := range b.N {
-		if wait := time.Until(begun.Add(time.Duration(i) * time.Second / time.Duration(perSecond))); wait > 0 {
-			<-time.After(wait)
+	atRate(b.N, perSecond, func(int) {
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		defer cancel()
+		var r weir.Receipt
+		err := s.Take(ctx, []weir.Charge{c}, &r)
+		start := time.Now()
+		changes := []weir.Change{{Charge: c, Reset: r.Used[0].Reset, Units: -1}}
+		if err == nil {
+			_ = s.Settle(ctx, &r.Ticket, changes)
 		}
-		all.Go(func() {
-			ctx, cancel := context.WithTimeout(b.Context(), time.Second)
-			defer cancel()
-			var r weir.Receipt
-			err := s.Take(ctx, []weir.Charge{c}, &r)
-			start := time.Now()
-			changes := []weir.Change{{Charge: c, Reset: r.Used[0].Reset, Units: -1}}
-			if err == nil {
-				_ = s.Settle(ctx, &r.Ticket, changes)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			took = append(took, time.Since(start))
-			switch {
-			case err != nil:
-				failed++
-			case !changes[0].Done:
-				lost++
-			}
-		})
-	}
-	all.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		took = append(took, time.Since(start))
+		switch {
+		case err != nil:
+			failed++
+		case !changes[0].Done:
+			lost++
+		}
+	})
 	slices.Sort(took)
 	b.ReportMetric(float64(failed), "failed")
 	b.ReportMetric(float64(lost), "lost")

@@ -3,7 +3,6 @@ package redis_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,10 +51,7 @@ func BenchmarkMix(b *testing.B) {
 		for _, away := range []time.Duration{2, 5, 10, 20, 40} {
 			for _, nodes := range []int{1, 3} {
 				for _, cost := range []int64{1, 10} {
-					for _, how := range []struct {
-						name string
-						redisstore.Leasing
-					}{{"off", redisstore.LeasesOff}, {"auto", redisstore.LeasesAuto}} {
+					for _, how := range leasings {
 						name := fmt.Sprintf("%s/ms=%d/nodes=%d/cost=%d/leases=%s", m.name, away, nodes, cost, how.name)
 						b.Run(name, func(b *testing.B) { m.run(b, away*time.Millisecond, nodes, cost, how.Leasing) })
 					}
@@ -74,37 +70,29 @@ func (m *mix) run(b *testing.B, away time.Duration, nodes int, cost int64, how r
 	}
 	proxy.Delay(away)
 	var late, admitted, lost atomic.Int64
-	var all sync.WaitGroup
 	b.ResetTimer()
-	begun := time.Now()
-	for i := range b.N {
-		if wait := time.Until(begun.Add(time.Duration(i) * time.Second / mixRate)); wait > 0 {
-			<-time.After(wait)
+	atRate(b.N, mixRate, func(i int) {
+		ctx, cancel := context.WithTimeout(b.Context(), 100*time.Millisecond)
+		defer cancel()
+		var r weir.Receipt
+		charges := m.charges(i, cost)
+		if err := stores[i%nodes].Take(ctx, charges, &r); err != nil {
+			late.Add(1)
+			return
 		}
-		all.Go(func() {
-			ctx, cancel := context.WithTimeout(b.Context(), 100*time.Millisecond)
-			defer cancel()
-			var r weir.Receipt
-			charges := m.charges(i, cost)
-			if err := stores[i%nodes].Take(ctx, charges, &r); err != nil {
-				late.Add(1)
-				return
-			}
-			if !r.Allowed {
-				return
-			}
-			admitted.Add(1)
-			if !m.settles {
-				return
-			}
-			changes := []weir.Change{{Charge: charges[0], Reset: r.Used[0].Reset, Units: -(cost + 1) / 2}}
-			_ = stores[i%nodes].Settle(b.Context(), &r.Ticket, changes)
-			if !changes[0].Done {
-				lost.Add(1)
-			}
-		})
-	}
-	all.Wait()
+		if !r.Allowed {
+			return
+		}
+		admitted.Add(1)
+		if !m.settles {
+			return
+		}
+		changes := []weir.Change{{Charge: charges[0], Reset: r.Used[0].Reset, Units: -(cost + 1) / 2}}
+		_ = stores[i%nodes].Settle(b.Context(), &r.Ticket, changes)
+		if !changes[0].Done {
+			lost.Add(1)
+		}
+	})
 	b.StopTimer()
 	share := 1000 / float64(b.N)
 	b.ReportMetric(0, "ns/op")
