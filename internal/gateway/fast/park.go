@@ -38,7 +38,7 @@ func (c *conn) park() bool {
 // the connection if that is possible.
 func (c *conn) rested() error {
 	limit := c.engine.Limits.HeaderBytes
-	c.since.Store(c.engine.tick.Load())
+	c.noteTick()
 	c.resting.Store(restBegun)
 	err := c.in.Fill(limit)
 	if c.resting.Swap(restOff) == restBegun {

@@ -28,7 +28,7 @@ func (c *conn) holdWatch() { c.watch.Store(watchHeld) }
 
 // releaseWatch is called when the upload has read the whole body.
 func (c *conn) releaseWatch() {
-	c.since.Store(c.engine.tick.Load())
+	c.noteTick()
 	c.watch.CompareAndSwap(watchHeld, watchable)
 }
 
@@ -36,8 +36,15 @@ func (c *conn) releaseWatch() {
 // watch that has begun continues.
 func (c *conn) beginWatch() {
 	if c.watch.Load() == watchOff {
-		c.since.Store(c.engine.tick.Load())
+		c.noteTick()
 		c.watch.Store(watchable)
+	}
+}
+
+// noteTick notes that a wait begins. A store costs more than a look, and ticks are rare.
+func (c *conn) noteTick() {
+	if now := c.engine.tick.Load(); c.since.Load() != now {
+		c.since.Store(now)
 	}
 }
 

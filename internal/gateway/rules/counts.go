@@ -20,9 +20,10 @@ type Counts struct {
 
 // A Tally counts what is under way.
 type Tally struct {
-	n    atomic.Int64
-	mu   sync.Mutex
-	zero chan struct{} // closed when the count reaches zero; nil: nothing waits for that
+	n       atomic.Int64
+	awaited atomic.Bool // zero is set; Wait sets it before it looks at n, Add looks after
+	mu      sync.Mutex
+	zero    chan struct{} // closed when the count reaches zero; nil: nothing waits for that
 }
 
 // Load returns the count.
@@ -30,7 +31,7 @@ func (t *Tally) Load() int64 { return t.n.Load() }
 
 // Add adds to the count.
 func (t *Tally) Add(delta int64) {
-	if t.n.Add(delta) > 0 || delta > 0 {
+	if t.n.Add(delta) > 0 || delta > 0 || !t.awaited.Load() {
 		return
 	}
 	t.mu.Lock()
@@ -38,6 +39,7 @@ func (t *Tally) Add(delta int64) {
 	if t.zero != nil {
 		close(t.zero)
 		t.zero = nil
+		t.awaited.Store(false)
 	}
 }
 
@@ -46,6 +48,7 @@ func (t *Tally) Wait(limit time.Duration) bool {
 	t.mu.Lock()
 	if t.zero == nil {
 		t.zero = make(chan struct{})
+		t.awaited.Store(true)
 	}
 	zero := t.zero
 	t.mu.Unlock()
