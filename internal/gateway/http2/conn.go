@@ -55,6 +55,7 @@ type conn struct {
 
 	mu      sync.Mutex         // guards what follows
 	streams map[uint32]*stream // nil: none was open since the last long wait
+	spare   []*stream          // that have ended, for the next ones
 	last    uint32             // the highest stream that the client has opened
 	opening bool               // its head is being read, see open
 	resets  resetSet           // streams that were reset here
@@ -212,7 +213,7 @@ func (c *conn) shed() {
 	c.framer = nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.known, c.encoder, c.fields.block = nil, nil, nil
+	c.known, c.encoder, c.fields.block, c.spare = nil, nil, nil, nil
 	if len(c.streams) == 0 {
 		c.streams = nil
 	}

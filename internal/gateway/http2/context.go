@@ -67,7 +67,8 @@ func (c *callContext) AfterFunc(f func()) (stop func() bool) {
 		turn := c.turn
 		return func() bool { return c.stopFirst(turn) }
 	}
-	return c.add(&f)
+	other := f // so that only this way allocates
+	return c.add(&other)
 }
 
 // stopFirst keeps first from being called.
@@ -94,6 +95,13 @@ func (c *callContext) add(key *func()) (stop func() bool) {
 		c.after = slices.Delete(c.after, i, i+1)
 		return true
 	}
+}
+
+// isFree reports whether the context has not ended, and nothing waits for that.
+func (c *callContext) isFree() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.over && c.done == nil && c.first == nil && len(c.after) == 0
 }
 
 func (c *callContext) cancel() {

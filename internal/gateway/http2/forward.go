@@ -39,7 +39,7 @@ func (x *exchange) forward() {
 		return
 	}
 	asked := time.Since(x.Start)
-	err = c.Do(&x.s.ctx, x.Start.Add(asked))
+	err = c.Do(x.s.ctx, x.Start.Add(asked))
 	x.UpstreamTime = time.Since(x.Start) - asked
 	x.Upstream = c.At
 	if err != nil {

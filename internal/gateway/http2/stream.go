@@ -13,13 +13,13 @@ import (
 type stream struct {
 	c      *conn
 	id     uint32
-	ended  bool        // the client has ended its side
-	begun  bool        // the head of the final answer is in the buffer
-	over   bool        // this side has ended, with its last frame in the buffer
-	gone   bool        // the stream was reset by either side, or has ended with its connection
-	served bool        // nobody serves it any more
-	tunnel bool        // it is a websocket
-	ctx    callContext // ends with the stream
+	ended  bool         // the client has ended its side
+	begun  bool         // the head of the final answer is in the buffer
+	over   bool         // this side has ended, with its last frame in the buffer
+	gone   bool         // the stream was reset by either side, or has ended with its connection
+	served bool         // nobody serves it any more
+	tunnel bool         // it is a websocket
+	ctx    *callContext // ends with the stream
 
 	// to the client
 	window   int64         // how much of the answer's body the client takes
@@ -56,8 +56,14 @@ const (
 
 // open opens a stream. The mutex is held.
 func (c *conn) open(id uint32, ends bool) *stream {
-	s := &stream{c: c, id: id, ended: ends, window: c.firstWindow, left: streamWindow}
-	s.ctx.base = c.engine.base
+	var s *stream
+	if n := len(c.spare); n > 0 {
+		s = c.spare[n-1]
+		c.spare[n-1], c.spare = nil, c.spare[:n-1]
+	} else {
+		s = &stream{ctx: &callContext{base: c.engine.base}}
+	}
+	*s = stream{c: c, id: id, ended: ends, window: c.firstWindow, left: streamWindow, ctx: s.ctx}
 	if c.streams == nil {
 		c.streams = make(map[uint32]*stream)
 	}
@@ -69,6 +75,21 @@ func (c *conn) open(id uint32, ends bool) *stream {
 	}
 	return s
 }
+
+// keep keeps a stream for a later request of the connection. The caller must be the last that
+// refers to it, except that dialing may still ask its context. Only a stream is kept that has ended
+// with its head on the client's side, and with its answer on this one: then no reader of a body,
+// and no end of the context, can come late.
+func (c *conn) keep(s *stream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.streams[s.id] != s && s.served && s.over && !s.gone && !s.waits && s.buffer == nil && s.ctx.isFree() && len(c.spare) < maxSpare {
+		c.spare = append(c.spare, s)
+	}
+}
+
+// maxSpare is how many streams a connection keeps.
+const maxSpare = 16
 
 // remove forgets a stream that has ended on both sides. The mutex is held.
 func (c *conn) remove(s *stream) {

@@ -192,3 +192,51 @@ func TestNoContinueFollowsTheHeadOfAnAnswer(t *testing.T) {
 		}
 	}
 }
+
+// A stream that has ended on both sides is used again, and nothing that knew it reaches the next
+// request. One that a late frame, a body's reader or the end of a context may still mean is not.
+func TestAStreamIsUsedAgainOnlyIfNothingRefersToIt(t *testing.T) {
+	c := newStreams(t)
+	finish := func(s *stream) {
+		s.complete()
+		s.release()
+		c.keep(s)
+	}
+	first := c.open(1, true)
+	first.window, first.begun = 1, true
+	stop := first.ctx.AfterFunc(func() {})
+	if !stop() {
+		t.Fatal("it is not stopped")
+	}
+	finish(first)
+	second := c.open(3, true)
+	if second != first || second.id != 3 || second.window != c.firstWindow || second.begun || second.over || second.served {
+		t.Fatalf("%+v, want the first stream as if it were new", second)
+	}
+	stopSecond := second.ctx.AfterFunc(func() {})
+	if stop() || !stopSecond() {
+		t.Error("what the first request has registered stops what the second has")
+	}
+	for what, spoil := range map[string]func(s *stream){
+		"whose client has not ended its side": func(s *stream) { s.ended = false },
+		"that was reset":                      func(s *stream) { c.reset(s, http2.ErrCodeCancel) },
+		"among those that wait to send":       func(s *stream) { s.waits = true },
+		"whose context is waited for":         func(s *stream) { _ = s.ctx.Done() },
+		"whose end has something to call":     func(s *stream) { s.ctx.AfterFunc(func() {}) },
+	} {
+		s := c.open(c.last+2, true)
+		c.last += 2
+		spoil(s)
+		if finish(s); len(c.spare) > 0 {
+			t.Errorf("a stream %s is used again", what)
+		}
+		c.spare = nil
+	}
+	for id := range uint32(3 * maxSpare) {
+		s := &stream{c: c, id: 1001 + 2*id, served: true, over: true, ctx: new(callContext)}
+		c.keep(s)
+	}
+	if len(c.spare) != maxSpare {
+		t.Errorf("%d streams are kept, want %d", len(c.spare), maxSpare)
+	}
+}

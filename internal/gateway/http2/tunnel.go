@@ -29,7 +29,7 @@ func (x *exchange) openTunnel() {
 	key := newKey()
 	c.Request = x.appendUpgrade(c.Request[:0], key)
 	asked := time.Since(x.Start)
-	err := c.Do(&x.s.ctx, x.Start.Add(asked))
+	err := c.Do(x.s.ctx, x.Start.Add(asked))
 	x.UpstreamTime = time.Since(x.Start) - asked
 	x.Upstream = c.At
 	if err == nil && c.Answer.Status == http.StatusSwitchingProtocols {
