@@ -106,6 +106,33 @@ func TestAClientThatGoesAwayEndsItsRequest(t *testing.T) {
 	}
 }
 
+// If a client goes away while the upstream is being connected to, its request ends at once too.
+func TestAClientThatGoesAwayEndsTheConnectingForIt(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	connected := make(chan net.Conn, 1)
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			connected <- c // and answers no TLS hello
+		}
+	}()
+	site := before(t, "https://"+l.Addr().String())
+	e := open(t, nil, func(o *Options) { site(o); o.Limits.Connect = time.Hour })
+	c := e.caller()
+	c.request("GET /v1/wp/quiet")
+	upstream := <-connected
+	defer upstream.Close()
+	c.Close()
+	eventually(t, "the request ends", func() bool { return e.gateway.InFlight() == 0 })
+	e.stop()
+	if line := e.access.String(); !strings.Contains(line, "status=499") || strings.Count(line, "\n") != 1 {
+		t.Errorf("access log %q, want status=499", line)
+	}
+}
+
 // A client has sent more requests than are read ahead. If it goes away, that is
 // detected; if it stays, all are answered.
 func TestAPipeliningClientThatGoesAwayIsDetected(t *testing.T) {
