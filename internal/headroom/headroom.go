@@ -43,7 +43,9 @@ func newKeeper() *keeper {
 	if os.Getenv("GOGC") != "" {
 		return nil
 	}
-	return &keeper{percent: 100, last: time.Now(), use: [2]metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}}
+	return &keeper{percent: 100, last: time.Now(), use: [4]metrics.Sample{
+		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"},
+	}}
 }
 
 // A keeper has what was set last, and when. One goroutine at a time uses it.
@@ -52,7 +54,7 @@ type keeper struct {
 	last      time.Time
 	inUse     uint64 // bytes, after the last collection
 	allocated uint64 // bytes, until then
-	use       [2]metrics.Sample
+	use       [4]metrics.Sample
 }
 
 // afterCollection sets the headroom once more whenever a collection has ended.
@@ -67,6 +69,9 @@ func (k *keeper) afterCollection() {
 func (k *keeper) set() {
 	metrics.Read(k.use[:])
 	inUse, allocated, now := k.use[0].Value.Uint64(), k.use[1].Value.Uint64(), time.Now()
+	if inUse > 0 { // Go takes the percentage of stacks and globals too
+		inUse += k.use[2].Value.Uint64() + k.use[3].Value.Uint64()
+	}
 	since, garbage := now.Sub(k.last), uint64(least)
 	if inUse <= k.inUse+k.inUse/8 { // else connections are added, and not only requests
 		garbage = garbageFor(inUse, allocated-k.allocated, since)
@@ -90,7 +95,9 @@ func garbageFor(inUse, allocated uint64, since time.Duration) uint64 {
 // percentFor returns Go's GC percentage for so many bytes in use, of which garbage may gather so
 // much at least, when the last collection was so long ago; 0 bytes in use are before the first.
 func percentFor(inUse, garbage uint64, since time.Duration) int {
-	most := garbage * 100 >> 22 // below 4 MiB Go counts as if 4 were in use
+	// Below 4 MiB Go counts as if 4 were in use. The bound is for what comes into use suddenly: the
+	// percentage holds for that until the next collection.
+	most := min(garbage*100>>22, 800)
 	if inUse == 0 || since > idle {
 		most = 100
 	}

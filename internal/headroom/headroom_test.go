@@ -15,7 +15,7 @@ func TestTheHeadroomOfALittleAndOfMuchMemory(t *testing.T) {
 	}{
 		{0, least, 100}, {1 << 20, least, 400}, {4 << 20, least, 400}, {8 << 20, least, 200}, {16 << 20, least, 100}, {20 << 20, least, 80},
 		{32 << 20, least, 50}, {64 << 20, least, 40}, {1 << 30, least, 40}, {1 << 40, least, 40},
-		{0, 64 << 20, 100}, {1 << 20, 64 << 20, 1600}, {4 << 20, 64 << 20, 1600}, {64 << 20, 64 << 20, 100}, {1 << 30, 64 << 20, 40},
+		{0, 64 << 20, 100}, {1 << 20, 64 << 20, 800}, {4 << 20, 64 << 20, 800}, {16 << 20, 64 << 20, 400}, {64 << 20, 64 << 20, 100}, {1 << 30, 64 << 20, 40},
 	} {
 		if got := percentFor(test.inUse, test.garbage, time.Second); got != test.want {
 			t.Errorf("%d MiB in use, %d of garbage: %d %%, want %d", test.inUse>>20, test.garbage>>20, got, test.want)

@@ -36,7 +36,7 @@ const (
 
 // A side is one direction of a connection.
 type side struct {
-	mu      sync.Mutex // held by the reader, or the writer; not by a task, which is the only one
+	mu      sync.Mutex // held by the reader, or the writer
 	state   atomic.Uint32
 	expired atomic.Bool // the deadline has passed
 	// buffers one value: true if the socket is ready, false to check for failure; made by the first
@@ -107,9 +107,7 @@ func (c *Conn) begin(s *side) error {
 	if !c.enter() {
 		return net.ErrClosed
 	}
-	if s.task == nil { // else its goroutine alone may be here
-		s.mu.Lock()
-	}
+	s.mu.Lock()
 	err := c.failure(s)
 	if err != nil {
 		c.end(s)
@@ -123,9 +121,7 @@ func (c *Conn) begin(s *side) error {
 }
 
 func (c *Conn) end(s *side) {
-	if s.task == nil {
-		s.mu.Unlock()
-	}
+	s.mu.Unlock()
 	_ = c.leave()
 }
 
@@ -196,18 +192,15 @@ func (c *Conn) QuietSince(m Mark) bool {
 
 // park has f called in a goroutine of its own, once, when a read need not wait any more: something
 // has come, the read deadline has passed, or the connection was closed. It returns false, and f is
-// not called, if that is so already. No task may be attached. Until f is called, the connection
-// must not be read: it is a wait without a goroutine, and without what the next wait can make anew.
+// not called, if that is so already. Until f is called, the connection must not be read: it is a
+// wait without a goroutine, and without what the next wait can make anew.
 func (c *Conn) park(f func()) bool {
 	s := &c.reads
 	if !c.enter() {
 		return false
 	}
 	s.mu.Lock()
-	defer func() { // not end: what f does may attach a task
-		s.mu.Unlock()
-		_ = c.leave()
-	}()
+	defer c.end(s)
 	s.parked, s.wake, s.drained = f, nil, false // what wakes it is to be read
 	if !s.state.CompareAndSwap(idle, waiting) {
 		s.parked = nil

@@ -256,7 +256,7 @@ func (x *exchange) route() {
 func (x *exchange) judge(own *rules.Answer) (admitted bool) {
 	x.CoverBy(&x.c.engine.Options, x.Choice.Match)
 	x.c.detachForStore()
-	if x.head.Length == 0 && !x.c.task.attached {
+	if x.head.Length == 0 {
 		x.c.beginWatch() // the limiter may wait for its store
 	}
 	err := x.c.engine.Limit.Judge().Answer(&x.c.ctx, &answer.Question{

@@ -110,10 +110,10 @@ func (x *exchange) converse(streams bool) error {
 	if streams {
 		c.detach()
 	}
-	if x.head.Length == 0 {
-		c.beginWatch() // connecting may take long
-	}
 	for want := (upstream.Want{Now: now, Ask: !streams}); ; {
+		if !streams {
+			c.beginWatch() // connecting may take long
+		}
 		want.Task = c.turns()
 		u, err := x.Site.Pool.Take(&c.ctx, want)
 		if err != nil {

@@ -84,6 +84,7 @@ func (c *conn) keep(s *stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.streams[s.id] != s && s.served && s.over && !s.gone && !s.waits && s.buffer == nil && s.ctx.isFree() && len(c.spare) < maxSpare {
+		*s = stream{c: c, ctx: s.ctx} // it holds nothing meanwhile
 		c.spare = append(c.spare, s)
 	}
 }
