@@ -2,6 +2,7 @@ package identity
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -45,12 +46,7 @@ func (r *Resolver) clientAddr(req Request, visit func(netip.Addr)) netip.Addr {
 func (r *Resolver) Trusts(peer netip.Addr) bool { return r.trusts(peer.Unmap().WithZone("")) }
 
 func (r *Resolver) trusts(a netip.Addr) bool {
-	for _, p := range r.options.TrustedProxies {
-		if p.Contains(a) || p.Addr().Is4In6() && p.Bits() >= 96 && netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96).Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.options.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // ParsePeer parses the remote address of a connection, such as RemoteAddr of net/http, which is

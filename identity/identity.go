@@ -136,9 +136,13 @@ func New(o Options) (*Resolver, error) {
 	if p := r.options.IPv6Prefix; p < 1 || p > 128 {
 		return nil, fmt.Errorf("new resolver: IPv6 prefix %d: 1 to 128 bits are allowed, 64 by default", p)
 	}
-	for _, p := range o.TrustedProxies {
-		if !p.IsValid() {
+	r.options.TrustedProxies = slices.Clone(o.TrustedProxies)
+	for i, p := range o.TrustedProxies {
+		switch {
+		case !p.IsValid():
 			return nil, errors.New("new resolver: a trusted proxy is not a network, such as 192.0.2.0/24")
+		case p.Addr().Is4In6() && p.Bits() >= 96: // peers are compared as IPv4
+			r.options.TrustedProxies[i] = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 		}
 	}
 	var err error

@@ -71,7 +71,7 @@ type Options struct {
 	ACME *acme.Manager
 
 	// ProxyProtocol requires a PROXY protocol header from TrustedProxies and refuses it from others
-	// (D12).
+	// (D12). Identity must know these too (identity.Options.TrustedProxies).
 	ProxyProtocol  bool
 	TrustedProxies []netip.Prefix
 

@@ -33,7 +33,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/textproto"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -129,7 +128,6 @@ func New(o Options) (*Rules, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	o.TrustedProxies = unmapped(o.TrustedProxies)
 	r := &Rules{Options: o, Pace: o.Limits.pace(), hidden: newHiddenTokens(o.HideTokens)}
 	r.AnswerPace = r.Pace.OfAnswers()
 	err := r.addSites(o.Sites)
@@ -184,21 +182,7 @@ func (o *Options) limitFields() []string {
 }
 
 // Trusts reports whether a peer is a trusted proxy.
-func (r *Rules) Trusts(peer netip.Addr) bool {
-	peer = peer.Unmap().WithZone("")
-	return slices.ContainsFunc(r.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(peer) })
-}
-
-// unmapped returns networks with those of IPv4 in IPv6 as IPv4, as Trusts looks for peers.
-func unmapped(networks []netip.Prefix) []netip.Prefix {
-	networks = slices.Clone(networks)
-	for i, p := range networks {
-		if p.Addr().Is4In6() && p.Bits() >= 96 {
-			networks[i] = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
-		}
-	}
-	return networks
-}
+func (r *Rules) Trusts(peer netip.Addr) bool { return r.Identity.Trusts(peer) }
 
 // IsForwarder reports whether the field of a name, in any case, is one by which proxies report the
 // caller's address.

@@ -7,16 +7,21 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirlimit/weir/identity"
 	"github.com/weirlimit/weir/internal/logtest"
 )
 
 func TestAForwarderIsLoggedWithItsAddressIfItHasOne(t *testing.T) {
+	who, err := identity.New(identity.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for peer, want := range map[netip.Addr]string{
 		netip.MustParseAddr("192.0.2.1"): "peer=192.0.2.1\n",
 		{}:                               "named in --trusted-proxies\"\n",
 	} {
 		log := new(logtest.Buffer)
-		r := &Rules{Options: Options{Log: slog.New(slog.NewTextHandler(log, nil))}}
+		r := &Rules{Options: Options{Identity: who, Log: slog.New(slog.NewTextHandler(log, nil))}}
 		for range 2 {
 			r.NoteForwarder(peer, "x-forwarded-for")
 		}
