@@ -112,7 +112,7 @@ func (x *exchange) converse(streams bool) error {
 	}
 	for want := (upstream.Want{Now: now, Ask: !streams}); ; {
 		if !streams {
-			c.beginWatch() // connecting may take long
+			c.beginWatch() // until the answer; connecting may take long too
 		}
 		want.Task = c.turns()
 		u, err := x.Site.Pool.Take(&c.ctx, want)
@@ -181,7 +181,6 @@ func (x *exchange) talk(u *upstream.Conn, streams bool, now time.Time) error {
 	default:
 		u.Ask(x.out)
 		u.AwaitHead(now)
-		x.c.beginWatch()
 	}
 	for {
 		err := x.readHead(u)
