@@ -20,10 +20,11 @@ type Counts struct {
 
 // A Tally counts what is under way.
 type Tally struct {
-	n       atomic.Int64
-	awaited atomic.Bool // zero is set; Wait sets it before it looks at n, Add looks after
-	mu      sync.Mutex
-	zero    chan struct{} // closed when the count reaches zero; nil: nothing waits for that
+	n  atomic.Int64
+	mu sync.Mutex // held to set or take zero
+	// closed when the count reaches zero; nil: nothing waits for that. Wait sets it before it looks
+	// at n, and Add looks at it after it has changed n.
+	zero atomic.Pointer[chan struct{}]
 }
 
 // Load returns the count.
@@ -31,26 +32,24 @@ func (t *Tally) Load() int64 { return t.n.Load() }
 
 // Add adds to the count.
 func (t *Tally) Add(delta int64) {
-	if t.n.Add(delta) > 0 || delta > 0 || !t.awaited.Load() {
+	if t.n.Add(delta) > 0 || delta > 0 || t.zero.Load() == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.zero != nil {
-		close(t.zero)
-		t.zero = nil
-		t.awaited.Store(false)
+	if zero := t.zero.Swap(nil); zero != nil {
+		close(*zero)
 	}
 }
 
 // Wait waits for limit at most and reports whether the count has reached zero.
 func (t *Tally) Wait(limit time.Duration) bool {
 	t.mu.Lock()
-	if t.zero == nil {
-		t.zero = make(chan struct{})
-		t.awaited.Store(true)
+	if t.zero.Load() == nil {
+		zero := make(chan struct{})
+		t.zero.Store(&zero)
 	}
-	zero := t.zero
+	zero := *t.zero.Load()
 	t.mu.Unlock()
 	if t.n.Load() == 0 {
 		return true
