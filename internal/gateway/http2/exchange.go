@@ -146,9 +146,6 @@ func (x *exchange) conclude() {
 	e := x.c.engine
 	x.reportEnd()
 	x.s.release()
-	if x.head.Length == 0 && x.head.Protocol == "" { // else a body may have another reader
-		x.c.keep(x.s)
-	}
 	x.s = nil
 	if x.Path != "" {
 		if e.AccessLog != nil {

@@ -61,9 +61,9 @@ func (c *conn) open(id uint32, ends bool) *stream {
 		s = c.spare[n-1]
 		c.spare[n-1], c.spare = nil, c.spare[:n-1]
 	} else {
-		s = &stream{ctx: &callContext{base: c.engine.base}}
+		s = &stream{c: c, ctx: &callContext{base: c.engine.base}}
 	}
-	*s = stream{c: c, id: id, ended: ends, window: c.firstWindow, left: streamWindow, ctx: s.ctx}
+	s.id, s.ended, s.window, s.left = id, ends, c.firstWindow, streamWindow
 	if c.streams == nil {
 		c.streams = make(map[uint32]*stream)
 	}
@@ -76,15 +76,12 @@ func (c *conn) open(id uint32, ends bool) *stream {
 	return s
 }
 
-// keep keeps a stream for a later request of the connection. The caller must be the last that
-// refers to it, except that dialing may still ask its context. Only a stream is kept that has ended
-// with its head on the client's side, and with its answer on this one: then no reader of a body,
-// and no end of the context, can come late.
+// keep keeps a stream for a later request of the connection, unless something may refer to it yet:
+// a reader of its body, what is called at the end of its context, or a frame of either side. Only
+// dialing may still ask its context. The mutex is held.
 func (c *conn) keep(s *stream) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.streams[s.id] != s && s.served && s.over && !s.gone && !s.waits && s.buffer == nil && s.ctx.isFree() && len(c.spare) < maxSpare {
-		*s = stream{c: c, ctx: s.ctx} // it holds nothing meanwhile
+	if c.streams[s.id] != s && s.over && !s.gone && !s.waits && s.length == 0 && s.ctx.isFree() && len(c.spare) < maxSpare {
+		*s = stream{c: c, ctx: s.ctx}
 		c.spare = append(c.spare, s)
 	}
 }
@@ -179,7 +176,7 @@ func (s *stream) endByClient() {
 	}
 }
 
-// release is called when nobody serves the stream any more.
+// release is called when nobody serves the stream any more. It may be another request's afterwards.
 func (s *stream) release() {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -192,6 +189,7 @@ func (s *stream) release() {
 	case !s.discards: // a tunnel's, whose client has not ended its side
 		s.discard()
 	}
+	s.c.keep(s)
 }
 
 // isMalformed reports whether the request's body, or its trailers, are malformed (RFC 9113, section

@@ -200,7 +200,6 @@ func TestAStreamIsUsedAgainOnlyIfNothingRefersToIt(t *testing.T) {
 	finish := func(s *stream) {
 		s.complete()
 		s.release()
-		c.keep(s)
 	}
 	first := c.open(1, true)
 	first.window, first.begun = 1, true
@@ -220,6 +219,7 @@ func TestAStreamIsUsedAgainOnlyIfNothingRefersToIt(t *testing.T) {
 	for what, spoil := range map[string]func(s *stream){
 		"whose client has not ended its side": func(s *stream) { s.ended = false },
 		"that was reset":                      func(s *stream) { c.reset(s, http2.ErrCodeCancel) },
+		"that had a body":                     func(s *stream) { s.length = 4 },
 		"among those that wait to send":       func(s *stream) { s.waits = true },
 		"whose context is waited for":         func(s *stream) { _ = s.ctx.Done() },
 		"whose end has something to call":     func(s *stream) { s.ctx.AfterFunc(func() {}) },
